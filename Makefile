@@ -1,0 +1,29 @@
+# Every target sets up .venv first: once, and again only when pyproject.toml or constraints.txt change.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: demo test lint bench docs
+
+demo: $(READY)
+	$(BIN)/regard demo
+
+test: lint
+	$(BIN)/python -m pytest --numprocesses 2
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(READY)
+	$(BIN)/python benchmarks/attention.py
+
+docs: $(READY)
+	$(BIN)/python docs/build.py
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "regard needs Python 3.11 or newer, this is " + sys.version.split()[0])'
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[demo,dev]'
+	touch $(READY)

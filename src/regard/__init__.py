@@ -1,0 +1,45 @@
+"""Attention you can see, at the speed of attention you can't.
+
+The public names load on first use, so that `import regard` costs nothing and does
+not import torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "RegardError": "regard.errors",
+    "Weights": "regard.attention.weights",
+    "attend": "regard.attention.functional",
+    "causal": "regard.attention.visible",
+    "documents": "regard.attention.visible",
+    "lengths": "regard.attention.visible",
+    "watch": "regard.attention.watch",
+    "window": "regard.attention.visible",
+}
+
+__all__ = [*_HOME, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]
+
+if TYPE_CHECKING:
+    from regard.attention.functional import attend as attend
+    from regard.attention.visible import causal as causal
+    from regard.attention.visible import documents as documents
+    from regard.attention.visible import lengths as lengths
+    from regard.attention.visible import window as window
+    from regard.attention.watch import watch as watch
+    from regard.attention.weights import Weights as Weights
+    from regard.errors import RegardError as RegardError
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module 'regard' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,235 @@
+"""Dot products on torch's fused operators, with the log-sum-exp they would throw away.
+
+The operators know top-left causal and a mask that is added; everything else is cut
+into parts that they can do. Parts that look at different keys from the same rows
+are put together by their log-sum-exp, and each part's backward runs on the output
+and log-sum-exp of the whole. No rule is made into a queries x keys tensor: causal
+and lengths stay what they are, the others become masks for one block of rows at a
+time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.nn.functional import pad
+
+from regard.attention.comparison import Comparison, Terms, blocks
+from regard.attention.kernels.operators import operator_for
+from regard.attention.kernels.tiled import NO_DROPOUT, pull_back, refuse_second_derivative
+from regard.attention.scores import FixedDot, widened
+from regard.attention.visible import Both, Causal, Rule, alike_for_all_queries, conjuncts, pick, take
+
+MASK_NUMBERS = 2**22  # how large the mask of one block of rows may be
+
+
+def sdpa_attention(
+    comparison: Comparison, values: Float[Tensor, "*values_batch keys width"]
+) -> tuple[Float[Tensor, "*batch queries width"], Float[Tensor, "*batch queries 1"]]:
+    """Output, and the log-sum-exp of every row; the score must be a `FixedDot`."""
+    wide = max(1, comparison.query.shape[-1], values.shape[-1])
+    if values.device.type == "cuda":
+        wide += -wide % 8  # what its operators take
+    query, keys, padded = (
+        tensor if tensor.shape[-1] == wide else pad(tensor, (0, wide - tensor.shape[-1]))
+        for tensor in (comparison.query, comparison.keys, values)
+    )
+    output, lse = _Fused.apply(comparison.terms, query, keys, comparison.bias, padded)  # type: ignore[no-untyped-call]
+    return output[..., : values.shape[-1]], lse
+
+
+class _Fused(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, terms: Terms, query: Tensor, keys: Tensor, bias: Tensor | None, values: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        inputs = as_four_axes(terms.shape, query, keys, values)
+        output, lse, ctx.extras = run_parts(terms, inputs, bias)
+        output, lse = output.reshape(*terms.shape[:-1], -1), lse.reshape(*terms.shape[:-1], 1)
+        ctx.terms = terms
+        ctx.save_for_backward(query, keys, bias, values, output, lse)
+        ctx.mark_non_differentiable(lse)
+        return output, lse
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        refuse_second_derivative()
+        query, keys, bias, values, output, lse = ctx.saved_tensors
+        if ctx.needs_input_grad[3]:  # the operators have no gradient for what is added to the scores
+            comparison = Comparison(ctx.terms, query, keys, bias)
+            return None, *pull_back(comparison, values, output, lse, gradient, NO_DROPOUT, (), ctx.needs_input_grad[1:])
+        inputs = as_four_axes(ctx.terms.shape, query, keys, values)
+        rows = as_four_axes(ctx.terms.shape, gradient.contiguous(), output, lse)
+        of_query, of_keys, of_values = pull_parts(ctx.terms, inputs, bias, *rows, ctx.extras)
+        *batch, n, m = ctx.terms.shape
+        return (
+            None,
+            of_query.reshape(*batch, n, -1).sum_to_size(query.shape),
+            of_keys.reshape(*batch, m, -1).sum_to_size(keys.shape),
+            None,
+            of_values.reshape(*batch, m, -1).sum_to_size(values.shape),
+        )
+
+
+def run_parts(
+    terms: Terms, inputs: tuple[Tensor, ...], bias: Tensor | None
+) -> tuple[Float[Tensor, "batch heads queries width"], Float[Tensor, "batch heads queries"], list[Any]]:
+    """Output and log-sum-exp of all parts together, and what each operator keeps for its backward."""
+    query, keys, values = inputs
+    output, extras = torch.zeros_like(query, memory_format=torch.contiguous_format), []
+    lse = widened(query).new_full(query.shape[:-1], -math.inf)
+    for part in parts_of(terms, bias, query):
+        operator = operator_for(query, part.mask is not None)
+        assert operator is not None and isinstance(terms.score, FixedDot)
+        found, found_lse, extra = operator.forward(
+            pick(query, -2, part.rows), pick(keys, -2, part.cols), pick(values, -2, part.cols),
+            part.mask, part.causal, terms.score.factor,
+        )  # fmt: skip
+        extras.append(extra)
+        blind = part.blind()
+        if blind is not None:  # the operators report a log-sum-exp of 0 here
+            found, found_lse = found.masked_fill(blind[..., None], 0), found_lse.masked_fill(blind, -math.inf)
+        if part.whole:
+            output, lse = found, found_lse
+        else:
+            merge(pick(output, -2, part.rows), lse[..., part.rows], found, found_lse)
+    return output, lse.masked_fill(lse == -math.inf, math.inf), extras
+
+
+def merge(output: Tensor, lse: Tensor, found: Tensor, found_lse: Tensor) -> None:
+    """Add what was found for some rows to what they have, in place, by the weight of each."""
+    total = torch.logaddexp(lse, found_lse)
+    shift = total.masked_fill(total == -math.inf, 0)
+    output.copy_(output * (lse - shift).exp()[..., None] + found * (found_lse - shift).exp()[..., None])
+    lse.copy_(total)
+
+
+def pull_parts(
+    terms: Terms,
+    inputs: tuple[Tensor, ...],
+    bias: Tensor | None,
+    gradient: Tensor,
+    output: Tensor,
+    lse: Float[Tensor, "batch heads queries 1"],
+    extras: list[Any],
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of query, keys and values, summed over the parts."""
+    query, keys, values = inputs
+    sums = tuple(torch.zeros_like(t, memory_format=torch.contiguous_format) for t in inputs)
+    for part, extra in zip(parts_of(terms, bias, query), extras, strict=True):
+        operator = operator_for(query, part.mask is not None)
+        assert operator is not None and isinstance(terms.score, FixedDot)
+        own = (pick(query, -2, part.rows), pick(keys, -2, part.cols), pick(values, -2, part.cols))
+        found = operator.backward(
+            pick(gradient, -2, part.rows), own, part.mask, pick(output, -2, part.rows),
+            lse[..., part.rows, 0], part.causal, terms.score.factor, extra,
+        )  # fmt: skip
+        if part.whole:
+            return found
+        for total, where, tensor in zip(sums, (part.rows, part.cols, part.cols), found, strict=True):
+            pick(total, -2, where).add_(tensor)
+    return sums
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some rows and columns that one call of an operator can do."""
+
+    rows: slice
+    cols: slice
+    whole: bool  # it is all there is
+    causal: bool = False
+    mask: Float[Tensor, "#batch #heads #rows cols"] | None = None
+
+    def blind(self) -> Bool[Tensor, "#batch #heads #rows"] | None:
+        """Which rows see nothing here; None where that cannot be."""
+        if self.mask is None:
+            return None
+        unseen = self.mask == -math.inf
+        if self.causal:  # the mask has one row for all queries, of which query i sees the first i + 1 keys
+            return (~unseen).cumsum(-1)[..., 0, :] == 0
+        return unseen.all(-1)
+
+
+def parts_of(terms: Terms, bias: Tensor | None, like: Tensor) -> Iterator[Part]:
+    """Cut the queries x keys matrix into parts that the operators can do."""
+    *_, n, m = terms.shape
+    rules = conjuncts(terms.visible)
+    if n == 0 or m == 0:
+        return
+    if (bias is not None and bias.shape[-2] > 1) or not all(
+        isinstance(rule, Causal) or alike_for_all_queries(rule) for rule in rules
+    ):
+        yield from masked_blocks(terms, bias, like)
+        return
+    offset = min((rule.offset(terms.shape) for rule in rules if isinstance(rule, Causal)), default=m)
+    for_all = [rule for rule in rules if not isinstance(rule, Causal)]
+    for rows, cols, is_causal in causal_parts(n, m, offset):
+        mask = mask_of(terms, for_all, bias, slice(0, 1), cols, like)
+        yield Part(rows, cols, rows == slice(0, n) and cols == slice(0, m), is_causal, mask)
+
+
+def causal_parts(n: int, m: int, offset: int) -> Iterator[tuple[slice, slice, bool]]:
+    """Rows, columns and whether top-left causal, where query i sees the keys up to and with i + offset."""
+    if offset >= m - 1 or n == 1:
+        if offset >= 0:
+            yield slice(0, n), slice(0, min(m, offset + n)), False
+        return
+    if offset > 0:  # keys before the first query, which all queries see
+        yield slice(0, n), slice(0, offset), False
+    first, start = max(0, -offset), max(0, offset)
+    size = min(n - first, m - start)
+    if size > 0:
+        yield slice(first, first + size), slice(start, start + size), True
+
+
+def masked_blocks(terms: Terms, bias: Tensor | None, like: Tensor) -> Iterator[Part]:
+    """Blocks of rows, each with the keys it can reach and a mask for just these."""
+    *batch, n, m = terms.shape
+    size = max(1, MASK_NUMBERS // (m * math.prod(batch)))
+    for rows in blocks(range(n), size):
+        reach = range(m) if terms.visible is None else terms.visible.reach(range(rows.start, rows.stop), terms.shape)
+        if len(reach):
+            cols = slice(reach.start, reach.stop)
+            mask = mask_of(terms, conjuncts(terms.visible), bias, rows, cols, like)
+            yield Part(rows, cols, False, mask=mask)
+
+
+def mask_of(
+    terms: Terms, rules: list[Rule], bias: Tensor | None, rows: slice, cols: slice, like: Tensor
+) -> Float[Tensor, "#batch #heads #rows cols"] | None:
+    """The bias, and -inf where a rule forbids to look; None where there is neither."""
+    mask = None if bias is None else take(take(bias, -2, rows), -1, cols)
+    if rules:
+        visible = reduce(Both, rules).tile(rows, cols, terms.shape, like.device)
+        mask = torch.where(visible, widened(like).new_zeros(()) if mask is None else mask, -math.inf)
+    if mask is None:
+        return None
+    return flatten_batch(mask.expand(*mask.shape[:-1], cols.stop - cols.start), terms.shape[:-2], expand=False)
+
+
+def as_four_axes(shape: torch.Size, *tensors: Tensor) -> tuple[Tensor, ...]:
+    """Tensors that broadcast over *batch, as (batch, heads, positions, width)."""
+    return tuple(flatten_batch(tensor, shape[:-2], expand=True) for tensor in tensors)
+
+
+def flatten_batch(tensor: Tensor, batch: torch.Size, *, expand: bool) -> Float[Tensor, "batch heads rows cols"]:
+    """Two leading axes for any number of them; without `expand` an axis of one stays so where it can.
+
+    The last axis of *batch stays apart, so that grouped heads, whose keys are one for
+    a group, remain a view.
+    """
+    *own, rows, cols = (1,) * (len(batch) + 2 - tensor.ndim) + tensor.shape
+    lead, heads = own[:-1], own[-1:]
+    if expand or (len(lead) > 1 and any(size != 1 for size in lead)):
+        lead = list(batch[:-1])
+    if expand:
+        heads = list(batch[-1:])
+    return tensor.expand(*lead, *heads, rows, cols).reshape(math.prod(lead), math.prod(heads), rows, cols)

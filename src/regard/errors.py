@@ -1,0 +1,22 @@
+"""What a user can put right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class RegardError(Exception):
+    """Bad input: the message says where, what was found, and what would be right.
+
+    The command line prints it in one line and exits with status 2; every other
+    exception is a bug of ours.
+    """
+
+
+def unknown_name(what: str, found: object, known: Iterable[str]) -> RegardError:
+    """The error for a name that is not in a list, with the nearest one that is."""
+    names = sorted(known)
+    near = get_close_matches(str(found), names, n=1)
+    hint = f'; did you mean "{near[0]}"?' if near else f"; there are: {', '.join(names)}"
+    return RegardError(f'{what}: there is no "{found}"{hint}')
