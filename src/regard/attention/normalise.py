@@ -46,7 +46,7 @@ class Normaliser:
 
     def weights(self, scores: Float[Tensor, "*batch queries keys"], statistic: Tensor, cols: Index) -> Tensor:
         """The weights of a tile; `cols` says which keys its columns are."""
-        return exp_(scores - statistic)
+        return exp(scores - statistic)
 
     def slope(self, scores: Tensor, weights: Tensor, statistic: Tensor) -> Tensor:
         """How much each weight moves with its score, apart from what normalising takes back."""
@@ -196,11 +196,9 @@ def as_normaliser(name: str, score: Score) -> Normaliser:
     return NORMALISERS[name]()
 
 
-def exp_(scores: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """exp, in place; on a CPU by way of exp2, which takes torch a third of the time."""
-    if scores.device.type == "cpu":
-        return scores.mul_(LOG2_E).exp2_()
-    return scores.exp_()
+def exp(logarithms: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """exp; on a CPU by way of exp2, which takes torch a third of the time."""
+    return (logarithms * LOG2_E).exp2_() if logarithms.device.type == "cpu" else logarithms.exp()
 
 
 def from_the_best(scores: Float[Tensor, "*batch queries keys"]) -> tuple[Tensor, Tensor]:

@@ -6,18 +6,22 @@ cost little more than one.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from regard.attention.normalise import Normaliser, Softmax
-from regard.attention.visible import pick
+from regard.attention.comparison import Comparison, blocks
+from regard.attention.normalise import LOG2_E, Normaliser
+from regard.attention.scores import FixedDot, widened
+from regard.attention.visible import pick, take
 from regard.errors import RegardError, unknown_name
 
-CHUNK = 32  # keys whose best is looked at first when the top ones are sought
-DEEP = -200.0  # exp of anything less is zero, in float32 as in half precision
+CHUNK = 64  # keys whose best is looked at first when the top ones are sought
+DEEP = -2000.0  # 2 to the power of it is zero in every type
 
 
 class Rows:
@@ -64,11 +68,65 @@ class ScoredRows(Rows):
     def at(self, where: Tensor) -> Tensor:
         return self.normaliser.weights(self.scores.gather(-1, where), self.statistic, where + self.span.start)
 
+
+class SoftmaxRows(Rows):
+    """Rows of a softmax, of which the logarithms to base 2 are there, and the weights if asked for.
+
+    To base 2 since torch's exp2 takes a third of the time of its exp on a CPU.
+    """
+
+    def __init__(self, rows: slice, span: slice, logarithms: Tensor, room: Tensor | None = None) -> None:
+        self.rows = rows
+        self.span = span
+        self.logarithms = logarithms
+        self.room = room  # memory for the weights
+
+    @cached_property
+    def weights(self) -> Tensor:  # type: ignore[override]
+        """The weights of these rows."""
+        return torch.exp2(self.logarithms, out=self.room)
+
+    @property
+    def order(self) -> Tensor:
+        return self.logarithms
+
+    def at(self, where: Tensor) -> Tensor:
+        return torch.exp2(self.logarithms.gather(-1, where))
+
     def entropy(self) -> Tensor:
-        if not isinstance(self.normaliser, Softmax) or self.scores.dtype == torch.float64:
-            return super().entropy()
-        logarithms = (self.scores - self.statistic).clamp_min_(DEEP)
-        return -torch.linalg.vecdot(self.weights, logarithms)
+        return (self.weights * self.logarithms).sum(-1) / -LOG2_E
+
+
+def softmax_rows(comparison: Comparison, log_sum_exp: Tensor, rows: slice, span: slice) -> SoftmaxRows:
+    """Rows of a softmax over any scores."""
+    scores = comparison.span(rows, span)
+    return SoftmaxRows(rows, span, (scores - pick(log_sum_exp, -2, rows)).mul_(LOG2_E).clamp_min_(DEEP))
+
+
+def dot_rows(comparison: Comparison, log_sum_exp: Tensor) -> Iterator[SoftmaxRows]:
+    """All rows of a softmax over dot products: the same, in two pieces of memory that are used again for each block."""
+    terms, bias = comparison.terms, comparison.bias
+    *batch, n, m = terms.shape
+    assert isinstance(terms.score, FixedDot)
+    query, keys = (t.expand(*batch, *t.shape[-2:]).flatten(0, -3) for t in (comparison.query, comparison.keys))
+    query, keys = widened(query) * (terms.score.factor * LOG2_E), widened(keys)
+    log_sum_exp = log_sum_exp * LOG2_E
+    may_be_infinite = bias is not None or terms.visible is not None
+    size = min(n, 2 * comparison.tile_size()[0])
+    room = query.new_empty(2, len(query) * size * m)
+    for rows in blocks(range(n), size):
+        span = comparison.reach(rows)
+        shape = (len(query), rows.stop - rows.start, span.stop - span.start)
+        scores, weights = (part[: math.prod(shape)].view(shape) for part in room)
+        torch.bmm(pick(query, -2, rows), pick(keys, -2, span).mT, out=scores)
+        logarithms = scores.view(*batch, *shape[1:]).sub_(pick(log_sum_exp, -2, rows))
+        if bias is not None:
+            logarithms.add_(take(take(bias, -2, rows), -1, span), alpha=LOG2_E)
+        if terms.visible is not None:
+            logarithms.masked_fill_(~terms.visible.tile(rows, span, terms.shape, scores.device), DEEP)
+        if may_be_infinite:
+            logarithms.clamp_min_(DEEP)
+        yield SoftmaxRows(rows, span, logarithms, weights.view(*batch, *shape[1:]))
 
 
 class Reduction(ABC):
@@ -175,14 +233,15 @@ def top_places(order: Tensor, k: int) -> Tensor:
     """Where the k greatest numbers of each row stand, the greatest first.
 
     They lie in the k chunks whose own greatest numbers are greatest, so that only
-    these are sorted: a fifth of the time of a plain topk.
+    these are sorted, which takes two thirds of the time of a plain topk.
     """
     chunks = order.shape[-1] // CHUNK
     if chunks <= 2 * k:
         return order.topk(k).indices
     body = order[..., : chunks * CHUNK].unflatten(-1, (chunks, CHUNK))
-    chosen = body.amax(-1).topk(k).indices.sort(-1).values
+    chosen = body.amax(-1).topk(k, sorted=False).indices
     places = (chosen[..., None] * CHUNK + torch.arange(CHUNK, device=order.device)).flatten(-2)
-    tail = torch.arange(chunks * CHUNK, order.shape[-1], device=order.device)
-    places = torch.cat([places, tail.expand(*places.shape[:-1], -1)], -1)
+    if chunks * CHUNK < order.shape[-1]:
+        tail = torch.arange(chunks * CHUNK, order.shape[-1], device=order.device)
+        places = torch.cat([places, tail.expand(*places.shape[:-1], -1)], -1)
     return places.gather(-1, order.gather(-1, places).topk(k).indices)

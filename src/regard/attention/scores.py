@@ -233,9 +233,9 @@ class Gaussian(Kernel):
 
     def as_dot(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> DotForm:
         same_width(self, query, keys)
-        width = self.width.to(query.dtype)
-        query, keys = query / width, keys / width
-        return DotForm(query, keys, 1.0, -widened(keys).square().sum(-1) / 2)
+        precision = self.width.square().reciprocal()
+        key_bias = widened(keys).square().sum(-1, keepdim=True) * (precision / -2)
+        return DotForm(query * precision.to(query.dtype), keys, 1.0, key_bias.squeeze(-1))
 
 
 class Boxcar(Kernel):

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from regard.attention.comparison import Comparison, Gradients, Terms, blocks, with_parameters
 from regard.attention.kernels.tiled import Autocast, refuse_second_derivative
-from regard.attention.reductions import Rows, ScoredRows, as_reduction
+from regard.attention.normalise import Softmax
+from regard.attention.reductions import Rows, ScoredRows, as_reduction, dot_rows, softmax_rows
 from regard.attention.scores import FixedDot
 from regard.attention.visible import Index, Within, count, pick, positions
 from regard.errors import RegardError
@@ -180,11 +181,20 @@ class LazyWeights(Weights):
             yield from self.comparison.terms.visible.tensors()
 
     def row_blocks(self) -> Iterator[Rows]:
+        self._check()
+        terms = self.comparison.terms
+        if isinstance(terms.normaliser, Softmax) and isinstance(terms.score, FixedDot):
+            yield from dot_rows(self.comparison, self.statistic)
+            return
         for rows in self.comparison.row_blocks():
-            span = self.comparison.reach(rows)
-            scores = self._compute(lambda rows=rows, span=span: self.comparison.span(rows, span))
-            if span.stop > span.start:
-                yield ScoredRows(rows, span, scores, pick(self.statistic, -2, rows), self.comparison.terms.normaliser)
+            yield self._compute(lambda rows=rows: self._rows(rows))
+
+    def _rows(self, rows: slice) -> Rows:
+        span, normaliser = self.comparison.reach(rows), self.comparison.terms.normaliser
+        if isinstance(normaliser, Softmax):
+            return softmax_rows(self.comparison, self.statistic, rows, span)
+        scores = self.comparison.span(rows, span)
+        return ScoredRows(rows, span, scores, pick(self.statistic, -2, rows), normaliser)
 
     def block(self, rows: Index, cols: Index) -> Float[Tensor, "*batch rows cols"]:
         self._check()

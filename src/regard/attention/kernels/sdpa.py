@@ -22,8 +22,9 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from regard.attention.comparison import Comparison, Terms, blocks
+from regard.attention.kernels.dot_backward import dot_backward
 from regard.attention.kernels.operators import operator_for
-from regard.attention.kernels.tiled import NO_DROPOUT, pull_back, refuse_second_derivative
+from regard.attention.kernels.tiled import refuse_second_derivative
 from regard.attention.scores import FixedDot, widened
 from regard.attention.visible import Both, Causal, Rule, alike_for_all_queries, conjuncts, pick, take
 
@@ -63,8 +64,7 @@ class _Fused(torch.autograd.Function):
         refuse_second_derivative()
         query, keys, bias, values, output, lse = ctx.saved_tensors
         if ctx.needs_input_grad[3]:  # the operators have no gradient for what is added to the scores
-            comparison = Comparison(ctx.terms, query, keys, bias)
-            return None, *pull_back(comparison, values, output, lse, gradient, NO_DROPOUT, (), ctx.needs_input_grad[1:])
+            return None, *dot_backward(Comparison(ctx.terms, query, keys, bias), values, output, lse, gradient)
         inputs = as_four_axes(ctx.terms.shape, query, keys, values)
         rows = as_four_axes(ctx.terms.shape, gradient.contiguous(), output, lse)
         of_query, of_keys, of_values = pull_parts(ctx.terms, inputs, bias, *rows, ctx.extras)
@@ -82,25 +82,39 @@ def run_parts(
     terms: Terms, inputs: tuple[Tensor, ...], bias: Tensor | None
 ) -> tuple[Float[Tensor, "batch heads queries width"], Float[Tensor, "batch heads queries"], list[Any]]:
     """Output and log-sum-exp of all parts together, and what each operator keeps for its backward."""
-    query, keys, values = inputs
-    output, extras = torch.zeros_like(query, memory_format=torch.contiguous_format), []
-    lse = widened(query).new_full(query.shape[:-1], -math.inf)
+    query, *_ = inputs
+    output, lse, extras = None, None, []
     for part in parts_of(terms, bias, query):
-        operator = operator_for(query, part.mask is not None)
-        assert operator is not None and isinstance(terms.score, FixedDot)
-        found, found_lse, extra = operator.forward(
-            pick(query, -2, part.rows), pick(keys, -2, part.cols), pick(values, -2, part.cols),
-            part.mask, part.causal, terms.score.factor,
-        )  # fmt: skip
+        found, found_lse, extra = run_part(terms, inputs, part)
         extras.append(extra)
-        blind = part.blind()
-        if blind is not None:  # the operators report a log-sum-exp of 0 here
-            found, found_lse = found.masked_fill(blind[..., None], 0), found_lse.masked_fill(blind, -math.inf)
         if part.whole:
             output, lse = found, found_lse
-        else:
-            merge(pick(output, -2, part.rows), lse[..., part.rows], found, found_lse)
+            break
+        if output is None or lse is None:
+            output, lse = nothing_found(query)
+        merge(pick(output, -2, part.rows), lse[..., part.rows], found, found_lse)
+    if output is None or lse is None:
+        output, lse = nothing_found(query)
     return output, lse.masked_fill(lse == -math.inf, math.inf), extras
+
+
+def run_part(terms: Terms, inputs: tuple[Tensor, ...], part: Part) -> tuple[Tensor, Tensor, Any]:
+    """Output, log-sum-exp and what the operator keeps, for one part."""
+    query, keys, values = inputs
+    operator = operator_for(query, part.mask is not None)
+    assert operator is not None and isinstance(terms.score, FixedDot)
+    own = (pick(query, -2, part.rows), pick(keys, -2, part.cols), pick(values, -2, part.cols))
+    found, lse, extra = operator.forward(*own, part.mask, part.causal, terms.score.factor)
+    blind = part.blind()
+    if blind is not None and (blind.is_cuda or blind.any()):  # the operators report a log-sum-exp of 0 here
+        found, lse = found.masked_fill(blind[..., None], 0), lse.masked_fill(blind, -math.inf)
+    return found, lse, extra
+
+
+def nothing_found(query: Tensor) -> tuple[Tensor, Tensor]:
+    """Output and log-sum-exp of rows that have seen nothing yet."""
+    output = torch.zeros_like(query, memory_format=torch.contiguous_format)
+    return output, widened(query).new_full(query.shape[:-1], -math.inf)
 
 
 def merge(output: Tensor, lse: Tensor, found: Tensor, found_lse: Tensor) -> None:
@@ -119,10 +133,10 @@ def pull_parts(
     output: Tensor,
     lse: Float[Tensor, "batch heads queries 1"],
     extras: list[Any],
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, ...]:
     """Gradients of query, keys and values, summed over the parts."""
     query, keys, values = inputs
-    sums = tuple(torch.zeros_like(t, memory_format=torch.contiguous_format) for t in inputs)
+    sums = None
     for part, extra in zip(parts_of(terms, bias, query), extras, strict=True):
         operator = operator_for(query, part.mask is not None)
         assert operator is not None and isinstance(terms.score, FixedDot)
@@ -133,9 +147,15 @@ def pull_parts(
         )  # fmt: skip
         if part.whole:
             return found
+        sums = sums or zeros_like(inputs)
         for total, where, tensor in zip(sums, (part.rows, part.cols, part.cols), found, strict=True):
             pick(total, -2, where).add_(tensor)
-    return sums
+    return sums or zeros_like(inputs)
+
+
+def zeros_like(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Room for sums."""
+    return tuple(torch.zeros_like(tensor, memory_format=torch.contiguous_format) for tensor in tensors)
 
 
 @dataclass(frozen=True)

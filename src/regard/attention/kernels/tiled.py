@@ -51,9 +51,6 @@ class Dropping:
         return kept.div_(1 - self.rate) if self.rate < 1 else kept
 
 
-NO_DROPOUT = Dropping()
-
-
 @dataclass(frozen=True)
 class Autocast:
     """Autocast as it was at one time, to be had again later."""

@@ -1,0 +1,138 @@
+"""Weights in a safetensors file: their tensors, and a line of JSON that says how they belong together."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from regard.attention import normalise, scores, visible
+from regard.attention.comparison import Comparison, Terms
+from regard.attention.scores import Additive, Concat, FixedDot, Kernel, Score
+from regard.attention.visible import Rule
+from regard.attention.weights import DenseWeights, LazyWeights, MeanWeights, Weights
+from regard.errors import RegardError
+
+FORMAT = "regard.weights/1"
+
+
+def save(weights: Weights, path: Path) -> None:
+    """Write weights to a file, whole or not at all."""
+    tensors: dict[str, Tensor] = {}
+    record = describe(weights, tensors)
+    beside = path.with_name(path.name + ".part")
+    header = {"format": FORMAT, "weights": json.dumps(record)}
+    save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, beside, header)
+    beside.replace(path)
+
+
+def load(path: Path) -> Weights:
+    """Read weights from a file that `save` wrote."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError) as error:
+        raise RegardError(f"{path}: cannot be read as saved weights: {error}") from None
+    if header.get("format") != FORMAT:
+        raise RegardError(f'{path}: found format {header.get("format")!r}; weights saved by regard say "{FORMAT}"')
+    return rebuild(json.loads(header["weights"]), tensors)
+
+
+def describe(weights: Weights, tensors: dict[str, Tensor]) -> dict[str, Any]:
+    """What the weights are, with their tensors put into `tensors`."""
+    if isinstance(weights, DenseWeights):
+        tensors["matrix"] = weights.matrix
+        return {"kind": "dense", "ranked": weights.ranked}
+    if isinstance(weights, MeanWeights):
+        return {"kind": "mean", "axis": weights.axis, "of": describe(weights.whole, tensors)}
+    assert isinstance(weights, LazyWeights)
+    whole = weights.comparison
+    tensors |= {"query": whole.query, "keys": whole.keys, "statistic": weights.statistic}
+    if whole.bias is not None:
+        tensors["bias"] = whole.bias
+    return {
+        "kind": "lazy",
+        "shape": list(weights.shape),
+        "score": describe_score(whole.terms.score, weights.parameters, tensors),
+        "normaliser": type(whole.terms.normaliser).__name__,
+        "visible": None if whole.terms.visible is None else describe_rule(whole.terms.visible, tensors),
+    }
+
+
+def rebuild(record: dict[str, Any], tensors: dict[str, Tensor]) -> Weights:
+    """The weights that `describe` described."""
+    if record["kind"] == "dense":
+        return DenseWeights(tensors["matrix"], ranked=record["ranked"])
+    if record["kind"] == "mean":
+        return MeanWeights(rebuild(record["of"], tensors), record["axis"])
+    rule = None if record["visible"] is None else rebuild_rule(record["visible"], tensors)
+    normaliser = getattr(normalise, record["normaliser"])()
+    terms = Terms(rebuild_score(record["score"], tensors), rule, normaliser, torch.Size(record["shape"]))
+    comparison = Comparison(terms, tensors["query"], tensors["keys"], tensors.get("bias"))
+    return LazyWeights(comparison, tensors["statistic"])
+
+
+def describe_score(score: Score, parameters: tuple[Tensor, ...], tensors: dict[str, Tensor]) -> dict[str, Any]:
+    """Just what is needed to compare queries and keys that are prepared already."""
+    named = dict(zip((name for name, _ in score.named_parameters()), parameters, strict=True))
+    if isinstance(score, FixedDot):
+        return {"kind": "FixedDot", "factor": score.factor}
+    if isinstance(score, Concat) or (isinstance(score, Additive) and score.activation is torch.tanh):
+        tensors["energy"] = named["energy"]
+        return {"kind": "Additive"}
+    if isinstance(score, Kernel) and type(score).__module__ == scores.__name__:
+        tensors["width"] = named["width"]
+        return {"kind": type(score).__name__, "power": getattr(score, "power", None)}
+    raise RegardError(
+        f"save: {type(score).__name__} is a score of your own, which a file cannot hold; "
+        "save weights.settled() (the whole matrix), or what you need of them"
+    )
+
+
+def rebuild_score(record: dict[str, Any], tensors: dict[str, Tensor]) -> Score:
+    """The score that `describe_score` described."""
+    if record["kind"] == "FixedDot":
+        return FixedDot(record["factor"])
+    if record["kind"] == "Additive":
+        energy = tensors["energy"]
+        score: Score = Additive(1, 1, energy.shape[-1], heads=tuple(energy.shape[:-1]) or None)
+        score.energy.data = energy
+    else:
+        kind = getattr(scores, record["kind"])
+        score = kind() if record["power"] is None else kind(power=record["power"])
+        score.width.data = tensors["width"]
+    return score.requires_grad_(False)
+
+
+def describe_rule(rule: Rule, tensors: dict[str, Tensor]) -> dict[str, Any]:
+    """A rule as plain data: its kind and its fields, rules and tensors within them too."""
+    record: dict[str, Any] = {"kind": type(rule).__name__}
+    for field in fields(rule):  # type: ignore[arg-type]
+        value = getattr(rule, field.name)
+        if isinstance(value, Rule):
+            record[field.name] = describe_rule(value, tensors)
+        elif isinstance(value, Tensor):
+            record[field.name] = {"tensor": f"visible.{len(tensors)}"}
+            tensors[f"visible.{len(tensors)}"] = value
+        else:
+            record[field.name] = value
+    return record
+
+
+def rebuild_rule(record: dict[str, Any], tensors: dict[str, Tensor]) -> Rule:
+    """The rule that `describe_rule` described."""
+
+    def value(found: Any) -> Any:
+        if not isinstance(found, dict):
+            return found
+        return tensors[found["tensor"]] if "tensor" in found else rebuild_rule(found, tensors)
+
+    rule: Rule = getattr(visible, record["kind"])(**{name: value(v) for name, v in record.items() if name != "kind"})
+    return rule

@@ -1,0 +1,74 @@
+"""The backward of softmax(q·k + bias) for when the bias has a gradient, which torch's fused operators lack.
+
+The same five matrix products as in those operators, over tiles whose two matrices
+are used again and again; the gradient of the bias is summed up as they pass by.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.attention.comparison import Comparison, blocks
+from regard.attention.normalise import LOG2_E
+from regard.attention.scores import FixedDot, widened
+from regard.attention.visible import pick, take
+
+ROWS, COLUMNS = 1024, 256
+
+
+def dot_backward(
+    comparison: Comparison,
+    values: Float[Tensor, "*values_batch keys width"],
+    output: Float[Tensor, "*batch queries width"],
+    lse: Float[Tensor, "*batch queries 1"],
+    gradient: Float[Tensor, "*batch queries width"],
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of query, keys, bias and values."""
+    terms, bias = comparison.terms, comparison.bias
+    assert bias is not None and isinstance(terms.score, FixedDot)
+    *batch, n, m = terms.shape
+
+    def flat(tensor: Tensor) -> Tensor:
+        """One leading axis, at least float32."""
+        return widened(tensor).expand(*batch, *tensor.shape[-2:]).reshape(-1, *tensor.shape[-2:])
+
+    query, keys, values_, gradient_ = (flat(t) for t in (comparison.query, comparison.keys, values, gradient))
+    taken_back = (gradient_ * flat(output)).sum(-1, keepdim=True)
+    factor = terms.score.factor
+    scaled, lse_ = query * (factor * LOG2_E), flat(lse) * LOG2_E  # to base 2: exp2 is faster than exp
+    of_query, of_keys, of_values = (torch.empty_like(t) for t in (query, keys, values_))
+    of_bias = torch.zeros_like(bias, memory_format=torch.contiguous_format)
+    room = query.new_empty(2, len(query) * min(ROWS, n) * min(COLUMNS, m))
+    for rows in blocks(range(n), ROWS):
+        for cols in blocks(range(m), COLUMNS):
+            shape = (len(query), rows.stop - rows.start, cols.stop - cols.start)
+            weights, of_scores = (part[: math.prod(shape)].view(shape) for part in room)
+            torch.bmm(scaled[:, rows], keys[:, cols].mT, out=weights).sub_(lse_[:, rows])
+            add_bias(weights.view(*batch, *shape[1:]), comparison, rows, cols)
+            weights.exp2_()
+            torch.bmm(gradient_[:, rows], values_[:, cols].mT, out=of_scores).sub_(taken_back[:, rows]).mul_(weights)
+            first_row, first_col = rows.start == 0, cols.start == 0  # what comes first is not added to anything
+            of_values[:, cols].baddbmm_(weights.mT, gradient_[:, rows], beta=not first_row)
+            of_keys[:, cols].baddbmm_(of_scores.mT, query[:, rows], beta=not first_row, alpha=factor)
+            of_query[:, rows].baddbmm_(of_scores, keys[:, cols], beta=not first_col, alpha=factor)
+            part = take(take(of_bias, -2, rows), -1, cols)
+            part += of_scores.view(*batch, *shape[1:]).sum_to_size(part.shape)
+
+    def folded(found: Tensor, like: Tensor) -> Tensor:
+        """The gradient in the shape of what it is for."""
+        return found.reshape(*batch, *found.shape[-2:]).sum_to_size(like.shape).to(like.dtype)
+
+    return folded(of_query, comparison.query), folded(of_keys, comparison.keys), of_bias, folded(of_values, values)
+
+
+def add_bias(scores: Float[Tensor, "*batch rows cols"], comparison: Comparison, rows: slice, cols: slice) -> None:
+    """Add a tile's bias to scores that are logarithms to base 2, in place, and hide what may not be seen."""
+    assert comparison.bias is not None
+    scores.add_(take(take(comparison.bias, -2, rows), -1, cols), alpha=LOG2_E)
+    if comparison.terms.visible is not None:
+        seen = comparison.terms.visible.tile(rows, cols, comparison.terms.shape, scores.device)
+        scores.masked_fill_(~seen, -math.inf)
