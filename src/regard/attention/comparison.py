@@ -198,9 +198,7 @@ class Gradients:
         """Walk over the tiles with the parameters in place, and give all the sums."""
         with_parameters(self.comparison.terms.score, self.parameters, walk)
         inputs = (self.comparison.query, self.comparison.keys, self.comparison.bias, *self.parameters)
-        return tuple(
-            None if s is None or t is None else s.to(t.dtype) for s, t in zip(self.sums, inputs, strict=True)
-        )
+        return tuple(None if s is None or t is None else s.to(t.dtype) for s, t in zip(self.sums, inputs, strict=True))
 
 
 def add_rows(total: Tensor, rows: Index, found: Tensor) -> None:

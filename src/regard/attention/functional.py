@@ -43,6 +43,14 @@ def attend(
 ) -> tuple[Tensor, Weights]: ...  # fmt: skip
 
 
+@overload
+def attend(
+    query: Tensor, keys: Tensor, values: Tensor, score: str | Score = ..., *, visible: Rule | Tensor | None = ...,
+    bias: Tensor | None = ..., normaliser: str = ..., dropout: float = ..., path: Path | None = ...,
+    return_weights: bool, lazy: bool = ...,
+) -> Tensor | tuple[Tensor, Weights]: ...  # fmt: skip
+
+
 def attend(
     query: Float[Tensor, "*query_batch queries query_width"],
     keys: Float[Tensor, "*keys_batch keys key_width"],
@@ -53,7 +61,7 @@ def attend(
     bias: Float[Tensor, "..."] | None = None,
     normaliser: str = "softmax",
     dropout: float = 0.0,
-    path: Path | None = None,
+    path: str | None = None,
     return_weights: bool = False,
     lazy: bool = True,
 ) -> Float[Tensor, "*batch queries width"] | tuple[Float[Tensor, "*batch queries width"], Weights]:
@@ -91,7 +99,11 @@ def attend(
     query, keys, values, bias = checked(query, keys, values, bias, rule, dropout)
     batch = torch.broadcast_shapes(query.shape[:-2], keys.shape[:-2], values.shape[:-2])
     terms = Terms(module, rule, how, torch.Size((*batch, query.shape[-2], keys.shape[-2])))
-    path = choose_path(terms, query, keys, bias, dropout) if path is None else checked_path(path, terms, query, bias, dropout)
+    path = (
+        choose_path(terms, query, keys, bias, dropout)
+        if path is None
+        else checked_path(path, terms, query, bias, dropout)
+    )
     output, weights = PATHS[path](terms, query, keys, values, bias, dropout)
     if not (return_weights or watching()):
         return output
@@ -222,7 +234,9 @@ def checked(
         batch = torch.broadcast_shapes(query.shape[:-2], keys.shape[:-2], values.shape[:-2])
     except RuntimeError:
         found = ", ".join(str(tuple(t.shape[:-2])) for t in (query, keys, values))
-        raise RegardError(f"attend: leading axes of query, keys and values are {found}; they do not broadcast") from None
+        raise RegardError(
+            f"attend: leading axes of query, keys and values are {found}; they do not broadcast"
+        ) from None
     shape = torch.Size((*batch, query.shape[-2], keys.shape[-2]))
     if visible is not None:
         visible.check(shape)

@@ -108,11 +108,14 @@ def dot_rows(comparison: Comparison, log_sum_exp: Tensor) -> Iterator[SoftmaxRow
     terms, bias = comparison.terms, comparison.bias
     *batch, n, m = terms.shape
     assert isinstance(terms.score, FixedDot)
-    query, keys = (t.expand(*batch, *t.shape[-2:]).flatten(0, -3) for t in (comparison.query, comparison.keys))
+    query, keys = (
+        t.expand(*batch, *t.shape[-2:]).reshape(math.prod(batch), *t.shape[-2:])
+        for t in (comparison.query, comparison.keys)
+    )
     query, keys = widened(query) * (terms.score.factor * LOG2_E), widened(keys)
     log_sum_exp = log_sum_exp * LOG2_E
     may_be_infinite = bias is not None or terms.visible is not None
-    size = min(n, 2 * comparison.tile_size()[0])
+    size = max(1, min(n, 2 * comparison.tile_size()[0]))
     room = query.new_empty(2, len(query) * size * m)
     for rows in blocks(range(n), size):
         span = comparison.reach(rows)

@@ -26,7 +26,9 @@ class Rule(ABC):
     """Which key may be seen from which query; combine with `&`, `|` and `~`."""
 
     @abstractmethod
-    def tile(self, rows: Index, cols: Index, shape: torch.Size, device: torch.device) -> Bool[Tensor, "*#batch rows cols"]:
+    def tile(
+        self, rows: Index, cols: Index, shape: torch.Size, device: torch.device
+    ) -> Bool[Tensor, "*#batch rows cols"]:
         """The rule at some rows and columns of a matrix of this shape, (*batch, queries, keys)."""
 
     def reach(self, rows: range, shape: torch.Size) -> range:
@@ -41,7 +43,7 @@ class Rule(ABC):
         """Every tensor the rule looks at."""
         return iter(())
 
-    def check(self, shape: torch.Size) -> None:
+    def check(self, shape: torch.Size) -> None:  # noqa: B027
         """Raise a `RegardError` unless the rule fits a matrix of this shape."""
 
     def __and__(self, other: Rule | Tensor) -> Rule:
@@ -54,7 +56,7 @@ class Rule(ABC):
         return Not(self)
 
 
-def as_rule(visible: Rule | Tensor) -> Rule:
+def as_rule(visible: object) -> Rule:
     """A bool tensor that broadcasts to (*batch, queries, keys), as a rule."""
     if isinstance(visible, Rule):
         return visible
@@ -101,7 +103,9 @@ class Given(Rule):
 
     matrix: Bool[Tensor, "..."]
 
-    def tile(self, rows: Index, cols: Index, shape: torch.Size, device: torch.device) -> Bool[Tensor, "*#batch rows cols"]:
+    def tile(
+        self, rows: Index, cols: Index, shape: torch.Size, device: torch.device
+    ) -> Bool[Tensor, "*#batch rows cols"]:
         matrix = take(take(torch.atleast_2d(self.matrix), -2, rows), -1, cols)
         return matrix.expand(*matrix.shape[:-2], count(rows), count(cols))
 
@@ -125,7 +129,9 @@ class Causal(Rule):
         """Query i sees the keys up to and with i + offset."""
         return shape[-1] - shape[-2] - self.strict
 
-    def tile(self, rows: Index, cols: Index, shape: torch.Size, device: torch.device) -> Bool[Tensor, "*#batch rows cols"]:
+    def tile(
+        self, rows: Index, cols: Index, shape: torch.Size, device: torch.device
+    ) -> Bool[Tensor, "*#batch rows cols"]:
         return positions(cols, device) <= positions(rows, device)[:, None] + self.offset(shape)
 
     def reach(self, rows: range, shape: torch.Size) -> range:
@@ -139,7 +145,9 @@ class Window(Rule):
     left: int | None
     right: int | None
 
-    def tile(self, rows: Index, cols: Index, shape: torch.Size, device: torch.device) -> Bool[Tensor, "*#batch rows cols"]:
+    def tile(
+        self, rows: Index, cols: Index, shape: torch.Size, device: torch.device
+    ) -> Bool[Tensor, "*#batch rows cols"]:
         ahead = positions(cols, device) - positions(rows, device)[:, None] - (shape[-1] - shape[-2])
         seen = torch.ones_like(ahead, dtype=torch.bool)
         if self.left is not None:
@@ -161,7 +169,9 @@ class Lengths(Rule):
 
     counts: Int[Tensor, "*batch"]
 
-    def tile(self, rows: Index, cols: Index, shape: torch.Size, device: torch.device) -> Bool[Tensor, "*#batch rows cols"]:
+    def tile(
+        self, rows: Index, cols: Index, shape: torch.Size, device: torch.device
+    ) -> Bool[Tensor, "*#batch rows cols"]:
         seen = positions(cols, device) < fit_batch(self.counts, 0, shape)[..., None, None]
         return seen.expand(*seen.shape[:-2], count(rows), count(cols))
 
@@ -182,7 +192,9 @@ class Documents(Rule):
     keys: Int[Tensor, "*batch keys"]
     queries: Int[Tensor, "*batch queries"]
 
-    def tile(self, rows: Index, cols: Index, shape: torch.Size, device: torch.device) -> Bool[Tensor, "*#batch rows cols"]:
+    def tile(
+        self, rows: Index, cols: Index, shape: torch.Size, device: torch.device
+    ) -> Bool[Tensor, "*#batch rows cols"]:
         last = self.queries[..., self.queries.shape[-1] - shape[-2] :]
         ours = pick(fit_batch(last, 1, shape), -1, rows)
         theirs = pick(fit_batch(self.keys, 1, shape), -1, cols)
@@ -212,7 +224,9 @@ class Both(Rule):
     left: Rule
     right: Rule
 
-    def tile(self, rows: Index, cols: Index, shape: torch.Size, device: torch.device) -> Bool[Tensor, "*#batch rows cols"]:
+    def tile(
+        self, rows: Index, cols: Index, shape: torch.Size, device: torch.device
+    ) -> Bool[Tensor, "*#batch rows cols"]:
         return self.left.tile(rows, cols, shape, device) & self.right.tile(rows, cols, shape, device)
 
     def reach(self, rows: range, shape: torch.Size) -> range:
@@ -236,7 +250,9 @@ class Both(Rule):
 class Either(Both):
     """What one of two rules allows."""
 
-    def tile(self, rows: Index, cols: Index, shape: torch.Size, device: torch.device) -> Bool[Tensor, "*#batch rows cols"]:
+    def tile(
+        self, rows: Index, cols: Index, shape: torch.Size, device: torch.device
+    ) -> Bool[Tensor, "*#batch rows cols"]:
         return self.left.tile(rows, cols, shape, device) | self.right.tile(rows, cols, shape, device)
 
     def reach(self, rows: range, shape: torch.Size) -> range:
@@ -250,7 +266,9 @@ class Not(Rule):
 
     rule: Rule
 
-    def tile(self, rows: Index, cols: Index, shape: torch.Size, device: torch.device) -> Bool[Tensor, "*#batch rows cols"]:
+    def tile(
+        self, rows: Index, cols: Index, shape: torch.Size, device: torch.device
+    ) -> Bool[Tensor, "*#batch rows cols"]:
         return ~self.rule.tile(rows, cols, shape, device)
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Rule:
@@ -271,7 +289,9 @@ class Within(Rule):
     whole: torch.Size  # the shape it was made for
     leading: tuple[int | slice, ...]  # which of *batch
 
-    def tile(self, rows: Index, cols: Index, shape: torch.Size, device: torch.device) -> Bool[Tensor, "*#batch rows cols"]:
+    def tile(
+        self, rows: Index, cols: Index, shape: torch.Size, device: torch.device
+    ) -> Bool[Tensor, "*#batch rows cols"]:
         seen = self.rule.tile(rows, cols, self.whole, device)
         return seen.expand(*self.whole[:-2], *seen.shape[-2:])[self.leading]
 
@@ -283,6 +303,17 @@ class Within(Rule):
 
     def tensors(self) -> Iterator[Tensor]:
         return self.rule.tensors()
+
+
+def over_given(rule: Rule, change: Callable[[Tensor], Tensor]) -> Rule:
+    """The same rule with every matrix in it that was given as a tensor changed."""
+    if isinstance(rule, Given):
+        return Given(change(rule.matrix))
+    if isinstance(rule, Both):
+        return replace(rule, left=over_given(rule.left, change), right=over_given(rule.right, change))
+    if isinstance(rule, Not):
+        return Not(over_given(rule.rule, change))
+    return rule
 
 
 def conjuncts(rule: Rule | None) -> list[Rule]:
@@ -304,7 +335,7 @@ def count(index: Index) -> int:
     return index.stop - index.start if isinstance(index, slice) else len(index)
 
 
-def positions(index: Index, device: torch.device) -> Int[Tensor, " positions"]:
+def positions(index: Index, device: torch.device) -> Int[Tensor, "..."]:
     """The positions themselves, as numbers."""
     if isinstance(index, slice):
         return torch.arange(index.start, index.stop, device=device)
@@ -340,4 +371,6 @@ def check_prefix(what: str, leading: torch.Size, shape: torch.Size) -> None:
     """Raise a `RegardError` unless a rule's batch axes are the first of *batch."""
     batch = shape[:-2]
     if len(leading) > len(batch) or any(a not in (1, b) for a, b in zip(leading, batch, strict=False)):
-        raise RegardError(f"{what}: made for a batch of {tuple(leading)}; the first axes of {tuple(batch)} are expected")
+        raise RegardError(
+            f"{what}: made for a batch of {tuple(leading)}; the first axes of {tuple(batch)} are expected"
+        )

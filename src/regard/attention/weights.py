@@ -6,6 +6,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import EllipsisType
 from typing import Any, TypeVar
@@ -14,7 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.attention.comparison import Comparison, Gradients, Terms, blocks, with_parameters
+from regard.attention.comparison import Comparison, Gradients, blocks, with_parameters
 from regard.attention.kernels.tiled import Autocast, refuse_second_derivative
 from regard.attention.normalise import Softmax
 from regard.attention.reductions import Rows, ScoredRows, as_reduction, dot_rows, softmax_rows
@@ -187,7 +188,7 @@ class LazyWeights(Weights):
             yield from dot_rows(self.comparison, self.statistic)
             return
         for rows in self.comparison.row_blocks():
-            yield self._compute(lambda rows=rows: self._rows(rows))
+            yield self._compute(partial(self._rows, rows))
 
     def _rows(self, rows: slice) -> Rows:
         span, normaliser = self.comparison.reach(rows), self.comparison.terms.normaliser
@@ -199,9 +200,7 @@ class LazyWeights(Weights):
     def block(self, rows: Index, cols: Index) -> Float[Tensor, "*batch rows cols"]:
         self._check()
         whole = self.comparison
-        found: Tensor = _Block.apply(  # type: ignore[no-untyped-call]
-            self, rows, cols, whole.query, whole.keys, whole.bias, *self.parameters
-        )
+        found: Tensor = _Block.apply(self, rows, cols, whole.query, whole.keys, whole.bias, *self.parameters)
         return found
 
     def at_batch(self, leading: list[Any]) -> Weights:
@@ -373,7 +372,9 @@ def picked(part: Any, size: int) -> tuple[Index, Any]:
         return (slice(start, max(start, stop)) if step == 1 else torch.arange(start, stop, step)), slice(None)
     wanted = part.nonzero()[:, 0] if part.dtype == torch.bool else part.long()
     if wanted.numel() and not (-size <= int(wanted.min()) and int(wanted.max()) < size):
-        raise RegardError(f"weights[...]: a position from {int(wanted.min())} to {int(wanted.max())} is not among {size}")
+        raise RegardError(
+            f"weights[...]: a position from {int(wanted.min())} to {int(wanted.max())} is not among {size}"
+        )
     flat = wanted.flatten() % size if size else wanted.flatten()
     return flat, torch.arange(flat.numel(), device=flat.device).reshape(wanted.shape)
 

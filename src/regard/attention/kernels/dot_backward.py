@@ -15,7 +15,7 @@ from torch import Tensor
 from regard.attention.comparison import Comparison, blocks
 from regard.attention.normalise import LOG2_E
 from regard.attention.scores import FixedDot, widened
-from regard.attention.visible import pick, take
+from regard.attention.visible import take
 
 ROWS, COLUMNS = 1024, 256
 
@@ -34,13 +34,15 @@ def dot_backward(
 
     def flat(tensor: Tensor) -> Tensor:
         """One leading axis, at least float32."""
-        return widened(tensor).expand(*batch, *tensor.shape[-2:]).reshape(-1, *tensor.shape[-2:])
+        return widened(tensor).expand(*batch, *tensor.shape[-2:]).reshape(math.prod(batch), *tensor.shape[-2:])
 
     query, keys, values_, gradient_ = (flat(t) for t in (comparison.query, comparison.keys, values, gradient))
     taken_back = (gradient_ * flat(output)).sum(-1, keepdim=True)
     factor = terms.score.factor
     scaled, lse_ = query * (factor * LOG2_E), flat(lse) * LOG2_E  # to base 2: exp2 is faster than exp
-    of_query, of_keys, of_values = (torch.empty_like(t) for t in (query, keys, values_))
+    of_query, of_keys, of_values = (
+        torch.zeros_like(t) if n * m == 0 else torch.empty_like(t) for t in (query, keys, values_)
+    )
     of_bias = torch.zeros_like(bias, memory_format=torch.contiguous_format)
     room = query.new_empty(2, len(query) * min(ROWS, n) * min(COLUMNS, m))
     for rows in blocks(range(n), ROWS):

@@ -7,7 +7,8 @@ top-left: query i sees keys 0..i. `mask` is added to the scores and broadcasts t
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,14 +16,16 @@ from torch import Tensor
 aten = torch.ops.aten
 
 
-class Operator(Protocol):
+class Operator(ABC):
     """One fused operator; `extra` is what its backward wants besides."""
 
+    @abstractmethod
     def forward(
         self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, causal: bool, scale: float
     ) -> tuple[Tensor, Tensor, Any]:
         """Output, log-sum-exp (batch, heads, queries), extra."""
 
+    @abstractmethod
     def backward(
         self,
         gradient: Tensor,
@@ -37,7 +40,7 @@ class Operator(Protocol):
         """Gradients of query, keys and values."""
 
 
-class CpuFlash:
+class CpuFlash(Operator):
     """FlashAttention for CPUs; takes a mask and causal together."""
 
     def forward(
@@ -65,7 +68,7 @@ class CpuFlash:
         return found
 
 
-class CudaFlash:
+class CudaFlash(Operator):
     """FlashAttention for half precision on CUDA; takes no mask."""
 
     def forward(
@@ -89,12 +92,24 @@ class CudaFlash:
     ) -> tuple[Tensor, Tensor, Tensor]:
         starts_q, starts_k, longest_q, longest_k, seed, offset = extra
         found: tuple[Tensor, Tensor, Tensor] = aten._scaled_dot_product_flash_attention_backward(
-            gradient, *inputs, output, lse, starts_q, starts_k, longest_q, longest_k, 0.0, causal, seed, offset, scale=scale
+            gradient,
+            *inputs,
+            output,
+            lse,
+            starts_q,
+            starts_k,
+            longest_q,
+            longest_k,
+            0.0,
+            causal,
+            seed,
+            offset,
+            scale=scale,
         )
         return found
 
 
-class CudaCudnn:
+class CudaCudnn(Operator):
     """cuDNN's attention for half precision, the fastest on Hopper; used without a mask."""
 
     def forward(
@@ -124,7 +139,7 @@ class CudaCudnn:
         return found
 
 
-class CudaEfficient:
+class CudaEfficient(Operator):
     """Memory-efficient attention on CUDA: any precision up to float32, takes a mask and causal together."""
 
     def forward(
@@ -171,7 +186,13 @@ def operator_for(query: Tensor, mask: bool) -> Operator | None:
         return CpuFlash()
     if query.device.type != "cuda" or query.dtype == torch.float64:
         return None
-    if half and not mask and query.shape[-1] <= 128 and torch.backends.cuda.cudnn_sdp_enabled() and hopper(query.device):
+    if (
+        half
+        and not mask
+        and query.shape[-1] <= 128
+        and torch.backends.cuda.cudnn_sdp_enabled()
+        and hopper(query.device)
+    ):
         return CudaCudnn()
     if half and not mask and query.shape[-1] <= 256 and torch.backends.cuda.flash_sdp_enabled():
         return CudaFlash()

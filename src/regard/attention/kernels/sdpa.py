@@ -42,7 +42,7 @@ def sdpa_attention(
         tensor if tensor.shape[-1] == wide else pad(tensor, (0, wide - tensor.shape[-1]))
         for tensor in (comparison.query, comparison.keys, values)
     )
-    output, lse = _Fused.apply(comparison.terms, query, keys, comparison.bias, padded)  # type: ignore[no-untyped-call]
+    output, lse = _Fused.apply(comparison.terms, query, keys, comparison.bias, padded)
     return output[..., : values.shape[-1]], lse
 
 
@@ -53,7 +53,8 @@ class _Fused(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         inputs = as_four_axes(terms.shape, query, keys, values)
         output, lse, ctx.extras = run_parts(terms, inputs, bias)
-        output, lse = output.reshape(*terms.shape[:-1], -1), lse.reshape(*terms.shape[:-1], 1)
+        output = output.reshape(*terms.shape[:-1], values.shape[-1])
+        lse = lse.reshape(*terms.shape[:-1], 1)
         ctx.terms = terms
         ctx.save_for_backward(query, keys, bias, values, output, lse)
         ctx.mark_non_differentiable(lse)
@@ -66,15 +67,15 @@ class _Fused(torch.autograd.Function):
         if ctx.needs_input_grad[3]:  # the operators have no gradient for what is added to the scores
             return None, *dot_backward(Comparison(ctx.terms, query, keys, bias), values, output, lse, gradient)
         inputs = as_four_axes(ctx.terms.shape, query, keys, values)
-        rows = as_four_axes(ctx.terms.shape, gradient.contiguous(), output, lse)
-        of_query, of_keys, of_values = pull_parts(ctx.terms, inputs, bias, *rows, ctx.extras)
+        of_rows = as_four_axes(ctx.terms.shape, gradient.contiguous(), output, lse)
+        of_query, of_keys, of_values = pull_parts(ctx.terms, inputs, bias, of_rows, ctx.extras)
         *batch, n, m = ctx.terms.shape
         return (
             None,
-            of_query.reshape(*batch, n, -1).sum_to_size(query.shape),
-            of_keys.reshape(*batch, m, -1).sum_to_size(keys.shape),
+            of_query.reshape(*batch, n, query.shape[-1]).sum_to_size(query.shape),
+            of_keys.reshape(*batch, m, keys.shape[-1]).sum_to_size(keys.shape),
             None,
-            of_values.reshape(*batch, m, -1).sum_to_size(values.shape),
+            of_values.reshape(*batch, m, values.shape[-1]).sum_to_size(values.shape),
         )
 
 
@@ -129,13 +130,12 @@ def pull_parts(
     terms: Terms,
     inputs: tuple[Tensor, ...],
     bias: Tensor | None,
-    gradient: Tensor,
-    output: Tensor,
-    lse: Float[Tensor, "batch heads queries 1"],
+    of_rows: tuple[Tensor, ...],
     extras: list[Any],
 ) -> tuple[Tensor, ...]:
-    """Gradients of query, keys and values, summed over the parts."""
+    """Gradients of query, keys and values, summed over the parts; `of_rows` are gradient, output and log-sum-exp."""
     query, keys, values = inputs
+    gradient, output, lse = of_rows
     sums = None
     for part, extra in zip(parts_of(terms, bias, query), extras, strict=True):
         operator = operator_for(query, part.mask is not None)

@@ -24,7 +24,7 @@ def tiled_attention(
     seed = int(torch.randint(2**31, ())) if dropout else 0
     dropping = Dropping(dropout, seed, comparison.terms.shape[:-2])
     parameters = comparison.terms.score.parameters()
-    output, statistic = _Tiled.apply(  # type: ignore[no-untyped-call]
+    output, statistic = _Tiled.apply(
         comparison.terms, dropping, comparison.query, comparison.keys, comparison.bias, values, *parameters
     )
     return output, statistic
@@ -34,9 +34,9 @@ def tiled_attention(
 class Dropping:
     """What dropout leaves of each weight: the same each time a tile is asked for."""
 
-    rate: float = 0.0
-    seed: int = 0
-    batch: torch.Size = torch.Size()
+    rate: float
+    seed: int
+    batch: torch.Size  # (*batch) of the weights
 
     def drop(self, weights: Tensor, rows: slice, *tiles: slice) -> Tensor:
         """The weights of a row of tiles, each set to zero or divided by 1 - rate."""
@@ -103,7 +103,9 @@ class _Tiled(torch.autograd.Function):
         ctx.autocast, ctx.random = Autocast.now(query.device), RandomState(query.device)
         comparison = Comparison(terms, query, keys, bias)
         with ctx.autocast.restored():
-            output, mean, statistic = with_parameters(terms.score, parameters, lambda: walk(comparison, values, dropping))
+            output, mean, statistic = with_parameters(
+                terms.score, parameters, lambda: walk(comparison, values, dropping)
+            )
         ctx.save_for_backward(query, keys, bias, values, mean, statistic, *parameters)
         ctx.mark_non_differentiable(statistic)
         return output, statistic

@@ -1,0 +1,264 @@
+"""The candidates: every score function as regard computes it, and as one would write it in plain PyTorch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from regard.attention import Boxcar, Epanechnikov, Gaussian, Score, attend, build_score
+from regard.bench.settings import Settings
+
+DROPOUT = 0.1
+SDPA = "SDPA"
+NAIVE = "plain torch"
+
+Attention = Callable[[Any, Tensor, Tensor, Tensor], Any]
+"""(score, query, keys, values) -> output; Any, since each reads the parameters of its own score."""
+
+DotInputs = Callable[[Any, Tensor, Tensor], tuple[Tensor, Tensor, float]]
+"""(score, query, keys) -> query, keys and scale of the dot product that the score is."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One way to compute the attention of a group."""
+
+    name: str
+    attention: Attention
+    held: tuple[float, float] = (0, 0)  # queries x keys matrices at once: about so many, forward and with backward
+    same: bool = True  # it computes what the others of its group do
+
+    @property
+    def ours(self) -> bool:
+        """Whether regard computes it."""
+        return self.name.startswith(("attend", "weights"))
+
+
+@dataclass(frozen=True)
+class Group:
+    """Candidates that are timed against each other; the first is the peer that targets are about."""
+
+    name: str
+    cases: tuple[Case, ...]
+    score: str = "scaled_dot"
+    has_backward: bool = True
+    on_weights: bool = False  # the cases are given the weights in place of the values
+
+    def case(self, name: str) -> Case:
+        """The case of this name."""
+        return next(case for case in self.cases if case.name == name)
+
+
+def all_groups(settings: Settings) -> dict[str, Group]:
+    """Every group by its name, in the order of the table."""
+    groups = [
+        *(dot_group(name, inputs) for name, inputs in DOT_PRODUCTS.items()),
+        Group("gaussian", (*GAUSSIAN_PEERS, *ours("tiled", "reference")), "gaussian"),
+        Group("uniform", (*UNIFORM_PEERS, *ours("tiled", "reference")), "uniform"),
+        *(pairwise_group(name, settings.width) for name in PAIRWISE),
+        *(kernel_group(name) for name in KERNELS),
+        Group("hard", (Case(NAIVE, look_up, (1, 2)), *ours("reference")), "hard"),
+        Group("dropout", (*DROPOUT_PEERS, *ours("reference", dropout=DROPOUT))),
+        *(Group(name, ours("reference", normaliser=name, held=(8, 12))) for name in ("sparsemax", "entmax15")),
+        Group("weights", WEIGHTS, has_backward=False, on_weights=True),
+    ]
+    return {group.name: group for group in groups}
+
+
+def make_score(group: Group, settings: Settings) -> Score:
+    """The score function of a group, always with the same parameters."""
+    torch.manual_seed(0)
+    apart = math.sqrt(2 * settings.width)  # the usual distance of two random vectors
+    kernels = {"boxcar": Boxcar, "epanechnikov": Epanechnikov, "gaussian": Gaussian}
+    if group.score in kernels:
+        score: Score = kernels[group.score](apart)
+    else:
+        score = build_score(group.score, settings.width, settings.width)
+    return score.to(settings.device, getattr(torch, settings.dtype))
+
+
+def make_inputs(settings: Settings) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Query, keys, values, and a gradient of the output."""
+    generator = torch.Generator().manual_seed(0)
+    shape = (1, settings.heads, settings.length, settings.width)
+    tensors = (torch.randn(shape, generator=generator) for _ in range(4))
+    query, keys, values, gradient = (t.to(settings.device, getattr(torch, settings.dtype)) for t in tensors)
+    return query, keys, values, gradient
+
+
+def make_calls(group: Group, case: Case, settings: Settings) -> dict[str, Callable[[], object]]:
+    """What is timed: "forward", and where there is one "backward", which is both."""
+    score, (query, keys, values, gradient) = make_score(group, settings), make_inputs(settings)
+    if group.on_weights:
+        _, weights = attend(query, keys, values, score, return_weights=True)
+        return {"forward": torch.no_grad()(partial(case.attention, weights, query, keys, values))}
+    leaves = [tensor.requires_grad_() for tensor in (query, keys, values)]
+    leaves += [parameter for parameter in score.parameters() if parameter.requires_grad]
+
+    def backward() -> object:
+        output = case.attention(score, query, keys, values)
+        return torch.autograd.grad(output, leaves, gradient, allow_unused=True)
+
+    calls = {"forward": torch.no_grad()(partial(case.attention, score, query, keys, values))}
+    return calls | {"backward": backward} if group.has_backward else calls
+
+
+def ours(*paths: str, held: tuple[float, float] = (4, 8), **options: Any) -> tuple[Case, ...]:
+    """`attend` as it chooses its path, and by each of these paths."""
+
+    def by(path: str | None) -> Attention:
+        return lambda score, query, keys, values: attend(query, keys, values, score, path=path, **options)
+
+    return (
+        Case("attend", by(None)),
+        *(Case(f"attend, {path}", by(path), held if path == "reference" else (0, 0)) for path in paths),
+    )
+
+
+def dot_group(name: str, inputs: DotInputs) -> Group:
+    """A score that is a dot product of something."""
+    peers = (Case(SDPA, sdpa_of(inputs)), Case(NAIVE, softmax_of(inputs), (2, 4)))
+    return Group(name, (*peers, *ours("tiled", "reference")), name)
+
+
+DOT_PRODUCTS: dict[str, DotInputs] = {
+    "dot": lambda score, query, keys: (query, keys, 1.0),
+    "scaled_dot": lambda score, query, keys: (query, keys, query.shape[-1] ** -0.5),
+    "bilinear": lambda score, query, keys: (query @ score.weight, keys, 1.0),
+    "reduced_rank": lambda score, query, keys: (query @ score.query_weight.mT, keys @ score.key_weight, 1.0),
+}
+
+
+def sdpa_of(inputs: DotInputs) -> Attention:
+    """Torch's fused attention, of a dot product."""
+
+    def attention(score: Score, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        query, keys, scale = inputs(score, query, keys)
+        return functional.scaled_dot_product_attention(query, keys, values, scale=scale)
+
+    return attention
+
+
+def softmax_of(inputs: DotInputs) -> Attention:
+    """The whole matrix in plain torch, of a dot product."""
+
+    def attention(score: Score, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        query, keys, scale = inputs(score, query, keys)
+        return torch.softmax(scale * query @ keys.mT, -1) @ values
+
+    return attention
+
+
+def gaussian_bias(score: Gaussian, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """The gaussian kernel by SDPA, whose mask takes the length of each key."""
+    precision = score.width**-2
+    of_keys = keys.square().sum(-1)[..., None, :] * (precision / -2)
+    return functional.scaled_dot_product_attention(query * precision, keys, values, of_keys, scale=1.0)
+
+
+def gaussian_distance(score: Gaussian, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """The gaussian kernel as it is written."""
+    return torch.softmax(torch.cdist(query, keys).square() * (score.width**-2 / -2), -1) @ values
+
+
+def mean_of_values(score: Score, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """What uniform attention comes to."""
+    return values.mean(-2, keepdim=True).expand(*query.shape[:-1], values.shape[-1])
+
+
+PLAIN_SDPA = Case(SDPA, sdpa_of(DOT_PRODUCTS["scaled_dot"]), same=False)
+GAUSSIAN_PEERS = (PLAIN_SDPA, Case("SDPA, key bias", gaussian_bias, (1, 4)), Case(NAIVE, gaussian_distance, (2, 5)))
+UNIFORM_PEERS = (PLAIN_SDPA, Case("mean of the values", mean_of_values))
+
+
+def pairwise_group(name: str, width: int) -> Group:
+    """A score with a hidden layer for each pair; plain torch holds all of them at once."""
+    reference = (2 * width, 3 * width) if name == "additive" else (4 * width, 7 * width)
+    peer = Case(NAIVE, PAIRWISE[name], (2 * width, 3 * width))
+    return Group(name, (peer, *ours("reference", held=reference)), name)
+
+
+def additive(score: Any, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """softmax(w·tanh(W q + V k)) in plain torch."""
+    return softmax_of_tanh(query @ score.query_weight.mT, keys @ score.key_weight.mT, score.energy, values)
+
+
+def concat(score: Any, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """softmax(w·tanh(W [q; k])) in plain torch, with W split in two."""
+    of_query, of_keys = score.weight.split(score.weight.shape[-1] // 2, -1)
+    return softmax_of_tanh(query @ of_query.mT, keys @ of_keys.mT, score.energy, values)
+
+
+PAIRWISE: dict[str, Attention] = {"additive": additive, "concat": concat}
+
+
+def softmax_of_tanh(query: Tensor, keys: Tensor, energy: Tensor, values: Tensor) -> Tensor:
+    """Attention by w·tanh(query + key)."""
+    mixed = torch.tanh(query[..., :, None, :] + keys[..., None, :, :])  # (*batch, queries, keys, hidden)
+    return torch.softmax(mixed @ energy, -1) @ values
+
+
+def kernel_group(name: str) -> Group:
+    """A kernel of finite support; the reference holds the distances of all pairs, as plain torch does."""
+    return Group(name, (Case(NAIVE, divided(KERNELS[name]), (3, 6)), *ours("reference")), name)
+
+
+def divided(kernel: Callable[[Any, Tensor, Tensor], Tensor]) -> Attention:
+    """Attention by a kernel that is divided by its sum."""
+
+    def attention(score: Score, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        weights = kernel(score, query, keys)
+        return (weights / weights.sum(-1, keepdim=True).clamp_min(1e-6)) @ values
+
+    return attention
+
+
+KERNELS: dict[str, Callable[[Any, Tensor, Tensor], Tensor]] = {
+    "boxcar": lambda score, query, keys: (torch.cdist(query, keys) <= score.width).to(query.dtype),
+    "epanechnikov": lambda score, query, keys: (1 - torch.cdist(query, keys) / score.width).clamp_min(0),
+    "exact": lambda score, query, keys: (torch.cdist(query, keys, p=0) == 0).to(query.dtype),
+}
+
+
+def look_up(score: Score, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """The value of the best key."""
+    best = (query @ keys.mT).argmax(-1)
+    return values.gather(-2, best[..., None].expand(*best.shape, values.shape[-1]))
+
+
+def sdpa_with_dropout(score: Score, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """Torch's own attention, which keeps the whole matrix where there is dropout (on a CPU)."""
+    return functional.scaled_dot_product_attention(query, keys, values, dropout_p=DROPOUT)
+
+
+def softmax_with_dropout(score: Score, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """The same, written out."""
+    weights = torch.softmax(query.shape[-1] ** -0.5 * query @ keys.mT, -1)
+    return functional.dropout(weights, DROPOUT) @ values
+
+
+DROPOUT_PEERS = (Case(SDPA, sdpa_with_dropout, (4, 7)), Case(NAIVE, softmax_with_dropout, (4, 7)))
+
+
+def whole_matrix(weights: object, query: Tensor, keys: Tensor, values: Tensor) -> object:
+    """The three answers from a matrix that plain torch makes."""
+    matrix = torch.softmax(query.shape[-1] ** -0.5 * query @ keys.mT, -1)
+    return matrix.topk(min(5, matrix.shape[-1])), matrix.sum(-2), torch.special.entr(matrix).sum(-1)
+
+
+THREE = "weights.reduce(top, received, entropy)"
+WEIGHTS = (
+    PLAIN_SDPA,
+    Case(f"{NAIVE}, all three", whole_matrix, (3, 3)),
+    Case("weights.top(5)", lambda weights, *_: weights.top(5)),
+    Case("weights.received()", lambda weights, *_: weights.received()),
+    Case("weights.entropy()", lambda weights, *_: weights.entropy()),
+    Case(THREE, lambda weights, *_: weights.reduce("top:5", "received", "entropy")),
+)

@@ -1,0 +1,83 @@
+"""The command `regard`: one module a command, imported only when that command runs.
+
+Results go to stdout, talk to stderr. Exit status 2 is an error that the user can put
+right, said in one line; 70 is a bug of ours, with its traceback.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+from cyclopts import App, CycloptsError, UnusedCliTokensError
+
+from regard import __version__
+from regard.errors import RegardError
+
+USER_ERROR, PIPE_CLOSED, OUR_BUG, INTERRUPTED = 2, 1, 70, 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line, that of this process unless told otherwise, and give its exit status."""
+    try:
+        command_line()(sys.argv[1:] if arguments is None else arguments)
+        sys.stdout.flush()
+    except (RegardError, CycloptsError) as error:
+        print(f"regard: {one_line(error)}", file=sys.stderr)
+        return USER_ERROR
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains as it ends
+        return PIPE_CLOSED
+    except Exception:
+        traceback.print_exc()
+        return OUR_BUG
+    return 0
+
+
+def command_line() -> App:
+    """All commands; those named by a string are imported when they are called."""
+    app = App(
+        name="regard",
+        help="Attention you can see, at the speed of attention you can't.",
+        help_epilogue="Example: regard demo",
+        help_format="plaintext",
+        version=__version__,
+        print_error=False,
+        exit_on_error=False,
+        suppress_keyboard_interrupt=False,
+        result_action="return_value",
+    )
+    app.command(
+        "regard.cli.demo:demo",
+        help="Draw regression by attention: each kernel, its curve and its weights.",
+        help_epilogue="Example: regard demo --out regression.svg",
+    )
+    app.command(bench_commands())
+    return app
+
+
+def bench_commands() -> App:
+    """What can be measured."""
+    bench = App(
+        name="bench",
+        help="Measure time and memory on this machine.",
+        help_epilogue="Example: regard bench attention --quick",
+    )
+    bench.command(
+        "regard.cli.bench:attention",
+        help="Time every score function against what one would write in plain PyTorch.",
+        help_epilogue="Example: regard bench attention --length 1024 --scores additive,dot --jsonl rows.jsonl",
+    )
+    return bench
+
+
+def one_line(error: Exception) -> str:
+    """What an error says, without line breaks; the parser's sentences begin small, as ours do."""
+    if isinstance(error, UnusedCliTokensError):
+        return f"nothing takes the argument {' '.join(error.unused_tokens or [])}; regard --help says what there is"
+    text = " ".join(str(error).splitlines())
+    return text[:1].lower() + text[1:] if isinstance(error, CycloptsError) else text

@@ -1,0 +1,52 @@
+"""Keys and values of the past, in memory that is taken once."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.errors import RegardError
+
+
+class KeyValueCache:
+    """Room for `capacity` keys and values; what is appended is copied in, what is read is a view."""
+
+    def __init__(
+        self,
+        batch: tuple[int, ...],
+        heads: int,
+        capacity: int,
+        width: int,
+        *,
+        value_width: int | None = None,
+        dtype: torch.dtype | None = None,
+        device: str | torch.device | None = None,
+    ) -> None:
+        self.length = 0
+        self.capacity = capacity
+        self._keys = torch.empty(*batch, heads, capacity, width, dtype=dtype, device=device)
+        self._values = torch.empty(*batch, heads, capacity, value_width or width, dtype=dtype, device=device)
+
+    @property
+    def keys(self) -> Float[Tensor, "*batch heads length width"]:
+        """The keys so far."""
+        return self._keys[..., : self.length, :]
+
+    @property
+    def values(self) -> Float[Tensor, "*batch heads length value_width"]:
+        """The values so far."""
+        return self._values[..., : self.length, :]
+
+    def append(
+        self, keys: Float[Tensor, "*batch heads new width"], values: Float[Tensor, "*batch heads new value_width"]
+    ) -> None:
+        """Put new keys and values behind those that are there."""
+        if torch.is_grad_enabled() and (keys.requires_grad or values.requires_grad):
+            raise RegardError("cache: memory that is written again keeps no gradients; use it under torch.no_grad()")
+        end = self.length + keys.shape[-2]
+        if end > self.capacity:
+            raise RegardError(f"cache: {end} positions are too many for a capacity of {self.capacity}")
+        self._keys[..., self.length : end, :] = keys
+        self._values[..., self.length : end, :] = values
+        self.length = end

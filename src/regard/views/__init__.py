@@ -1,0 +1,1 @@
+"""Pictures of attention; what draws them is imported only when something is drawn."""
