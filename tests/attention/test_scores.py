@@ -223,3 +223,16 @@ def test_dot_products_of_unit_variance_have_variance_one_when_scaled():
     assert as_score("dot")(query, keys).var().item() == pytest.approx(256, rel=0.05)
     assert as_score("scaled_dot")(query, keys).var().item() == pytest.approx(1, rel=0.05)
     assert math.isclose(as_score("scaled_dot")(query, keys)[0, 0], query[0] @ keys[0] / 16, rel_tol=1e-4)
+
+
+def test_a_score_of_the_wrong_shape_is_said():
+    class Wrong(Score):
+        def forward(self, query: Tensor, keys: Tensor) -> Tensor:
+            return keys @ query.mT
+
+    for path in ("reference", "tiled"):
+        with pytest.raises(RegardError) as error:
+            attend(*tensors(2), Wrong(), path=path)
+        assert str(error.value) == (
+            "Wrong: gave scores of shape (2, 7, 4) for 4 queries and 7 keys; (*batch, queries, keys) is needed"
+        )

@@ -28,8 +28,13 @@ def save(weights: Weights, path: Path) -> None:
     record = describe(weights, tensors)
     beside = path.with_name(path.name + ".part")
     header = {"format": FORMAT, "weights": json.dumps(record)}
-    save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, beside, header)
-    beside.replace(path)
+    own = {name: tensor.detach().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()}
+    try:
+        save_file(own, beside, header)
+        beside.replace(path)
+    except (OSError, SafetensorError) as error:
+        beside.unlink(missing_ok=True)
+        raise RegardError(f"{path}: cannot be written: {error}") from None
 
 
 def load(path: Path) -> Weights:

@@ -19,6 +19,7 @@ from torch.func import functional_call
 from regard.attention.normalise import KernelSum, Normaliser, PlainKernelSum
 from regard.attention.scores import Kernel, Score, widened
 from regard.attention.visible import Index, Rule, count, pick, take
+from regard.errors import RegardError
 
 T = TypeVar("T")
 
@@ -60,6 +61,11 @@ class Terms:
             scores = scores if bias is None else scores * bias.exp()
         else:
             scores = widened(self.score(query, keys) if plain else self.score.compare(query, keys))
+            if scores.shape[-2:] != (query.shape[-2], keys.shape[-2]):
+                raise RegardError(
+                    f"{type(self.score).__name__}: gave scores of shape {tuple(scores.shape)} for "
+                    f"{query.shape[-2]} queries and {keys.shape[-2]} keys; (*batch, queries, keys) is needed"
+                )
             scores = scores if bias is None else scores + bias
         if self.visible is None:
             return scores

@@ -216,6 +216,8 @@ def checked(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """The inputs as autocast wants them, or a `RegardError` that says which of them does not fit."""
     for name, tensor in (("query", query), ("keys", keys), ("values", values)):
+        if not isinstance(tensor, Tensor):
+            raise RegardError(f"attend: {name} is {type(tensor).__name__}; a torch tensor is needed")
         if not tensor.is_floating_point():
             raise RegardError(f"attend: {name} is {str(tensor.dtype).removeprefix('torch.')}; a float type is needed")
         if tensor.ndim < 2:

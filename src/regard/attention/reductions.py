@@ -43,7 +43,7 @@ class Rows:
 
     def entropy(self) -> Tensor:
         """-sum(w log w) of each row."""
-        return torch.special.entr(self.weights).sum(-1)
+        return torch.special.entr(self.weights).sum(-1).clamp_min(0)
 
 
 class ScoredRows(Rows):
@@ -94,7 +94,7 @@ class SoftmaxRows(Rows):
         return torch.exp2(self.logarithms.gather(-1, where))
 
     def entropy(self) -> Tensor:
-        return (self.weights * self.logarithms).sum(-1) / -LOG2_E
+        return ((self.weights * self.logarithms).sum(-1) / -LOG2_E).clamp_min(0)
 
 
 def softmax_rows(comparison: Comparison, log_sum_exp: Tensor, rows: slice, span: slice) -> SoftmaxRows:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Int
@@ -20,6 +21,10 @@ from regard.errors import RegardError
 
 Index = slice | Tensor
 """Some positions of one axis: a slice with start and stop, or a vector of whole numbers."""
+
+
+Numbers = Any
+"""Whole numbers: a tensor, a sequence, or one of them."""
 
 
 class Rule(ABC):
@@ -52,6 +57,10 @@ class Rule(ABC):
     def __or__(self, other: Rule | Tensor) -> Rule:
         return Either(self, as_rule(other))
 
+    __rand__ = __and__
+    __ror__ = __or__
+    __torch_function__ = None  # so that `tensor & rule` comes here
+
     def __invert__(self) -> Rule:
         return Not(self)
 
@@ -79,22 +88,31 @@ def window(left: int | None, right: int | None) -> Rule:
     return Window(left, right)
 
 
-def lengths(counts: Int[Tensor, "*batch"]) -> Rule:
+def lengths(counts: Numbers) -> Rule:
     """Only the first `counts` keys of each sequence; padding follows them.
 
     The axes of `counts` are the *first* axes of *batch: one number a sequence serves
     all heads.
     """
-    return Lengths(counts)
+    return Lengths(whole_numbers("lengths", counts))
 
 
-def documents(keys: Int[Tensor, "*batch keys"], queries: Int[Tensor, "*batch queries"] | None = None) -> Rule:
+def documents(keys: Numbers, queries: Numbers | None = None) -> Rule:
     """Only keys of the query's own document, where many are packed into one sequence.
 
     Without `queries` these are the last of the keys (self-attention, with or without
     a cache). Like those of `lengths`, the leading axes are the first axes of *batch.
     """
-    return Documents(keys, keys if queries is None else queries)
+    numbers = whole_numbers("documents", keys)
+    return Documents(numbers, numbers if queries is None else whole_numbers("documents", queries))
+
+
+def whole_numbers(what: str, found: object) -> Int[Tensor, "..."]:
+    """Numbers as a tensor, or a `RegardError` where they are not whole."""
+    numbers = torch.as_tensor(found)
+    if numbers.is_floating_point() or numbers.is_complex() or numbers.dtype == torch.bool:
+        raise RegardError(f"{what}: found {str(numbers.dtype).removeprefix('torch.')}; whole numbers are needed")
+    return numbers
 
 
 @dataclass(frozen=True)
@@ -358,7 +376,7 @@ def fit_batch(tensor: Tensor, own: int, shape: torch.Size) -> Tensor:
     """Give a tensor whose axes are the first of *batch (and `own` more) every axis of *batch."""
     leading = tensor.shape[: tensor.ndim - own]
     missing = (1,) * (len(shape) - 2 - len(leading))
-    return tensor.reshape(*leading, *missing, *tensor.shape[tensor.ndim - own :])
+    return tensor.reshape((*leading, *missing, *tensor.shape[tensor.ndim - own :]))
 
 
 def check_broadcast(what: str, found: torch.Size, shape: torch.Size) -> None:

@@ -19,6 +19,7 @@ from torch import nn
 
 from regard.attention.reductions import as_reduction
 from regard.attention.weights import Weights
+from regard.errors import RegardError
 
 Keep = str | Callable[[Weights], Any]
 
@@ -84,6 +85,8 @@ def watch(model: nn.Module, keep: Keep = "all", *, grad: bool = False) -> Iterat
         ...     model(batch)
         >>> seen["decoder.layers.3.cross"][0]
     """
+    if not isinstance(model, nn.Module):
+        raise RegardError(f"watch: found {type(model).__name__}; an nn.Module is needed")
     seen = Seen(keeper(keep, grad))
     with ExitStack() as stack:
         stack.enter_context(uncompiled(model))

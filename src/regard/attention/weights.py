@@ -46,6 +46,8 @@ class Weights(ABC):
         Where fewer than k keys have any weight the rest is 0 at index -1; where there are
         fewer than k keys, so many are returned.
         """
+        if not isinstance(k, int) or k < 1:
+            raise RegardError(f"top: found {k!r}; the number of keys is a whole number above 0")
         ((values, indices),) = self.reduce(f"top:{k}")
         return values, indices
 
@@ -81,7 +83,13 @@ class Weights(ABC):
         """The whole matrix."""
         return self.block(slice(0, self.shape[-2]), slice(0, self.shape[-1]))
 
-    def __getitem__(self, index: Position | tuple[Position, ...]) -> Tensor:
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return (self[place] for place in range(len(self)))
+
+    def __getitem__(self, index: Any) -> Tensor:
         *leading, rows, cols = full_index(index, len(self.shape))
         narrowed = self.at_batch(leading)
         which_rows, local_rows = picked(rows, narrowed.shape[-2])
@@ -347,7 +355,7 @@ def row_parts(comparison: Comparison, rows: Index) -> Iterator[tuple[slice, Inde
             yield local, rows[local]
 
 
-def full_index(index: Position | tuple[Position, ...], rank: int) -> list[Any]:
+def full_index(index: Any, rank: int) -> list[Any]:
     """One entry for each axis."""
     parts = list(index) if isinstance(index, tuple) else [index]
     for part in parts:

@@ -48,8 +48,12 @@ class Group:
     name: str
     cases: tuple[Case, ...]
     score: str = "scaled_dot"
-    has_backward: bool = True
-    on_weights: bool = False  # the cases are given the weights in place of the values
+    on_weights: bool = False  # the cases are given the weights in place of the score, and have no backward
+
+    @property
+    def directions(self) -> tuple[str, ...]:
+        """What is measured; "backward" is with the forward before it."""
+        return ("forward",) if self.on_weights else ("forward", "backward")
 
     def case(self, name: str) -> Case:
         """The case of this name."""
@@ -67,7 +71,7 @@ def all_groups(settings: Settings) -> dict[str, Group]:
         Group("hard", (Case(NAIVE, look_up, (1, 2)), *ours("reference")), "hard"),
         Group("dropout", (*DROPOUT_PEERS, *ours("reference", dropout=DROPOUT))),
         *(Group(name, ours("reference", normaliser=name, held=(8, 12))) for name in ("sparsemax", "entmax15")),
-        Group("weights", WEIGHTS, has_backward=False, on_weights=True),
+        Group("weights", WEIGHTS, on_weights=True),
     ]
     return {group.name: group for group in groups}
 
@@ -94,7 +98,7 @@ def make_inputs(settings: Settings) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def make_calls(group: Group, case: Case, settings: Settings) -> dict[str, Callable[[], object]]:
-    """What is timed: "forward", and where there is one "backward", which is both."""
+    """What is timed, by the name of its direction."""
     score, (query, keys, values, gradient) = make_score(group, settings), make_inputs(settings)
     if group.on_weights:
         _, weights = attend(query, keys, values, score, return_weights=True)
@@ -106,14 +110,13 @@ def make_calls(group: Group, case: Case, settings: Settings) -> dict[str, Callab
         output = case.attention(score, query, keys, values)
         return torch.autograd.grad(output, leaves, gradient, allow_unused=True)
 
-    calls = {"forward": torch.no_grad()(partial(case.attention, score, query, keys, values))}
-    return calls | {"backward": backward} if group.has_backward else calls
+    return {"forward": torch.no_grad()(partial(case.attention, score, query, keys, values)), "backward": backward}
 
 
 def ours(*paths: str, held: tuple[float, float] = (4, 8), **options: Any) -> tuple[Case, ...]:
     """`attend` as it chooses its path, and by each of these paths."""
 
-    def by(path: str | None) -> Attention:
+    def by(path: Any) -> Attention:
         return lambda score, query, keys, values: attend(query, keys, values, score, path=path, **options)
 
     return (
@@ -253,7 +256,7 @@ def whole_matrix(weights: object, query: Tensor, keys: Tensor, values: Tensor) -
     return matrix.topk(min(5, matrix.shape[-1])), matrix.sum(-2), torch.special.entr(matrix).sum(-1)
 
 
-THREE = "weights.reduce(top, received, entropy)"
+THREE = "weights.reduce(all three)"
 WEIGHTS = (
     PLAIN_SDPA,
     Case(f"{NAIVE}, all three", whole_matrix, (3, 3)),

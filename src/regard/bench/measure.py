@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import random
 import resource
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -18,9 +20,11 @@ import torch
 
 Call = Callable[[], object]
 
+PRELOAD = ["__main__", "regard.bench.attention", "torch.fx.experimental.symbolic_shapes"]  # the last on first use
 
-class OutOfMemory(Exception):
-    """A process that was measured was ended by the system."""
+
+class ProcessEndedError(Exception):
+    """A process was ended by the system, which does that when memory runs out."""
 
 
 def rounds(
@@ -73,11 +77,18 @@ def cuda_seconds(call: Call) -> float:
     return start.elapsed_time(end) / 1000
 
 
-def resident_growth(call: Call) -> int:
-    """By how many bytes a call raises the most memory that this process ever had; for a fresh process."""
-    before = peak_resident()
-    call()
-    return peak_resident() - before
+def growth_of(device: torch.device) -> Callable[..., list[int]]:
+    """What measures the memory of calls on a device."""
+    return cuda_growth if device.type == "cuda" else resident_growth
+
+
+def resident_growth(*calls: Call) -> list[int]:
+    """By how many bytes this process's peak of memory has grown after each call; for a fresh process."""
+    before, found = peak_resident(), []
+    for call in calls:
+        call()
+        found.append(peak_resident() - before)
+    return found
 
 
 def peak_resident() -> int:
@@ -86,14 +97,17 @@ def peak_resident() -> int:
     return peak if sys.platform == "darwin" else 1024 * peak
 
 
-def cuda_growth(call: Call) -> int:
-    """The most bytes on the GPU during a call, above those before it."""
-    torch.cuda.synchronize()
-    torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated()
-    call()
-    torch.cuda.synchronize()
-    return torch.cuda.max_memory_allocated() - before
+def cuda_growth(*calls: Call) -> list[int]:
+    """The most bytes on the GPU during each call, above those before it."""
+    found = []
+    for call in calls:
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        call()
+        torch.cuda.synchronize()
+        found.append(torch.cuda.max_memory_allocated() - before)
+    return found
 
 
 def in_fresh_process(function: Callable[..., Any], *arguments: object) -> Any:
@@ -103,29 +117,31 @@ def in_fresh_process(function: Callable[..., Any], *arguments: object) -> Any:
     inherits, as its own peak, the peak of the other's resident memory.
     """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["__main__", "regard.bench.cases"])
+    context.set_forkserver_preload(PRELOAD)
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=answer, args=(sender, function, arguments))
     process.start()
     sender.close()
     try:
-        found = receiver.recv()
+        found, failure = receiver.recv()
     except EOFError:
-        process.join()
-        if process.exitcode == -signal.SIGKILL:
-            raise OutOfMemory from None
-        raise RuntimeError(f"{function.__name__}{arguments} failed in a process of its own") from None
+        raise ProcessEndedError from None
     finally:
         process.kill()
         process.join()
         receiver.close()
+    if failure:
+        raise RuntimeError(f"in a process of its own:\n{failure}")
     return found
 
 
 def answer(sender: Connection, function: Callable[..., Any], arguments: tuple[object, ...]) -> None:
-    """Send what a function returns; an interrupt is for the process that waits for it."""
+    """Send what a function returns, or how it failed; an interrupt is for the process that waits."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    sender.send(function(*arguments))
+    try:
+        sender.send((function(*arguments), None))
+    except Exception:
+        sender.send((None, traceback.format_exc()))
 
 
 def free_memory(device: torch.device) -> int | None:
@@ -137,3 +153,26 @@ def free_memory(device: torch.device) -> int | None:
         return None
     lines = dict(line.split(":") for line in table.read_text().splitlines())
     return 1024 * int(lines["MemAvailable"].split()[0])
+
+
+class Neighbours:
+    """Watches how much of the processors other programs take, which no ratio can make good for."""
+
+    def __init__(self) -> None:
+        self.start, self.before = time.perf_counter(), self.seconds()
+
+    def share(self) -> float | None:
+        """Their part of all processors since; None where the system does not say."""
+        now, passed = self.seconds(), time.perf_counter() - self.start
+        if now is None or self.before is None:
+            return None
+        return max(0.0, now - self.before) / (passed * (os.cpu_count() or 1))
+
+    @staticmethod
+    def seconds() -> float | None:
+        """Processor time of all programs but this one."""
+        table = Path("/proc/stat")
+        if not table.exists():
+            return None
+        user, nice, system, _idle, _waiting, *interrupts = (int(n) for n in table.read_text().split()[1:9])
+        return (user + nice + system + sum(interrupts)) / os.sysconf("SC_CLK_TCK") - time.process_time()

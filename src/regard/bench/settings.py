@@ -29,5 +29,5 @@ class Settings:
                 raise RegardError(f"--{name} is {getattr(self, name)}; 1 or more is needed")
 
 
-QUICK = {"length": 256, "repeats": 5, "patience": 0.5}
-"""What `--quick` changes."""
+QUICK = Settings(length=256, repeats=5, fewest=2, patience=0.5)
+"""What `--quick` measures."""

@@ -11,7 +11,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from cyclopts import App, CycloptsError, UnusedCliTokensError
+from cyclopts import App, CycloptsError, Parameter, UnusedCliTokensError
 
 from regard import __version__
 from regard.errors import RegardError
@@ -46,6 +46,7 @@ def command_line() -> App:
         help_epilogue="Example: regard demo",
         help_format="plaintext",
         version=__version__,
+        default_parameter=Parameter(negative=()),  # no --no-quick beside --quick
         print_error=False,
         exit_on_error=False,
         suppress_keyboard_interrupt=False,
@@ -70,7 +71,7 @@ def bench_commands() -> App:
     bench.command(
         "regard.cli.bench:attention",
         help="Time every score function against what one would write in plain PyTorch.",
-        help_epilogue="Example: regard bench attention --length 1024 --scores additive,dot --jsonl rows.jsonl",
+        help_epilogue="Example: regard bench attention --scores additive,dot --jsonl rows.jsonl",
     )
     return bench
 

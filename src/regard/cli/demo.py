@@ -6,7 +6,6 @@ from pathlib import Path
 
 from regard.errors import RegardError
 
-
 TALK = """\
 The picture is {path}
 

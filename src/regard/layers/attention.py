@@ -55,6 +55,8 @@ class MultiHeadAttention(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        if heads < 1:
+            raise RegardError(f"MultiHeadAttention: {heads} heads are too few; 1 is the least")
         if head_width is None and width % heads:
             raise RegardError(f"MultiHeadAttention: {heads} heads do not divide a width of {width}; set head_width")
         self.heads, self.head_width = heads, head_width or width // heads

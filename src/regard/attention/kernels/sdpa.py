@@ -189,7 +189,7 @@ def parts_of(terms: Terms, bias: Tensor | None, like: Tensor) -> Iterator[Part]:
     ):
         yield from masked_blocks(terms, bias, like)
         return
-    offset = min((rule.offset(terms.shape) for rule in rules if isinstance(rule, Causal)), default=m)
+    offset = min([m, *(rule.offset(terms.shape) for rule in rules if isinstance(rule, Causal))])
     for_all = [rule for rule in rules if not isinstance(rule, Causal)]
     for rows, cols, is_causal in causal_parts(n, m, offset):
         mask = mask_of(terms, for_all, bias, slice(0, 1), cols, like)

@@ -1,0 +1,227 @@
+"""Measures every group of candidates: a row for each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from statistics import median
+
+import torch
+
+from regard.attention import attend
+from regard.bench.cases import NAIVE, Case, Group, all_groups, make_calls, make_inputs
+from regard.bench.measure import (
+    Call,
+    Neighbours,
+    ProcessEndedError,
+    clock_of,
+    free_memory,
+    growth_of,
+    in_fresh_process,
+    ratio,
+    rounds,
+)
+from regard.bench.settings import Settings
+from regard.errors import RegardError, unknown_name
+
+COMPILED = "torch.compile"
+LENGTHS = (1, 2, 4, 8)  # times the length, at which memory is compared
+DIRECTIONS = ("forward", "backward")  # backward: with the forward before it
+TINY = 32  # a length that wakes up the libraries
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one direction of a candidate costs."""
+
+    seconds: float | None = None  # the median of all rounds
+    rounds: int = 0
+    ratios: dict[str, float] = field(default_factory=dict)  # to each peer of the group
+    fastest: str | None = None  # the peer of the lowest median
+    others: float | None = None  # the part of the processors that other programs took meanwhile
+    bytes: int | None = None  # peak memory, above that before the call
+
+    @property
+    def ratio(self) -> float | None:
+        """To the fastest peer."""
+        return None if self.fastest is None else self.ratios[self.fastest]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One candidate."""
+
+    group: str
+    case: str
+    ours: bool
+    forward: Cost
+    backward: Cost
+    notes: tuple[str, ...] = ()  # why something was not measured
+
+    def record(self, settings: Settings) -> dict[str, object]:
+        """As plain data, with the conditions."""
+        threads, version = torch.get_num_threads(), torch.__version__
+        return asdict(self) | {"settings": asdict(settings), "threads": threads, "torch": version}
+
+
+def chosen_groups(settings: Settings, names: Sequence[str]) -> list[Group]:
+    """The groups of these names; all, where there are none."""
+    known = all_groups(settings)
+    for name in names:
+        if name not in known:
+            raise unknown_name("--scores", name, known)
+    return [known[name] for name in names] or list(known.values())
+
+
+def with_compiled(group: Group) -> Group:
+    """A group in which each plain form is followed by itself, compiled."""
+    cases: list[Case] = []
+    for case in group.cases:
+        cases.append(case)
+        if case.name == NAIVE:
+            cases.append(replace(case, name=COMPILED, attention=torch.compile(case.attention, dynamic=False)))
+    return replace(group, cases=tuple(cases))
+
+
+def check_device(settings: Settings) -> None:
+    """Raise a `RegardError` where the device is not there."""
+    try:
+        torch.empty(1, device=settings.device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise RegardError(f'--device: "{settings.device}" cannot be used here: {reason}') from None
+
+
+def compiler_works(settings: Settings) -> bool:
+    """Whether torch.compile finds all that it needs on this machine."""
+    try:
+        torch.compile(torch.sin)(torch.zeros(8, device=settings.device))
+    except Exception:  # a missing compiler, header or library shows itself in many ways
+        return False
+    return True
+
+
+def measure_group(group: Group, settings: Settings, tell: Tell) -> list[Row]:
+    """Every case of a group: timed in turn with the others, then its memory."""
+    cases, notes = runnable(group, settings)
+    costs: dict[str, dict[str, Cost]] = {direction: {} for direction in DIRECTIONS}
+    for direction in group.directions:
+        tell(f"{group.name}, {direction}: timing")
+        fitting = [case for case in cases if fits(case, direction, settings, notes[case.name])]
+        calls = {case.name: make_calls(group, case, settings)[direction] for case in fitting}
+        costs[direction] = compare(group, calls, settings)
+    for case in cases:
+        tell(f"{group.name}, {case.name}: memory")
+        directions = [direction for direction in group.directions if case.name in costs[direction]]
+        for direction, peak in measure_memory(group, case, directions, settings, notes[case.name]).items():
+            costs[direction][case.name] = replace(costs[direction][case.name], bytes=peak)
+    nothing = Cost()
+    return [
+        Row(
+            group.name,
+            case.name,
+            case.ours,
+            forward=costs["forward"].get(case.name, nothing),
+            backward=costs["backward"].get(case.name, nothing),
+            notes=tuple(notes[case.name]),
+        )
+        for case in group.cases
+    ]
+
+
+def runnable(group: Group, settings: Settings) -> tuple[list[Case], dict[str, list[str]]]:
+    """The cases that run at all for this type and device, and for each case why not."""
+    tiny = replace(settings, length=min(settings.length, TINY))
+    cases: list[Case] = []
+    notes: dict[str, list[str]] = {case.name: [] for case in group.cases}
+    for case in group.cases:
+        try:
+            for call in make_calls(group, case, tiny).values():
+                call()
+        except (RegardError, NotImplementedError) as error:
+            notes[case.name].append(str(error).splitlines()[0])
+        else:
+            cases.append(case)
+    return cases, notes
+
+
+def fits(case: Case, direction: str, settings: Settings, notes: list[str]) -> bool:
+    """Whether there is memory for a case; if not, a note says so."""
+    matrices = case.held[DIRECTIONS.index(direction)]
+    needed = matrices * settings.heads * settings.length**2 * getattr(torch, settings.dtype).itemsize
+    free = free_memory(torch.device(settings.device))
+    if free is None or needed <= free:
+        return True
+    notes.append(f"{direction} skipped: needs about {needed / 1e9:.1f} GB, {free / 1e9:.1f} GB are free")
+    return False
+
+
+def compare(group: Group, calls: dict[str, Call], settings: Settings) -> dict[str, Cost]:
+    """Time some calls in turn, and put each beside the peers."""
+    clock, neighbours = clock_of(torch.device(settings.device)), Neighbours()
+    seconds = rounds(calls, clock, repeats=settings.repeats, fewest=settings.fewest, patience=settings.patience)
+    others = neighbours.share()
+    middle = {name: median(times) for name, times in seconds.items()}
+    peers = [name for name in calls if not group.case(name).ours]
+    fastest = min(peers, key=lambda name: middle[name], default=None)
+    return {
+        name: Cost(middle[name], len(times), {peer: ratio(times, seconds[peer]) for peer in peers}, fastest, others)
+        for name, times in seconds.items()
+    }
+
+
+def measure_memory(
+    group: Group, case: Case, directions: list[str], settings: Settings, notes: list[str]
+) -> dict[str, int]:
+    """The peak of each direction of a case, on a CPU in a process of its own."""
+    if case.name == COMPILED or not directions:
+        return {}  # of what is compiled here, it would be the compiler's
+    question = (settings, group.name, case.name, directions)
+    if torch.device(settings.device).type == "cuda":
+        return memory_of_case(*question)
+    try:
+        found: dict[str, int] = in_fresh_process(memory_of_case, *question)
+    except ProcessEndedError:
+        notes.append("ended by the system while its memory was measured")
+        return {}
+    return found
+
+
+def memory_of_case(settings: Settings, group_name: str, case_name: str, directions: list[str]) -> dict[str, int]:
+    """The same in this process."""
+    group = all_groups(settings)[group_name]
+    case, tiny = group.case(case_name), replace(settings, length=min(settings.length, TINY))
+    for call in make_calls(group, case, tiny).values():
+        call()  # the libraries' own memory is not counted
+    calls = make_calls(group, case, settings)
+    growth = growth_of(torch.device(settings.device))
+    return dict(zip(directions, growth(*(calls[direction] for direction in directions)), strict=True))
+
+
+def measure_growth(settings: Settings, tell: Tell) -> Iterator[tuple[int, int]]:
+    """The peak memory of `attend` and all three reductions at growing lengths."""
+    for times in LENGTHS:
+        longer = replace(settings, length=times * settings.length)
+        tell(f"memory at length {longer.length}")
+        on_gpu = torch.device(settings.device).type == "cuda"
+        yield longer.length, memory_of_seeing(longer) if on_gpu else in_fresh_process(memory_of_seeing, longer)
+
+
+def memory_of_seeing(settings: Settings) -> int:
+    """What attention and a look at its weights take, in this process."""
+    see(replace(settings, length=TINY))()
+    (found,) = growth_of(torch.device(settings.device))(see(settings))
+    return found
+
+
+def see(settings: Settings) -> Call:
+    """Attention, and all three reductions of its weights."""
+    query, keys, values, _ = make_inputs(settings)
+
+    def call() -> object:
+        output, weights = attend(query, keys, values, return_weights=True)
+        return output, weights.reduce("top:5", "received", "entropy")
+
+    return call

@@ -1,0 +1,134 @@
+"""Traps of torch's fused operators, each of which the sdpa path has to go around."""
+
+import pytest
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+
+from regard import attend, causal, lengths, window
+from regard.attention.comparison import Comparison, Terms
+from regard.attention.kernels import sdpa
+from regard.attention.kernels.sdpa import causal_parts, parts_of
+from regard.attention.normalise import Softmax
+from regard.attention.scores import FixedDot
+
+from ..cases import DEVICES
+
+fused = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+
+
+def test_the_operator_reports_zero_for_a_row_that_sees_nothing():
+    """Should this fail on a newer torch, `Part.blind` has become needless."""
+    query = torch.randn(1, 1, 2, 4)
+    _, lse = fused(query, query, query, attn_mask=torch.full((1, 1, 2, 2), -torch.inf))
+    assert lse.tolist() == [[[0, 0]]]
+    _, weights = attend(query, query, query, visible=lengths(torch.tensor([0])), path="sdpa", return_weights=True)
+    assert not weights.dense().any()
+
+
+def test_the_operator_is_causal_from_the_top_left():
+    """Should this fail, `causal_parts` has become needless."""
+    query, keys = torch.randn(1, 1, 2, 4), torch.randn(1, 1, 5, 4)
+    out, _ = fused(query, keys, keys, is_causal=True)
+    torch.testing.assert_close(out[..., 0, :], keys[..., 0, :])  # the first query sees the first key alone
+    seen = torch.tensor([[1, 1, 1, 1, 0], [1, 1, 1, 1, 1]], dtype=torch.bool)
+    wanted = scaled_dot_product_attention(query, keys, keys, attn_mask=seen)
+    torch.testing.assert_close(attend(query, keys, keys, visible=causal(), path="sdpa"), wanted)
+
+
+def test_the_operator_refuses_other_widths_of_values():
+    query = torch.randn(1, 1, 2, 4)
+    with pytest.raises(RuntimeError, match="same head size"):
+        fused(query, query, torch.randn(1, 1, 2, 3))
+    for width in (1, 3, 4, 9):
+        values = torch.randn(1, 1, 2, width, requires_grad=True)
+        wanted = torch.softmax(query @ query.mT / 2, -1) @ values
+        out = attend(query, query, values, path="sdpa")
+        torch.testing.assert_close(out, wanted)
+        torch.testing.assert_close(torch.autograd.grad(out.sum(), values), torch.autograd.grad(wanted.sum(), values))
+
+
+def test_autocast_does_not_reach_the_operator():
+    query = torch.randn(1, 1, 2, 4)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert fused(query, query, query)[0].dtype == torch.float32
+        assert attend(query, query, query, path="sdpa").dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize(("n", "m"), [(1, 1), (1, 6), (4, 4), (4, 9), (9, 4), (2, 1)])
+def test_causal_with_lengths_and_unequal_sizes(n, m, strict, device):
+    torch.manual_seed(0)
+    query, keys, values = (torch.randn(3, 2, size, 8, device=device, requires_grad=True) for size in (n, m, m))
+    rule = causal(strict=strict) & lengths(torch.tensor([m, m // 2, 0], device=device))
+    found = []
+    for path in ("sdpa", "reference"):
+        out = attend(query, keys, values, visible=rule, path=path)
+        found.append((out, *torch.autograd.grad(out.square().sum(), (query, keys, values))))
+    torch.testing.assert_close(found[0], found[1])
+
+
+@pytest.mark.parametrize(
+    ("n", "m", "offset"), [(n, m, m - n - s) for n in range(1, 7) for m in range(1, 7) for s in (0, 1)]
+)
+def test_causal_parts_cover_each_visible_pair_once(n, m, offset):
+    covered = torch.zeros(n, m, dtype=torch.int)
+    for rows, cols, is_causal in causal_parts(n, m, offset):
+        block = torch.ones(rows.stop - rows.start, cols.stop - cols.start, dtype=torch.int)
+        covered[rows, cols] += block.tril() if is_causal else block
+    wanted = torch.arange(m) <= torch.arange(n)[:, None] + offset
+    assert torch.equal(covered, wanted.int())
+
+
+def test_no_part_of_causal_or_lengths_is_a_matrix():
+    query = torch.randn(2, 3, 100, 8)
+    rule = causal() & lengths(torch.tensor([50, 100]))
+    terms = Terms(FixedDot(1.0), rule, Softmax(), torch.Size((2, 3, 100, 100)))
+    (part,) = parts_of(terms, None, query)
+    assert part.causal
+    assert part.mask is not None
+    assert part.mask.shape == (2, 1, 1, 100)
+
+
+def test_other_rules_become_masks_of_one_block_at_a_time(monkeypatch):
+    monkeypatch.setattr(sdpa, "MASK_NUMBERS", 300)
+    query = torch.randn(100, 8)
+    terms = Terms(FixedDot(1.0), window(3, 0), Softmax(), torch.Size((100, 100)))
+    parts = list(parts_of(terms, None, query))
+    assert len(parts) == 34
+    assert all(
+        part.mask is not None and part.mask.numel() <= 3 * (3 + 3) for part in parts
+    )  # only what a window reaches
+    wanted = attend(query, query, query, "dot", visible=window(3, 0), path="reference")
+    torch.testing.assert_close(attend(query, query, query, "dot", visible=window(3, 0), path="sdpa"), wanted)
+
+
+@pytest.mark.parametrize("shape", [(5, 1), (1, 7), (5, 7), (2, 5, 7), (2, 3, 1, 7), (3, 5, 1)])
+def test_a_bias_of_any_shape_has_its_gradient(shape):
+    torch.manual_seed(0)
+    query, keys, values = torch.randn(2, 3, 5, 4), torch.randn(2, 3, 7, 4), torch.randn(2, 3, 7, 4)
+    bias = torch.randn(*([1] * (4 - len(shape)) if len(shape) == 3 and shape[0] == 2 else []), *shape)
+    bias = (bias if bias.ndim < 3 or bias.shape[-3] in (1, 3) else bias.transpose(0, -3)).requires_grad_()
+    found = []
+    for path in ("sdpa", "reference", "tiled"):
+        out = attend(query, keys, values, bias=bias, visible=causal(), path=path)
+        found.append((out, *torch.autograd.grad(out.square().sum(), bias)))
+    torch.testing.assert_close(found[0], found[1])
+    torch.testing.assert_close(found[2], found[1])
+
+
+def test_many_tiles_of_the_backward_with_a_bias(monkeypatch):
+    monkeypatch.setattr("regard.attention.kernels.dot_backward.ROWS", 3)
+    monkeypatch.setattr("regard.attention.kernels.dot_backward.COLUMNS", 2)
+    query, keys, values = (torch.randn(2, size, 4, dtype=torch.float64, requires_grad=True) for size in (5, 7, 7))
+    bias = torch.randn(2, 5, 7, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(
+        lambda q, k, v, b: attend(q, k, v, bias=b, visible=causal(), path="sdpa"), (query, keys, values, bias)
+    )
+
+
+def test_an_operator_gets_the_comparison_that_the_weights_get():
+    query, keys, values = torch.randn(5, 4), torch.randn(7, 4), torch.randn(7, 2)
+    terms = Terms(FixedDot(0.3), None, Softmax(), torch.Size((5, 7)))
+    _, lse = sdpa.sdpa_attention(Comparison(terms, query, keys, None), values)
+    torch.testing.assert_close(lse[:, 0], (0.3 * query @ keys.T).logsumexp(-1))

@@ -1,0 +1,69 @@
+"""The tiled path with tiles so small that every edge of them is met."""
+
+import pytest
+import torch
+
+from regard import attend, causal, window
+from regard.attention import comparison
+
+from ..cases import FINITE, NAMES, STEPS, make_score, tensors
+
+
+@pytest.fixture(autouse=True)
+def small_tiles(monkeypatch):
+    monkeypatch.setattr(comparison.Comparison, "tile_size", lambda self: (2, 3))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("rule", [None, causal(), window(1, 1)], ids=["all", "causal", "window"])
+@pytest.mark.parametrize("normaliser", ["softmax", "entmax15", "none"])
+def test_tiles_equal_the_reference_gradients_included(name, rule, normaliser):
+    if (normaliser == "entmax15" and name in [*FINITE, "hard"]) or (normaliser == "none" and name == "hard"):
+        pytest.skip("not offered")
+    query, keys, values = (tensor.requires_grad_() for tensor in tensors(2, n=7, m=7))
+    score = make_score(name)
+    wanted = [query, keys, values, *(p for p in score.parameters() if p.requires_grad)]
+    found = []
+    for path in ("reference", "tiled"):
+        out, weights = attend(
+            query, keys, values, score, visible=rule, normaliser=normaliser, path=path, return_weights=True
+        )
+        loss = out.square().sum() + weights[..., 1:4, 2:].square().sum()
+        gradients = torch.autograd.grad(loss, wanted, allow_unused=name in STEPS, materialize_grads=name in STEPS)
+        answers = (
+            weights.reduce("received") if normaliser == "none" else weights.reduce("received", "entropy", "argmax")
+        )
+        found.append((out, weights.dense(), *gradients, *answers))
+    torch.testing.assert_close(found[1], found[0])
+
+
+def test_only_tiles_within_reach_are_computed(monkeypatch):
+    met = []
+    plain = comparison.Comparison.tile
+    monkeypatch.setattr(
+        comparison.Comparison, "tile", lambda self, rows, cols: met.append((rows, cols)) or plain(self, rows, cols)
+    )
+    query, keys, values = tensors(n=60, m=60)
+    attend(query, keys, values, make_score("additive"), visible=window(2, 0), path="tiled")
+    assert len(met) == 59  # 30 blocks of two rows, each reaching four keys (the first two): two tiles, the first one
+    assert all(cols.start >= rows.start - 2 and cols.stop <= rows.stop for rows, cols in met)
+
+
+def test_parameters_swapped_for_a_call_are_those_of_its_backward():
+    query, keys, values = tensors()
+    score = make_score("additive")
+    other = {name: torch.randn_like(value, requires_grad=True) for name, value in score.named_parameters()}
+
+    class Layer(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.score = score
+
+        def forward(self, path):
+            return attend(query, keys, values, self.score, path=path)
+
+    found = []
+    for path in ("reference", "tiled"):
+        out = torch.func.functional_call(Layer(), {f"score.{name}": value for name, value in other.items()}, (path,))
+        found.append(torch.autograd.grad(out.square().sum(), list(other.values())))
+    torch.testing.assert_close(found[1], found[0])

@@ -1,0 +1,351 @@
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, reject
+from hypothesis import strategies as st
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+from regard import RegardError, Weights, attend, causal, documents, lengths
+from regard.attention import Score
+from regard.attention.reductions import top_places
+
+from .cases import DEVICES, FINITE, NAMES, make_score, numpy_weights, tensors
+
+
+def lazy(name="scaled_dot", *batch, n=6, m=9, normaliser="softmax", **settings) -> Weights:
+    query, keys, values = tensors(*batch, n=n, m=m)
+    path = None if name in ("scaled_dot", "gaussian", "bilinear") and normaliser == "softmax" else "tiled"
+    return attend(
+        query, keys, values, make_score(name), normaliser=normaliser, path=path, return_weights=True, **settings
+    )[1]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_reductions_follow_from_the_matrix_of_the_formula(name):
+    query, keys, values = tensors(n=6, m=9)
+    score = make_score(name)
+    seen = np.tri(6, 9, 3, dtype=bool)
+    weights = attend(query, keys, values, score, visible=causal(), path="tiled", return_weights=True)[1]
+    matrix = numpy_weights(name, score, query.numpy(), keys.numpy(), seen)
+    np.testing.assert_allclose(weights.received().numpy(), matrix.sum(0), atol=1e-12)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        entropy = -np.nansum(matrix * np.log(matrix), 1)
+    np.testing.assert_allclose(weights.entropy().numpy(), entropy, atol=1e-12)
+    best = np.where(matrix.max(1) > 0, matrix.argmax(1), -1)
+    if name not in ("uniform", *FINITE):  # no ties
+        assert weights.argmax().tolist() == best.tolist()
+    values_, indices = weights.top(3)
+    np.testing.assert_allclose(values_.numpy(), -np.sort(-matrix, 1)[:, :3], atol=1e-12)
+    for row, found, where in zip(matrix, values_, indices, strict=True):
+        for weight, place in zip(found.tolist(), where.tolist(), strict=True):
+            assert (place == -1) == (weight == 0)
+            assert place == -1 or row[place] == pytest.approx(weight)
+
+
+def test_reductions_by_hand():
+    keys = torch.tensor([[0.0], [math.log(2)], [math.log(5)]])  # weights 1, 2, 5 of 8 for the one query
+    weights = attend(torch.ones(1, 1), keys, keys, "dot", return_weights=True)[1]
+    torch.testing.assert_close(weights.dense(), torch.tensor([[0.125, 0.25, 0.625]]))
+    values, indices = weights.top(2)
+    torch.testing.assert_close(values, torch.tensor([[0.625, 0.25]]))
+    assert indices.tolist() == [[2, 1]]
+    assert weights.argmax().tolist() == [2]
+    assert weights.entropy().item() == pytest.approx(math.log(8) - (2 * math.log(2) + 5 * math.log(5)) / 8)
+    torch.testing.assert_close(weights.received(), torch.tensor([0.125, 0.25, 0.625]))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", ["scaled_dot", "gaussian", "additive"])
+def test_the_weights_are_exact_to_the_rounding_of_the_log_sum_exp(name, device):
+    query, keys, values = (t.float().to(device) for t in tensors(2, n=300, m=500, spread=3.0))
+    score = make_score(name, torch.float32).to(device)
+    weights = attend(query, keys, values, score, return_weights=True)[1]
+    exact = attend(
+        query.double(),
+        keys.double(),
+        values.double(),
+        make_score(name, torch.float32).double().to(device),
+        path="reference",
+        return_weights=True,
+    )[1]
+    scores = make_score(name, torch.float32).double().to(device)(query.double(), keys.double())
+    tolerance = 8 * torch.finfo(torch.float32).eps * scores.logsumexp(-1).abs().clamp_min(1).amax().item()
+    torch.testing.assert_close(weights.dense().double(), exact.dense(), rtol=0, atol=tolerance)
+    torch.testing.assert_close(weights.received().double(), exact.received(), rtol=1e-4, atol=300 * tolerance)
+    torch.testing.assert_close(weights.entropy().double(), exact.entropy(), rtol=1e-4, atol=30 * tolerance)
+    torch.testing.assert_close(weights.top(5)[0].double(), exact.top(5)[0], rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("k", [1, 3, 5])
+@pytest.mark.parametrize("length", [4, 63, 64, 700, 1500])
+def test_the_greatest_are_found_among_many(k, length):
+    order = torch.randn(3, 2, length)
+    where = top_places(order, min(k, length))
+    torch.testing.assert_close(order.gather(-1, where), order.topk(min(k, length)).values)
+    ties = torch.zeros(2, length)
+    assert all(len(set(row)) == len(row) for row in top_places(ties, min(k, length)).tolist())
+
+
+positions = st.one_of(
+    st.integers(-4, 3),
+    st.builds(slice, st.none() | st.integers(-5, 5), st.none() | st.integers(-5, 5), st.sampled_from([None, 1, 2])),
+    st.lists(st.integers(-4, 3), max_size=3).map(lambda found: torch.tensor(found, dtype=torch.long)),
+    st.lists(st.integers(0, 3), min_size=4, max_size=4).map(lambda found: torch.tensor(found).reshape(2, 2)),
+)
+
+
+@given(st.sampled_from(["scaled_dot", "additive"]), st.integers(0, 2), st.booleans(), st.data())
+def test_indexing_equals_indexing_the_matrix(name, missing, dots, data):
+    weights = lazy(name, 4, n=4, m=4, visible=causal() | lengths(torch.tensor([1, 2, 3, 4])))
+    index = [data.draw(positions) for _ in range(3 - missing)]
+    if dots:
+        index.insert(data.draw(st.integers(0, len(index))), ...)
+    try:
+        wanted = weights.dense()[tuple(index)]
+    except IndexError:  # tensors that do not go together
+        reject()
+    torch.testing.assert_close(weights[tuple(index)], wanted)
+
+
+@pytest.mark.parametrize("name", ["scaled_dot", "gaussian", "additive", "epanechnikov"])
+@pytest.mark.parametrize("normaliser", ["softmax", "sparsemax", "entmax15", "none"])
+def test_slices_are_differentiable(name, normaliser):
+    if name == "epanechnikov" and normaliser in ("sparsemax", "entmax15"):
+        pytest.skip("not offered")
+    query, keys, values = tensors(2, n=5, m=6)
+    bias = torch.randn(2, 5, 6, dtype=torch.float64, requires_grad=True)
+    rows = torch.tensor([3, 0, 3])
+
+    def run(query, keys, bias):
+        weights = attend(
+            query,
+            keys,
+            values,
+            make_score(name),
+            visible=causal(),
+            bias=bias,
+            normaliser=normaliser,
+            path="tiled",
+            return_weights=True,
+        )[1]
+        return weights[..., 1:4, 2:5], weights[..., rows, :], weights[0, 2], weights.dense()
+
+    inputs = (query.requires_grad_(), keys.requires_grad_(), bias)
+    assert torch.autograd.gradcheck(run, inputs, atol=1e-4)
+
+
+def test_the_gradient_of_a_slice_reaches_the_keys_outside_it():
+    query, keys, values = tensors()
+    keys.requires_grad_()
+    weights = attend(query, keys, values, return_weights=True, path="sdpa")[1]
+    (gradient,) = torch.autograd.grad(weights[..., 0, 2].sum(), keys)
+    assert gradient[5].any()  # more weight for key 5 is less for key 2
+
+
+def test_a_loss_on_attention_trains():
+    torch.manual_seed(0)
+    query, keys = torch.randn(4, 8, requires_grad=True), torch.randn(4, 8)
+    optimiser = torch.optim.Adam([query], 0.1)
+    for _ in range(60):
+        weights = attend(query, keys, keys, return_weights=True, path="sdpa")[1]
+        loss = -weights.dense().diagonal().log().mean()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    assert attend(query, keys, keys, return_weights=True)[1].argmax().tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("name", ["scaled_dot", "additive"])
+def test_several_answers_for_one_walk_are_the_same(name):
+    weights = lazy(name, 2, 3)
+    (values, indices), received, entropy, best = weights.reduce("top:4", "received", "entropy", "argmax")
+    torch.testing.assert_close((values, indices), weights.top(4))
+    torch.testing.assert_close(received, weights.received())
+    torch.testing.assert_close(entropy, weights.entropy())
+    torch.testing.assert_close(best, weights.argmax())
+
+
+@pytest.mark.parametrize("name", ["scaled_dot", "additive", "epanechnikov"])
+def test_the_mean_over_heads_is_as_lazy_and_as_exact(name):
+    weights = lazy(name, 2, 3)
+    dense = weights.dense().mean(1)
+    mean = weights.mean()
+    assert mean.shape == (2, 6, 9)
+    torch.testing.assert_close(mean.dense(), dense)
+    torch.testing.assert_close(mean[1, 2:4], dense[1, 2:4])
+    torch.testing.assert_close(mean.received(), dense.sum(-2))
+    torch.testing.assert_close(mean.entropy(), torch.special.entr(dense).sum(-1))
+    torch.testing.assert_close(mean.top(2)[0], dense.topk(2).values)
+    torch.testing.assert_close(weights.mean(0).dense(), weights.dense().mean(0))
+
+
+def test_weights_of_plain_sums_offer_what_makes_sense():
+    weights = lazy("scaled_dot", normaliser="none")
+    torch.testing.assert_close(weights.received(), weights.dense().sum(-2))
+    with pytest.raises(RegardError) as error:
+        weights.entropy()
+    assert str(error.value) == 'entropy: weights of normaliser "none" do not sum to one and have no entropy'
+
+
+@pytest.mark.parametrize("name", ["scaled_dot", "gaussian", "additive", "concat", "epanechnikov", "hard", "exact"])
+@pytest.mark.parametrize(
+    "rule",
+    [None, causal() & ~lengths(torch.tensor([2, 3])), documents(torch.arange(9) // 4), torch.rand(2, 1, 6, 9) < 0.6],
+    ids=["all", "combined", "documents", "given"],
+)
+def test_saved_weights_come_back(name, rule, tmp_path):
+    weights = lazy(name, 2, 3, visible=rule, bias=torch.randn(3, 1, 9))
+    weights.save(tmp_path / "weights.safetensors")
+    back = Weights.load(tmp_path / "weights.safetensors")
+    torch.testing.assert_close(back.dense(), weights.dense().detach())
+    torch.testing.assert_close(back.entropy(), weights.entropy())
+    assert [path.name for path in tmp_path.iterdir()] == ["weights.safetensors"]
+    mean = weights.mean()
+    mean.save(tmp_path / "mean.safetensors")
+    torch.testing.assert_close(Weights.load(tmp_path / "mean.safetensors").dense(), mean.dense().detach())
+    weights.settled().save(tmp_path / "dense.safetensors")
+    torch.testing.assert_close(Weights.load(tmp_path / "dense.safetensors").dense(), weights.dense().detach())
+
+
+def test_saved_weights_are_query_and_keys_not_the_matrix(tmp_path):
+    weights = lazy("scaled_dot", n=200, m=200)
+    weights.save(tmp_path / "w")
+    assert (tmp_path / "w").stat().st_size < 200 * 200 * 8 / 4
+    with safe_open(tmp_path / "w", framework="pt") as file:
+        assert sorted(file.keys()) == ["keys", "query", "statistic"]
+        assert json.loads(file.metadata()["weights"])["score"] == {"kind": "FixedDot", "factor": 1 / math.sqrt(6)}
+
+
+def test_a_folder_that_is_not_there_is_said(tmp_path):
+    with pytest.raises(RegardError, match="nowhere/w: cannot be written: "):
+        lazy().save(tmp_path / "nowhere" / "w")
+
+
+def test_weights_can_be_walked_over():
+    weights = lazy("scaled_dot", 2)
+    assert len(weights) == 2
+    torch.testing.assert_close(torch.stack(list(weights)), weights.dense())
+
+
+def test_a_file_of_something_else_is_said(tmp_path):
+    (tmp_path / "text").write_text("hello")
+    with pytest.raises(RegardError, match="text: cannot be read as saved weights: "):
+        Weights.load(tmp_path / "text")
+    save_file({"x": torch.zeros(1)}, tmp_path / "other")
+    with pytest.raises(RegardError) as error:
+        Weights.load(tmp_path / "other")
+    assert str(error.value) == f'{tmp_path}/other: found format None; weights saved by regard say "regard.weights/1"'
+
+
+def test_weights_of_a_score_of_ones_own_are_not_saved_lazily(tmp_path):
+    class Mine(Score):
+        def forward(self, query, keys):
+            return query @ keys.mT
+
+    query, keys, values = tensors()
+    weights = attend(query, keys, values, Mine(), path="tiled", return_weights=True)[1]
+    with pytest.raises(
+        RegardError, match=r"save: Mine is a score of your own, which a file cannot hold; save weights\.settled\(\)"
+    ):
+        weights.save(tmp_path / "w")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["scaled_dot", "additive"])
+def test_detached_weights_outlive_a_step_of_the_optimiser(name):
+    query, keys, values = tensors()
+    score = make_score(name)
+    weights = attend(query.requires_grad_(), keys, values, score, path="tiled", return_weights=True)[1]
+    wanted = weights.dense().detach()
+    apart = weights.detach()
+    assert not apart.dense().requires_grad
+    with torch.no_grad():
+        for parameter in score.parameters():
+            parameter += 1
+    torch.testing.assert_close(apart.dense(), wanted)
+    if name == "additive":
+        with pytest.raises(RegardError, match="were changed in place since"):
+            weights.dense()
+
+
+def test_weights_of_keys_that_changed_say_so():
+    query, keys, values = tensors()
+    weights = attend(query, keys, values, return_weights=True, path="sdpa")[1]
+    now = attend(query, keys, values, return_weights=True, path="sdpa", lazy=False)[1]
+    wanted = weights.dense()
+    keys[0] = 0
+    for ask in (weights.dense, weights.received, lambda: weights[0], weights.detach):
+        with pytest.raises(RegardError) as error:
+            ask()
+        assert str(error.value) == (
+            "weights: query, keys or parameters were changed in place since; ask before they change, "
+            "or attend with lazy=False"
+        )
+    torch.testing.assert_close(now.dense(), wanted)
+
+
+def test_weights_work_in_inference_mode():
+    with torch.inference_mode():
+        query, keys, values = tensors()
+        weights = attend(query, keys, values, return_weights=True, path="sdpa")[1]
+        torch.testing.assert_close(weights.received(), weights.dense().sum(-2))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_weights_move_to_another_device(device):
+    for name in ("scaled_dot", "additive"):
+        weights = lazy(name, 2, visible=lengths(torch.tensor([3, 5])))
+        moved = weights.to(device)
+        assert moved.device.type == device
+        assert moved.received().device.type == device
+        torch.testing.assert_close(moved.dense().cpu(), weights.dense())
+
+
+def test_autocast_at_the_time_of_the_call_is_that_of_the_weights():
+    class Linear(Score):
+        def __init__(self):
+            super().__init__()
+            self.project = torch.nn.Linear(6, 6)
+
+        def forward(self, query, keys):
+            return self.project(query) @ keys.mT
+
+    query, keys, values = (tensor.float() for tensor in tensors())
+    with torch.autocast("cpu", torch.bfloat16):
+        weights = attend(query, keys, values, Linear(), path="tiled", return_weights=True)[1]
+    torch.testing.assert_close(weights.dense().sum(-1), torch.ones(4), rtol=1e-2, atol=1e-2)
+    torch.testing.assert_close(weights.received().sum(), torch.tensor(4.0), rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("index", "message"),
+    [
+        ((0, 0, 0, 0), "weights[...]: 4 positions for 3 axes"),
+        ((0, 99), "weights[...]: there is no position 99 among 6"),
+        ((0, torch.tensor([2, 7])), "weights[...]: a position from 2 to 7 is not among 6"),
+        ("a", "weights[...]: found str; whole numbers, slices and tensors are taken"),
+    ],
+)
+def test_a_wrong_index_is_said(index, message):
+    with pytest.raises(RegardError) as error:
+        lazy("additive", 2).__getitem__(index)
+    assert str(error.value) == message
+
+
+def test_a_wrong_question_is_said():
+    with pytest.raises(RegardError) as error:
+        lazy().reduce("tops")
+    assert str(error.value) == 'reduction: there is no "tops"; did you mean "top:8"?'
+    with pytest.raises(RegardError) as error:
+        lazy().reduce("top:x")
+    assert str(error.value) == '"top:x" asks for no number of keys; write "top:8" for the eight with most weight'
+    with pytest.raises(RegardError) as error:
+        lazy().top(0)
+    assert str(error.value) == "top: found 0; the number of keys is a whole number above 0"
+    with pytest.raises(RegardError) as error:
+        lazy().mean(-1)
+    assert str(error.value) == "mean: there is no axis -1 among the leading axes of (6, 9)"

@@ -1,0 +1,63 @@
+"""A race is fair where all run the same course."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from regard.attention import SCORES
+from regard.bench.attention import chosen_groups, measure_group, with_compiled
+from regard.bench.cases import all_groups, make_calls
+from regard.bench.settings import Settings
+
+SETTINGS = Settings(length=12, width=8, heads=2, dtype="float64")
+GROUPS = all_groups(SETTINGS)
+
+
+def test_every_score_function_is_there():
+    assert set(SCORES) <= set(GROUPS)
+
+
+@pytest.mark.parametrize("name", sorted(set(GROUPS) - {"dropout", "weights"}))
+def test_all_cases_of_a_group_compute_the_same(name):
+    group = GROUPS[name]
+    outputs, gradients = ([run(name, case.name, d) for case in group.cases if case.same] for d in group.directions)
+    assert len(outputs) > 1
+    for output, found in zip(outputs[1:], gradients[1:], strict=True):
+        torch.testing.assert_close(output, outputs[0])
+        for ours, theirs in zip(found, gradients[0], strict=True):
+            torch.testing.assert_close(zero_for_none(ours), zero_for_none(theirs))
+
+
+def run(group: str, case: str, direction: str) -> Any:
+    return make_calls(GROUPS[group], GROUPS[group].case(case), SETTINGS)[direction]()
+
+
+def zero_for_none(gradient: torch.Tensor | None) -> torch.Tensor:
+    """A gradient that is not there, and one of zeros, say the same."""
+    if gradient is None or not gradient.any():
+        return torch.zeros((), dtype=torch.float64)
+    return gradient
+
+
+def test_the_three_answers_are_those_of_the_whole_matrix():
+    top, received, entropy = run("weights", "plain torch, all three", "forward")
+    found = run("weights", "weights.reduce(all three)", "forward")
+    torch.testing.assert_close(found, (tuple(top), received, entropy))
+
+
+def test_what_does_not_fit_is_skipped_and_said(monkeypatch):
+    monkeypatch.setattr("regard.bench.attention.free_memory", lambda device: 10_000)
+    (group,) = chosen_groups(SETTINGS, ["additive"])
+    plain, chosen, _ = measure_group(group, SETTINGS, tell=lambda text: None)
+    needs = 2 * 8 * 2 * 12 * 12 * 8
+    assert plain.notes[0] == f"forward skipped: needs about {needs / 1e9:.1f} GB, 0.0 GB are free"
+    assert (plain.forward.seconds, plain.backward.seconds) == (None, None)
+    assert chosen.forward.seconds is not None
+    assert (chosen.forward.ratio, chosen.notes) == (None, ())
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # of torch.compile's own imports
+def test_each_plain_form_has_its_compiled_one_beside_it():
+    names = [case.name for case in with_compiled(GROUPS["dot"]).cases]
+    assert names[:4] == ["SDPA", "plain torch", "torch.compile", "attend"]

@@ -1,0 +1,106 @@
+import os
+import signal
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+import torch
+
+from regard.bench.measure import (
+    Neighbours,
+    ProcessEndedError,
+    free_memory,
+    in_fresh_process,
+    ratio,
+    resident_growth,
+    rounds,
+    wall_seconds,
+)
+
+
+class Machine:
+    """Calls that take given times, on a machine that is slower every other round."""
+
+    def __init__(self, **seconds: float) -> None:
+        self.seconds = seconds
+        self.ran: list[str] = []
+
+    def calls(self) -> dict[str, Callable[[], object]]:
+        return {name: partial(self.ran.append, name) for name in self.seconds}
+
+    def clock(self, call: Callable[[], object]) -> float:
+        call()
+        done = self.ran.count(self.ran[-1]) - 1  # the first was to warm up
+        return self.seconds[self.ran[-1]] * (1.5 if done % 2 else 1.0)
+
+
+def test_every_call_has_its_turn_in_every_round():
+    machine = Machine(ours=3.0, theirs=2.0)
+    seconds = rounds(machine.calls(), machine.clock, repeats=4, fewest=1, patience=60)
+    assert seconds == {"ours": [4.5, 3.0, 4.5, 3.0], "theirs": [3.0, 2.0, 3.0, 2.0]}
+    assert machine.ran[:2] == ["ours", "theirs"]
+    turns = [set(machine.ran[start : start + 2]) for start in range(0, 10, 2)]
+    assert turns == [{"ours", "theirs"}] * 5
+
+
+def test_the_ratio_does_not_see_a_machine_that_changes_its_speed():
+    machine = Machine(ours=3.0, theirs=2.0)
+    seconds = rounds(machine.calls(), machine.clock, repeats=5, fewest=1, patience=60)
+    assert ratio(seconds["ours"], seconds["theirs"]) == 1.5
+
+
+def test_the_ratio_is_the_median_of_the_rounds():
+    assert ratio([2.0, 100.0, 3.0], [2.0, 1.0, 2.0]) == 1.5
+    assert ratio([1.0, 2.0], [1.0, 1.0]) == 1.5
+
+
+def test_no_patience_leaves_the_fewest_rounds():
+    machine = Machine(ours=1.0)
+    assert rounds(machine.calls(), machine.clock, repeats=9, fewest=3, patience=-1) == {"ours": [1.5, 1.0, 1.5]}
+
+
+def allocate(megabytes: int) -> list[int]:
+    torch.ones(100_000)  # wakes up the threads
+    return resident_growth(lambda: torch.ones(megabytes * 250_000), lambda: torch.ones(megabytes * 500_000))
+
+
+def test_memory_is_seen():
+    once, twice = in_fresh_process(allocate, 200)
+    assert once == pytest.approx(200e6, rel=0.1)
+    assert twice == pytest.approx(400e6, rel=0.1)
+
+
+def test_memory_of_this_process_does_not_count_in_a_fresh_one():
+    ours = torch.ones(75_000_000)
+    (small, _) = in_fresh_process(allocate, 50)
+    assert small == pytest.approx(50e6, rel=0.1)
+    assert ours.sum() == 75_000_000
+
+
+def end() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_process_that_the_system_ends_is_told_apart():
+    with pytest.raises(ProcessEndedError):
+        in_fresh_process(end)
+
+
+def test_a_failure_in_a_fresh_process_is_told():
+    with pytest.raises(RuntimeError, match=r"in a process of its own:\nTraceback(.|\n)*ZeroDivisionError"):
+        in_fresh_process(divmod, 1, 0)
+
+
+def test_a_call_takes_time_and_the_machine_has_memory():
+    assert wall_seconds(lambda: sum(range(1000))) > 0
+    free = free_memory(torch.device("cpu"))
+    assert free is None or free > 0
+
+
+def test_our_own_work_is_no_neighbour(monkeypatch):
+    busy = iter([100.0, 101.0])
+    monkeypatch.setattr(Neighbours, "seconds", staticmethod(lambda: next(busy)))
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    clock = iter([10.0, 12.0])
+    monkeypatch.setattr("time.perf_counter", lambda: next(clock))
+    assert Neighbours().share() == 0.25  # one second of the four that two processors have in two

@@ -1,0 +1,38 @@
+from regard.bench.attention import Cost, Row
+from regard.bench.report import growth_over_linear, notes, targets, verdict
+
+
+def test_a_miss_is_called_a_miss():
+    assert verdict("dot forward, of SDPA", 1.04, 1.05) == "met   dot forward, of SDPA: 1.040x, at most 1.05x"
+    assert verdict("dot forward, of SDPA", 1.06, 1.05) == "MISS  dot forward, of SDPA: 1.060x, at most 1.05x"
+    assert verdict("dot forward, of SDPA", None, 1.05) == "not measured  dot forward, of SDPA: at most 1.05x"
+
+
+def test_twice_the_memory_for_twice_the_length_is_linear():
+    assert growth_over_linear([(100, 10), (200, 20), (400, 40)]) == 1
+    assert growth_over_linear([(100, 10), (200, 40)]) == 2
+    assert growth_over_linear([]) is None
+
+
+def test_targets_are_about_the_peer_they_name():
+    def cost(ratio: float, size: int) -> Cost:
+        return Cost(1.0, 5, {"plain torch": ratio}, "plain torch", 0.0, size)
+
+    plain = Row("additive", "plain torch", False, cost(1, 200), cost(1, 400))
+    ours = Row("additive", "attend", True, cost(0.5, 2), cost(1.4, 10))
+    assert list(targets([plain, ours], [])) == [
+        "Targets, which are for length 2048:",
+        "met   additive forward, of plain torch: 0.500x, at most 0.60x",
+        "MISS  additive with backward, of plain torch: 1.400x, at most 1.30x",
+        "met   additive memory, of plain torch: 0.025x, at most 0.05x",
+        "not measured  memory growth, of linear: at most 1.10x",
+    ]
+
+
+def test_a_busy_machine_is_noted():
+    idle, busy = Cost(others=0.05), Cost(others=0.5)
+    rows = [Row("dot", "SDPA", False, idle, busy), Row("hard", "attend", True, idle, idle, ("too large",))]
+    assert list(notes(rows)) == [
+        "hard, attend: too large",
+        "dot: other programs took 50% of the processors meanwhile; its times are unsound",
+    ]

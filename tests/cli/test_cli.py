@@ -1,0 +1,145 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from regard import RegardError, __version__
+from regard.cli import main
+
+COMMAND = "import sys; from regard.cli import main; sys.exit(main())"
+WITHOUT_TORCH = """
+import sys, regard
+from regard.cli import main
+assert main(sys.argv[1:]) == 0
+assert not {"torch", "matplotlib"} & set(sys.modules), "imported for nothing"
+"""
+
+
+def python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "example"),
+    [
+        (["--help"], "Example: regard demo"),
+        ([], "Example: regard demo"),
+        (["demo", "--help"], "Example: regard demo --out regression.svg"),
+        (["bench", "--help"], "Example: regard bench attention --quick"),
+        (["bench", "attention", "--help"], "Example: regard bench attention --scores additive,dot --jsonl rows.jsonl"),
+    ],
+)
+def test_help_needs_no_torch_and_ends_with_an_example(arguments, example):
+    found = python(WITHOUT_TORCH, *arguments)
+    assert (found.returncode, found.stderr) == (0, "")
+    assert found.stdout.rstrip().splitlines()[-1] == example
+
+
+def test_version(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"{__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["dmeo"], 'unknown command "dmeo". Did you mean "demo"? Available commands: demo, bench.'),
+        (["bench", "atention"], 'unknown command "atention". Did you mean "attention"? Available commands: attention.'),
+        (["demo", "--oot", "x"], "unknown option: --oot. Did you mean --out?"),
+        (["demo", "--out"], 'command "demo" parameter --out requires an argument.'),
+        (["demo", "x"], "nothing takes the argument x; regard --help says what there is"),
+        (["demo", "--out", "a.gif"], 'a.gif: pictures are written as .png or .svg; found ".gif"'),
+        (["bench", "attention", "--length", "x"], 'invalid value for --length: unable to convert "x" into int.'),
+        (["bench", "attention", "--heads", "0"], "--heads is 0; 1 or more is needed"),
+        (["bench", "attention", "--scores", "dott"], '--scores: there is no "dott"; did you mean "dot"?'),
+        (["bench", "attention", "--scores", "dot", "--jsonl", "."], ".: cannot be written: Is a directory"),
+    ],
+)
+def test_what_a_user_can_put_right_is_one_line_and_status_2(arguments, line, capsys):
+    assert main(arguments) == 2
+    assert capsys.readouterr() == ("", f"regard: {line}\n")
+
+
+def raising(error: BaseException):
+    def demo() -> None:
+        raise error
+
+    return demo
+
+
+def test_an_error_of_several_lines_becomes_one(monkeypatch, capsys):
+    monkeypatch.setattr("regard.cli.demo.demo", raising(RegardError("first\nsecond")))
+    assert main(["demo"]) == 2
+    assert capsys.readouterr() == ("", "regard: first second\n")
+
+
+def test_a_bug_of_ours_shows_its_traceback_and_status_70(monkeypatch, capsys):
+    monkeypatch.setattr("regard.cli.demo.demo", raising(ZeroDivisionError("inner")))
+    assert main(["demo"]) == 70
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("Traceback (most recent call last):\n")
+    assert err.endswith("ZeroDivisionError: inner\n")
+
+
+def test_an_interrupt_is_quiet(monkeypatch, capsys):
+    monkeypatch.setattr("regard.cli.demo.demo", raising(KeyboardInterrupt()))
+    assert main(["demo"]) == 130
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["demo", "--out", "picture.png"]])
+def test_a_closed_pipe_is_quiet(arguments):
+    code = f"import regard.views.regression as r; r.draw_regression = lambda path: path\n{COMMAND}"
+    command = [sys.executable, "-c", code, *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+    assert process.returncode == 1
+
+
+def test_the_demo_draws_a_picture_and_says_how_to_go_on(tmp_path, capsys):
+    assert main(["demo", "--out", str(tmp_path / "new" / "picture.png")]) == 0
+    assert (tmp_path / "new" / "picture.png").read_bytes().startswith(b"\x89PNG")
+    out, err = capsys.readouterr()
+    assert (out.splitlines()[0], err) == (f"The picture is {tmp_path}/new/picture.png", "")
+    commands = [line.split("   ")[0].split() for line in out.splitlines() if line.startswith("  regard")]
+    assert len(commands) == 3
+    for _, *arguments in commands:
+        assert main([*arguments, "--help"]) == 0
+
+
+def test_the_demo_says_what_to_install(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert main(["demo"]) == 2
+    assert capsys.readouterr() == ("", "regard: the picture needs matplotlib: pip install 'regard[plot]'\n")
+
+
+def test_the_demo_says_where_it_cannot_write(tmp_path, capsys):
+    Path(tmp_path / "file").touch()
+    assert main(["demo", "--out", str(tmp_path / "file" / "picture.png")]) == 2
+    assert capsys.readouterr() == ("", f"regard: {tmp_path}/file/picture.png: cannot be written: File exists\n")
+
+
+def test_bench_attention_measures_and_keeps_its_rows(tmp_path):
+    kept = tmp_path / "rows.jsonl"
+    sizes = ["--length", "16", "--width", "8", "--heads", "2", "--repeats", "2"]
+    options = [*sizes, "--quick", "--scores", "dot,additive,sparsemax,weights", "--growth", "--jsonl", str(kept)]
+    found = python(COMMAND, "bench", "attention", *options)
+    assert (found.returncode, found.stderr) == (0, "")
+    rows = [json.loads(line) for line in kept.read_text().splitlines()]
+    assert [(row["group"], row["case"]) for row in rows if row["group"] == "additive"] == [
+        ("additive", "plain torch"),
+        ("additive", "attend"),
+        ("additive", "attend, reference"),
+    ]
+    assert rows[0]["forward"]["ratios"] == {"SDPA": 1.0, "plain torch": rows[0]["forward"]["ratios"]["plain torch"]}
+    assert rows[0]["settings"]["length"] == 16
+    assert all(row["forward"]["seconds"] > 0 and row["forward"]["rounds"] == 2 for row in rows if "forward" in row)
+    assert [row["length"] for row in rows if row["group"] == "growth"] == [16, 32, 64, 128]
+    for words in ("weights.reduce(all three)", "length 16, 2 heads of width 8", "dot forward, of SDPA", "length 128:"):
+        assert words in found.stdout

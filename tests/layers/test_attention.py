@@ -1,0 +1,183 @@
+import pytest
+import torch
+from torch import nn
+
+from regard import RegardError, causal, lengths
+from regard.attention.scores import SCORES, Additive
+from regard.layers import MultiHeadAttention
+
+
+def torch_twin(layer: MultiHeadAttention, **widths) -> nn.MultiheadAttention:
+    """torch's module with the same parameters."""
+    twin = nn.MultiheadAttention(layer.output.out_features, layer.heads, batch_first=True, **widths).double()
+    with torch.no_grad():
+        if widths:
+            twin.q_proj_weight.copy_(layer.query.weight)
+            twin.k_proj_weight.copy_(layer.keys.weight)
+            twin.v_proj_weight.copy_(layer.values.weight)
+        else:
+            twin.in_proj_weight.copy_(torch.cat([layer.query.weight, layer.keys.weight, layer.values.weight]))
+        for part in (layer.query, layer.keys, layer.values):
+            nn.init.normal_(part.bias)
+        twin.in_proj_bias.copy_(torch.cat([layer.query.bias, layer.keys.bias, layer.values.bias]))
+        twin.out_proj.load_state_dict(layer.output.state_dict())
+    return twin
+
+
+@pytest.mark.parametrize("widths", [{}, {"kdim": 10, "vdim": 14}], ids=["self", "cross"])
+def test_it_equals_torchs_module(widths):
+    torch.manual_seed(0)
+    layer = MultiHeadAttention(12, 3, key_width=widths.get("kdim"), value_width=widths.get("vdim")).double()
+    twin = torch_twin(layer, **widths)
+    query = torch.randn(2, 5, 12, dtype=torch.float64, requires_grad=True)
+    keys = torch.randn(2, 7, 10, dtype=torch.float64) if widths else query
+    values = torch.randn(2, 7, 14, dtype=torch.float64) if widths else query
+    ours, weights = layer(query, keys, values, return_weights=True)
+    theirs, matrix = twin(query, keys, values, average_attn_weights=False)
+    torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(weights.dense(), matrix)
+    target = torch.randn_like(ours)
+    found = torch.autograd.grad(
+        (ours * target).sum(), [query, *layer.query.parameters(), *layer.values.parameters(), layer.output.weight]
+    )
+    inputs = [query, twin.q_proj_weight, twin.v_proj_weight] if widths else [query, twin.in_proj_weight]
+    wanted = torch.autograd.grad((theirs * target).sum(), [*inputs, twin.in_proj_bias, twin.out_proj.weight])
+    torch.testing.assert_close(found[0], wanted[0])
+    torch.testing.assert_close(found[1], wanted[1][:12])
+    torch.testing.assert_close(found[2], wanted[-2][:12])
+    torch.testing.assert_close(found[3], wanted[2] if widths else wanted[1][24:])
+    torch.testing.assert_close(found[4], wanted[-2][24:])
+    torch.testing.assert_close(found[5], wanted[-1])
+
+
+def test_padding_and_causal_equal_torchs():
+    layer = MultiHeadAttention(12, 3).double()
+    twin = torch_twin(layer)
+    x = torch.randn(2, 5, 12, dtype=torch.float64)
+    padding = torch.tensor([[False] * 5, [False, False, False, True, True]])
+    theirs, _ = twin(x, x, x, key_padding_mask=padding, attn_mask=torch.ones(5, 5).triu(1).bool(), need_weights=False)
+    ours = layer(x, visible=causal() & lengths(torch.tensor([5, 3])))
+    torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(layer(x, visible=causal() & ~padding[:, None]), theirs)
+
+
+@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("groups", [None, 1, 2])
+def test_any_score_with_grouped_heads(score, groups):
+    torch.manual_seed(0)
+    layer = MultiHeadAttention(16, 4, score=score, groups=groups)
+    x = torch.randn(2, 5, 16) / 8
+    out, weights = layer(x, visible=lengths(torch.tensor([5, 2])), return_weights=True)
+    assert out.shape == (2, 5, 16)
+    assert weights.shape == ((2, 4, 5, 5) if groups is None else (2, groups, 4 // groups, 5, 5))
+    assert not weights.dense()[1, ..., 2:].any()
+    out.sum().backward()
+
+
+def test_groups_serve_several_heads_with_one_key():
+    layer = MultiHeadAttention(16, 4, groups=2)
+    full = MultiHeadAttention(16, 4)
+    full.query, full.output = layer.query, layer.output
+    with torch.no_grad():
+        for ours, theirs in ((full.keys, layer.keys), (full.values, layer.values)):
+            ours.weight.copy_(theirs.weight.unflatten(0, (2, 4)).repeat_interleave(2, 0).flatten(0, 1))
+            ours.bias.copy_(theirs.bias.unflatten(0, (2, 4)).repeat_interleave(2, 0).flatten(0, 1))
+    x = torch.randn(3, 5, 16)
+    torch.testing.assert_close(layer(x), full(x))
+    seen = torch.rand(3, 4, 5, 5) < 0.7
+    bias = torch.randn(1, 4, 5, 5)
+    torch.testing.assert_close(layer(x, visible=seen, bias=bias), full(x, visible=seen, bias=bias))
+
+
+def test_projections_can_be_left_out_one_by_one():
+    x = torch.randn(2, 5, 8)
+    bare = MultiHeadAttention(8, 1, project=())
+    bare.output = nn.Identity()  # type: ignore[assignment]
+    torch.testing.assert_close(bare(x), torch.softmax(x @ x.mT / 8**0.5, -1) @ x)
+    for name in ("query", "keys", "values"):
+        layer = MultiHeadAttention(8, 2, project=[name])
+        assert [part for part in ("query", "keys", "values") if isinstance(getattr(layer, part), nn.Linear)] == [name]
+        assert layer(x).shape == (2, 5, 8)
+
+
+def test_a_head_may_have_any_width():
+    layer = MultiHeadAttention(10, 3, head_width=7)
+    assert layer.output.weight.shape == (10, 21)
+    assert layer(torch.randn(4, 10)).shape == (4, 10)
+
+
+@pytest.mark.parametrize("score", ["scaled_dot", "additive", "gaussian"])
+@pytest.mark.parametrize("groups", [None, 2])
+def test_a_cache_gives_what_the_whole_gives(score, groups):
+    torch.manual_seed(0)
+    layer = MultiHeadAttention(16, 4, score=score, groups=groups).double()
+    x = torch.randn(2, 6, 16, dtype=torch.float64)
+    with torch.no_grad():
+        whole, weights = layer(x, visible=causal(), return_weights=True)
+        cache = layer.new_cache(2, capacity=6)
+        addresses = set()
+        for start, stop in ((0, 3), (3, 4), (4, 6)):  # several, one, several
+            out, own = layer(x[:, start:stop], cache=cache, visible=causal(), return_weights=True)
+            torch.testing.assert_close(out, whole[:, start:stop])
+            addresses.add(cache.keys.data_ptr())
+            torch.testing.assert_close(own.dense(), weights.dense()[..., start:stop, :stop])
+        assert cache.length == 6
+        assert len(addresses) == 1
+        with pytest.raises(RegardError) as error:
+            layer(x[:, :1], cache=cache)
+        assert str(error.value) == "cache: 7 positions are too many for a capacity of 6"
+
+
+def test_a_source_is_projected_once():
+    layer = MultiHeadAttention(8, 2)
+    source, query = torch.randn(2, 7, 8), torch.randn(2, 3, 8)
+    with torch.no_grad():
+        memory = layer.remember(source)
+        torch.testing.assert_close(layer(query, memory), layer(query, source))
+        assert memory.length == 7
+
+
+def test_a_cache_refuses_gradients():
+    layer = MultiHeadAttention(8, 2)
+    with pytest.raises(RegardError) as error:
+        layer(torch.randn(2, 1, 8), cache=layer.new_cache(2, capacity=3))
+    assert str(error.value) == "cache: memory that is written again keeps no gradients; use it under torch.no_grad()"
+
+
+def test_dropout_is_for_training():
+    layer = MultiHeadAttention(8, 2, dropout=0.5)
+    x = torch.randn(2, 5, 8)
+    assert not torch.equal(layer(x), layer(x))
+    layer.eval()
+    assert torch.equal(layer(x), layer(x))
+
+
+def test_a_score_may_be_a_module():
+    score = Additive(4, 4, 6, heads=2)
+    layer = MultiHeadAttention(8, 2, score=score)
+    layer(torch.randn(2, 5, 8)).sum().backward()
+    assert score.energy.grad is not None
+    assert "score.energy" in dict(layer.named_parameters())
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"width": 10, "heads": 0}, "MultiHeadAttention: 0 heads are too few; 1 is the least"),
+        ({"width": 10, "heads": 3}, "MultiHeadAttention: 3 heads do not divide a width of 10; set head_width"),
+        ({"width": 12, "heads": 3, "groups": 2}, "MultiHeadAttention: 2 groups do not divide 3 heads"),
+        (
+            {"width": 8, "heads": 2, "project": ["key"]},
+            'MultiHeadAttention: project names "key"; there are query, keys and values',
+        ),
+        (
+            {"width": 8, "heads": 2, "key_width": 6, "project": ["query", "values"]},
+            "MultiHeadAttention: keys without a projection have width 6; 2 heads of 4 need 8",
+        ),
+        ({"width": 8, "heads": 2, "score": "addditive"}, 'score: there is no "addditive"; did you mean "additive"?'),
+    ],
+)
+def test_what_does_not_fit_is_said(settings, message):
+    with pytest.raises(RegardError) as error:
+        MultiHeadAttention(**settings)
+    assert str(error.value) == message
