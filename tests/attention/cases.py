@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -66,7 +67,7 @@ def numpy_weights(name: str, score: Score, query: np.ndarray, keys: np.ndarray, 
     return np.divide(weights, total, out=np.zeros_like(weights), where=total > 0)
 
 
-Formula = Callable[[np.ndarray, np.ndarray, dict[str, np.ndarray]], float]
+Formula = Callable[[np.ndarray, np.ndarray, dict[str, np.ndarray]], Any]
 
 FORMULAS: dict[str, tuple[Formula, bool]] = {
     "dot": (lambda q, k, p: q @ k, False),

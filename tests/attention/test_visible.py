@@ -146,7 +146,7 @@ def test_padding_on_either_side_changes_nothing(path):
             "documents: numbers for 5 keys and 5 queries; there are 4 keys and 3 queries",
         ),
         (lambda: lengths([1.5]), "lengths: found float32; whole numbers are needed"),
-        (lambda: causal() & "x", "visible: found str; give a bool tensor (True = may look) or a rule such as causal()"),
+        (lambda: as_rule("x"), "visible: found str; give a bool tensor (True = may look) or a rule such as causal()"),
     ],
 )
 def test_a_rule_that_cannot_be_is_said(make, message):

@@ -16,7 +16,7 @@ from regard.attention.reductions import top_places
 from .cases import DEVICES, FINITE, NAMES, make_score, numpy_weights, tensors
 
 
-def lazy(name="scaled_dot", *batch, n=6, m=9, normaliser="softmax", **settings) -> Weights:
+def lazy(name="scaled_dot", *batch, n=6, m=9, normaliser="softmax", **settings):
     query, keys, values = tensors(*batch, n=n, m=m)
     path = None if name in ("scaled_dot", "gaussian", "bilinear") and normaliser == "softmax" else "tiled"
     return attend(

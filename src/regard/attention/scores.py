@@ -234,8 +234,10 @@ class Gaussian(Kernel):
     def as_dot(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> DotForm:
         same_width(self, query, keys)
         precision = self.width.square().reciprocal()
-        key_bias = widened(keys).square().sum(-1, keepdim=True) * (precision / -2)
-        return DotForm(query * precision.to(query.dtype), keys, 1.0, key_bias.squeeze(-1))
+        key_bias = (widened(keys).square().sum(-1, keepdim=True) * (precision / -2)).squeeze(-1)
+        if precision.ndim == 0 and not precision.requires_grad and precision.device.type == "cpu":
+            return DotForm(query, keys, precision.item(), key_bias)  # as a number, it rounds no query
+        return DotForm(query * precision.to(query.dtype), keys, 1.0, key_bias)
 
 
 class Boxcar(Kernel):

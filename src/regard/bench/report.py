@@ -37,8 +37,11 @@ def make_table(rows: list[Row]) -> Table:
 
 
 def milliseconds(cost: Cost) -> str:
-    """The median time."""
-    return "" if cost.seconds is None else f"{1000 * cost.seconds:.1f}"
+    """The median time, to three digits or a tenth."""
+    if cost.seconds is None:
+        return ""
+    found = 1000 * cost.seconds
+    return f"{found:.{3 if found < 1 else 2 if found < 10 else 1}f}"
 
 
 def times_of(cost: Cost) -> str:
