@@ -2,18 +2,21 @@ import os
 import signal
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
 
 from regard.bench.measure import (
+    TICK,
     Neighbours,
     ProcessEndedError,
+    Timing,
     free_memory,
     in_fresh_process,
     ratio,
     resident_growth,
-    rounds,
+    time_in_turn,
     wall_seconds,
 )
 
@@ -34,29 +37,53 @@ class Machine:
         return self.seconds[self.ran[-1]] * (1.5 if done % 2 else 1.0)
 
 
+@pytest.fixture
+def quiet(monkeypatch):
+    monkeypatch.setattr(Neighbours, "seconds", staticmethod(lambda: 0.0))
+
+
+@pytest.mark.usefixtures("quiet")
 def test_every_call_has_its_turn_in_every_round():
     machine = Machine(ours=3.0, theirs=2.0)
-    seconds = rounds(machine.calls(), machine.clock, repeats=4, fewest=1, patience=60)
-    assert seconds == {"ours": [4.5, 3.0, 4.5, 3.0], "theirs": [3.0, 2.0, 3.0, 2.0]}
+    timing = time_in_turn(machine.calls(), machine.clock, repeats=4, fewest=1, patience=60)
+    assert timing == Timing({"ours": [4.5, 3.0, 4.5, 3.0], "theirs": [3.0, 2.0, 3.0, 2.0]}, quiet=True)
     assert machine.ran[:2] == ["ours", "theirs"]
     turns = [set(machine.ran[start : start + 2]) for start in range(0, 10, 2)]
     assert turns == [{"ours", "theirs"}] * 5
 
 
+@pytest.mark.usefixtures("quiet")
 def test_the_ratio_does_not_see_a_machine_that_changes_its_speed():
     machine = Machine(ours=3.0, theirs=2.0)
-    seconds = rounds(machine.calls(), machine.clock, repeats=5, fewest=1, patience=60)
+    seconds = time_in_turn(machine.calls(), machine.clock, repeats=5, fewest=1, patience=60).seconds
     assert ratio(seconds["ours"], seconds["theirs"]) == 1.5
+
+
+@pytest.mark.usefixtures("quiet")
+def test_no_patience_leaves_the_fewest_rounds():
+    machine = Machine(ours=1.0)
+    timing = time_in_turn(machine.calls(), machine.clock, repeats=9, fewest=3, patience=-1)
+    assert timing.seconds == {"ours": [1.5, 1.0, 1.5]}
+
+
+def test_rounds_beside_a_busy_program_are_left_out(monkeypatch):
+    busy = iter([True, False, False, True])
+    monkeypatch.setattr(Neighbours, "busy", lambda self: next(busy, False))
+    machine = Machine(ours=1.0)
+    timing = time_in_turn(machine.calls(), machine.clock, repeats=3, fewest=3, patience=60)
+    assert timing == Timing({"ours": [1.0, 1.5, 1.5]}, quiet=True)  # the second, the third and the fifth
+
+
+def test_a_machine_that_is_never_quiet_is_not_waited_for(monkeypatch):
+    monkeypatch.setattr(Neighbours, "busy", lambda self: True)
+    machine = Machine(ours=1.0)
+    timing = time_in_turn(machine.calls(), machine.clock, repeats=5, fewest=2, patience=-1)
+    assert timing == Timing({"ours": [1.5, 1.0]}, quiet=False)
 
 
 def test_the_ratio_is_the_median_of_the_rounds():
     assert ratio([2.0, 100.0, 3.0], [2.0, 1.0, 2.0]) == 1.5
     assert ratio([1.0, 2.0], [1.0, 1.0]) == 1.5
-
-
-def test_no_patience_leaves_the_fewest_rounds():
-    machine = Machine(ours=1.0)
-    assert rounds(machine.calls(), machine.clock, repeats=9, fewest=3, patience=-1) == {"ours": [1.5, 1.0, 1.5]}
 
 
 def allocate(megabytes: int) -> list[int]:
@@ -97,10 +124,17 @@ def test_a_call_takes_time_and_the_machine_has_memory():
     assert free is None or free > 0
 
 
-def test_our_own_work_is_no_neighbour(monkeypatch):
-    busy = iter([100.0, 101.0])
-    monkeypatch.setattr(Neighbours, "seconds", staticmethod(lambda: next(busy)))
+@pytest.mark.parametrize(("taken", "busy"), [(0.3, False), (0.5, True)])
+def test_a_neighbour_takes_more_than_a_tenth(taken, busy, monkeypatch):
+    seconds, clock = iter([100.0, 100.0 + taken]), iter([10.0, 12.0])
+    monkeypatch.setattr(Neighbours, "seconds", staticmethod(lambda: next(seconds)))
     monkeypatch.setattr("os.cpu_count", lambda: 2)
-    clock = iter([10.0, 12.0])
     monkeypatch.setattr("time.perf_counter", lambda: next(clock))
-    assert Neighbours().share() == 0.25  # one second of the four that two processors have in two
+    assert Neighbours().busy() is busy  # of the four seconds that two processors have in two
+
+
+def test_our_own_work_is_no_neighbour(monkeypatch):
+    monkeypatch.setattr(Path, "exists", lambda self: True)
+    monkeypatch.setattr(Path, "read_text", lambda self: "cpu  100 0 50 900 10 0 5 45 0 0\ncpu0 ...")
+    monkeypatch.setattr("time.process_time", lambda: 0.5)
+    assert Neighbours.seconds() == 200 * TICK - 0.5  # neither idle (900) nor waiting (10)

@@ -16,7 +16,7 @@ def test_twice_the_memory_for_twice_the_length_is_linear():
 
 def test_targets_are_about_the_peer_they_name():
     def cost(ratio: float, size: int) -> Cost:
-        return Cost(1.0, 5, {"plain torch": ratio}, "plain torch", 0.0, size)
+        return Cost(1.0, 5, True, {"plain torch": ratio}, "plain torch", size)
 
     plain = Row("additive", "plain torch", False, cost(1, 200), cost(1, 400))
     ours = Row("additive", "attend", True, cost(0.5, 2), cost(1.4, 10))
@@ -30,9 +30,9 @@ def test_targets_are_about_the_peer_they_name():
 
 
 def test_a_busy_machine_is_noted():
-    idle, busy = Cost(others=0.05), Cost(others=0.5)
+    idle, busy = Cost(), Cost(quiet=False)
     rows = [Row("dot", "SDPA", False, idle, busy), Row("hard", "attend", True, idle, idle, ("too large",))]
     assert list(notes(rows)) == [
         "hard, attend: too large",
-        "dot: other programs took 50% of the processors meanwhile; its times are unsound",
+        "dot: other programs were busy meanwhile; its times are unsound",
     ]

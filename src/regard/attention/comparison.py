@@ -146,7 +146,12 @@ class _Bound(nn.Module):
 
 
 def with_parameters(score: Score, parameters: tuple[Tensor, ...], function: Callable[[], T]) -> T:
-    """Run a function while the score has other tensors for its parameters."""
+    """Run a function while the score has these tensors for its parameters.
+
+    Where it has them anyway the score is left alone, so that threads can share a model.
+    """
+    if all(own is given for own, given in zip(score.parameters(), parameters, strict=True)):
+        return function()
     names = [f"score.{name}" for name, _ in score.named_parameters()]
     result: T = functional_call(_Bound(score, function), dict(zip(names, parameters, strict=True)), ())
     return result

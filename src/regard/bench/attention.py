@@ -12,14 +12,13 @@ from regard.attention import attend
 from regard.bench.cases import NAIVE, Case, Group, all_groups, make_calls, make_inputs
 from regard.bench.measure import (
     Call,
-    Neighbours,
     ProcessEndedError,
     clock_of,
     free_memory,
     growth_of,
     in_fresh_process,
     ratio,
-    rounds,
+    time_in_turn,
 )
 from regard.bench.settings import Settings
 from regard.errors import RegardError, unknown_name
@@ -38,9 +37,9 @@ class Cost:
 
     seconds: float | None = None  # the median of all rounds
     rounds: int = 0
+    quiet: bool = True  # no other program was busy meanwhile
     ratios: dict[str, float] = field(default_factory=dict)  # to each peer of the group
     fastest: str | None = None  # the peer of the lowest median
-    others: float | None = None  # the part of the processors that other programs took meanwhile
     bytes: int | None = None  # peak memory, above that before the call
 
     @property
@@ -160,16 +159,19 @@ def fits(case: Case, direction: str, settings: Settings, notes: list[str]) -> bo
 
 def compare(group: Group, calls: dict[str, Call], settings: Settings) -> dict[str, Cost]:
     """Time some calls in turn, and put each beside the peers."""
-    clock, neighbours = clock_of(torch.device(settings.device)), Neighbours()
-    seconds = rounds(calls, clock, repeats=settings.repeats, fewest=settings.fewest, patience=settings.patience)
-    others = neighbours.share()
-    middle = {name: median(times) for name, times in seconds.items()}
+    clock = clock_of(torch.device(settings.device))
+    timing = time_in_turn(
+        calls, clock, repeats=settings.repeats, fewest=settings.fewest, patience=settings.patience
+    )  # fmt: skip
+    middle = {name: median(times) for name, times in timing.seconds.items()}
     peers = [name for name in calls if not group.case(name).ours]
     fastest = min(peers, key=lambda name: middle[name], default=None)
-    return {
-        name: Cost(middle[name], len(times), {peer: ratio(times, seconds[peer]) for peer in peers}, fastest, others)
-        for name, times in seconds.items()
-    }
+
+    def cost(times: list[float]) -> Cost:
+        ratios = {peer: ratio(times, timing.seconds[peer]) for peer in peers}
+        return Cost(median(times), len(times), timing.quiet, ratios, fastest)
+
+    return {name: cost(times) for name, times in timing.seconds.items()}
 
 
 def measure_memory(

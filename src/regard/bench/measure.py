@@ -11,6 +11,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
@@ -20,6 +21,8 @@ import torch
 
 Call = Callable[[], object]
 
+BUSY = 0.1  # the part of the processors that other programs may take
+TICK = 1 / os.sysconf("SC_CLK_TCK")  # in which the system counts their time
 PRELOAD = ["__main__", "regard.bench.attention", "torch.fx.experimental.symbolic_shapes"]  # the last on first use
 
 
@@ -27,26 +30,38 @@ class ProcessEndedError(Exception):
     """A process was ended by the system, which does that when memory runs out."""
 
 
-def rounds(
+@dataclass(frozen=True)
+class Timing:
+    """The seconds of each call in each round, and whether the machine was quiet meanwhile."""
+
+    seconds: dict[str, list[float]]
+    quiet: bool
+
+
+def time_in_turn(
     calls: Mapping[str, Call], clock: Callable[[Call], float], *, repeats: int, fewest: int, patience: float
-) -> dict[str, list[float]]:
-    """The seconds that each call takes in each round.
+) -> Timing:
+    """Time some calls against each other, in up to `repeats` rounds.
 
     In a round every call has its turn, in an order drawn anew, so that all of them
-    meet the machine in the same state. After `patience` seconds there are no more
-    rounds than `fewest`.
+    meet the machine in the same state. Rounds in which other programs were busy are
+    left out, if `fewest` others can be had. After `patience` seconds there are no more
+    rounds than `fewest` of any kind.
     """
     for call in calls.values():
         call()  # the first time is never the usual one
-    order = random.Random(0)
-    seconds: dict[str, list[float]] = {name: [] for name in calls}
-    start = time.perf_counter()
-    for done in range(repeats):
-        if done >= fewest and time.perf_counter() - start > patience:
+    order, start = random.Random(0), time.perf_counter()
+    quiet: list[dict[str, float]] = []
+    disturbed: list[dict[str, float]] = []
+    while len(quiet) < repeats:
+        if len(quiet) + len(disturbed) >= fewest and time.perf_counter() - start > patience:
             break
-        for name in order.sample(list(calls), len(calls)):
-            seconds[name].append(clock(calls[name]))
-    return seconds
+        neighbours = Neighbours()
+        taken = {name: clock(calls[name]) for name in order.sample(list(calls), len(calls))}
+        (disturbed if neighbours.busy() else quiet).append(taken)
+    enough = len(quiet) >= min(fewest, repeats)
+    kept = quiet if enough else [*quiet, *disturbed][:repeats]
+    return Timing({name: [taken[name] for taken in kept] for name in calls}, enough)
 
 
 def ratio(ours: list[float], theirs: list[float]) -> float:
@@ -156,23 +171,22 @@ def free_memory(device: torch.device) -> int | None:
 
 
 class Neighbours:
-    """Watches how much of the processors other programs take, which no ratio can make good for."""
+    """Watches other programs, whose work makes a program of several threads wait, and no ratio can make good for it."""
 
     def __init__(self) -> None:
         self.start, self.before = time.perf_counter(), self.seconds()
 
-    def share(self) -> float | None:
-        """Their part of all processors since; None where the system does not say."""
-        now, passed = self.seconds(), time.perf_counter() - self.start
-        if now is None or self.before is None:
-            return None
-        return max(0.0, now - self.before) / (passed * (os.cpu_count() or 1))
+    def busy(self) -> bool:
+        """Whether they took a part of the processors since; False where the system does not say."""
+        taken = self.seconds() - self.before
+        passed = (time.perf_counter() - self.start) * (os.cpu_count() or 1)
+        return taken > max(BUSY * passed, 2 * TICK)
 
     @staticmethod
-    def seconds() -> float | None:
-        """Processor time of all programs but this one."""
+    def seconds() -> float:
+        """The processor time of all programs but this one; 0 where the system does not say."""
         table = Path("/proc/stat")
         if not table.exists():
-            return None
+            return 0.0
         user, nice, system, _idle, _waiting, *interrupts = (int(n) for n in table.read_text().split()[1:9])
-        return (user + nice + system + sum(interrupts)) / os.sysconf("SC_CLK_TCK") - time.process_time()
+        return (user + nice + system + sum(interrupts)) * TICK - time.process_time()
