@@ -14,6 +14,7 @@ SOURCE = Path(regard.__file__).parent
 
 ORDER = [
     "errors",
+    "attention.surroundings",
     "attention.visible",
     "attention.scores",
     "attention.normalise",

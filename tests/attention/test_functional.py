@@ -1,6 +1,7 @@
 """attend itself: values a reader can derive, the edges, and what is refused."""
 
 import math
+import threading
 
 import pytest
 import torch
@@ -157,8 +158,6 @@ def test_the_reference_has_a_second_derivative_and_the_others_say_that_they_have
 def test_a_query_that_sees_nothing_gets_zeros_forwards_and_backwards(name, path, device):
     query, keys, values = (t.float().to(device).requires_grad_() for t in tensors(2))
     score = make_score(name, torch.float32).to(device)
-    if path == "sdpa" and device == "cuda" and name == "hard":
-        pytest.skip("not offered")
     out, weights = attend(
         query, keys, values, score, visible=lengths(torch.tensor([0, 3], device=device)), path=path, return_weights=True
     )
@@ -353,6 +352,85 @@ def test_bias_with_minus_infinity_hides_without_a_nan():
     torch.testing.assert_close(found[2], found[0])
 
 
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("device", DEVICES)
+def test_rows_need_not_lie_in_one_piece(path, device):
+    x = torch.randn(2, 8, 30, device=device)
+    strided = [x.mT.requires_grad_() for _ in range(3)]
+    whole = [x.mT.contiguous().requires_grad_() for _ in range(3)]
+    found, wanted = attend(*strided, path=path), attend(*whole, path="reference")
+    torch.testing.assert_close(found, wanted)
+    ours = torch.autograd.grad(found.square().sum(), strided)
+    torch.testing.assert_close(ours, torch.autograd.grad(wanted.square().sum(), whole), rtol=1e-4, atol=1e-5)
+    same = torch.randn(2, 30, 1, device=device).expand(2, 30, 8)
+    torch.testing.assert_close(attend(same, x.mT, same, path=path), attend(same, x.mT, same, path="reference"))
+
+
+@pytest.mark.parametrize(("name", "path"), EVERY)
+def test_an_empty_batch_gives_an_empty_output(name, path):
+    out, weights = attend(*tensors(0, 2), make_score(name), path=path, return_weights=True)
+    assert out.shape == (0, 2, 4, 3)
+    assert weights.received().shape == (0, 2, 7)
+
+
+@pytest.mark.parametrize(("name", "path"), EVERY)
+def test_a_batch_of_values_alone_has_its_gradients(name, path):
+    query, keys, _ = (tensor.requires_grad_() for tensor in tensors())
+    values = torch.randn(2, 7, 3, dtype=torch.float64, requires_grad=True)
+    inputs = [values] if name in STEPS else [query, keys, values]
+    found = torch.autograd.grad(attend(query, keys, values, make_score(name), path=path).square().sum(), inputs)
+    wanted = torch.autograd.grad(attend(query, keys, values, make_score(name), path="reference").square().sum(), inputs)
+    torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("path", ["sdpa", "tiled"])
+@pytest.mark.parametrize("device", DEVICES)
+def test_gaussian_is_exact_far_from_the_origin(path, device):
+    years = torch.arange(2000.0, 2021.0, device=device)[:, None].requires_grad_()
+    found = attend(years + 0.3, years, (years / 3).sin(), "gaussian", path=path)
+    exact = years.detach().double().requires_grad_()
+    wanted = attend(exact + 0.3, exact, (exact / 3).sin(), "gaussian", path="reference")
+    torch.testing.assert_close(found.double(), wanted, rtol=0, atol=1e-4)
+    (gradient,), (right,) = torch.autograd.grad(found.sum(), years), torch.autograd.grad(wanted.sum(), exact)
+    torch.testing.assert_close(gradient.double(), right, rtol=0, atol=1e-3)
+
+
+def test_equal_keys_of_large_scores_share_alike():
+    keys = torch.full((2, 1), 240.0)
+    for path in ("reference", "tiled"):
+        out = attend(torch.full((1, 1), 250.0), keys, torch.tensor([[1.0], [3.0]]), "dot", path=path)
+        assert out.item() == 2
+
+
+@pytest.mark.parametrize("path", ["reference", "tiled"])
+def test_a_bias_common_to_all_keys_changes_no_kernel(path):
+    query, keys, values = tensors(2)
+    plain = attend(query, keys, values, "epanechnikov", path=path)
+    for shift in (-500.0, 500.0):
+        bias = torch.full((7,), shift, dtype=torch.float64)
+        torch.testing.assert_close(attend(query, keys, values, "epanechnikov", bias=bias, path=path), plain)
+
+
+def test_threads_can_train_one_score():
+    query, keys, values = tensors(n=30, m=40)
+    score = make_score("additive")
+    attend(query, keys, values, score, path="tiled").sum().backward()
+    alone, score.energy.grad = score.energy.grad.clone(), None
+    before = dict(score.named_parameters())
+
+    def train():
+        for _ in range(10):
+            attend(query, keys, values, score, path="tiled").sum().backward()
+
+    threads = [threading.Thread(target=train) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(parameter is before[name] for name, parameter in score.named_parameters())
+    torch.testing.assert_close(score.energy.grad, 30 * alone)
+
+
 def test_the_path_is_chosen_for_speed():
     def chosen(name, *, n=300, dropout=0.0, normaliser="softmax", dtype=torch.float32):
         score = as_score(make_score(name, dtype))
@@ -393,6 +471,10 @@ def test_the_path_is_chosen_for_speed():
         (
             {"visible": torch.ones(2, 4, 7)},
             "visible: found float32; give a bool tensor (True = may look) or a rule such as causal()",
+        ),
+        (
+            {"bias": torch.ones(4, 7, dtype=torch.bool)},
+            "bias: is bool; a float type is needed (what may be seen is said with visible)",
         ),
         ({"bias": torch.ones(3, 7)}, "bias: has shape (3, 7), which does not broadcast to (2, 4, 7)"),
         (

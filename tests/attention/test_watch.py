@@ -109,6 +109,12 @@ def test_an_exception_inside_the_model_leaves_the_paths_right(model):
     assert list(seen) == ["layers.0", "layers.1", "last"]
 
 
+def test_two_that_keep_tensors_watch_one_model(model):
+    with watch(model, "dense") as one, watch(model, "dense") as other:
+        model(X)
+    torch.testing.assert_close(one["last"], other["last"])
+
+
 def test_watching_inside_watching(model):
     with watch(model) as outer:
         model(X)
@@ -130,14 +136,15 @@ def test_each_thread_sees_its_own_calls(model):
             for _ in range(5):
                 model(X[:size])
             barrier.wait()
-        found[size] = [call.shape[0] for call in seen["last"]]
+        found[size] = [call.shape[0] for path in seen for call in seen[path]]
+        assert seen._running == []
 
     threads = [threading.Thread(target=run, args=(size,)) for size in (1, 2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == {1: [1] * 5, 2: [2] * 5}
+    assert found == {1: [1] * 15, 2: [2] * 15}
 
 
 def test_a_call_outside_the_model_is_not_seen(model):

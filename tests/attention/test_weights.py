@@ -80,6 +80,14 @@ def test_the_weights_are_exact_to_the_rounding_of_the_log_sum_exp(name, device):
     torch.testing.assert_close(weights.top(5)[0].double(), exact.top(5)[0], rtol=0, atol=tolerance)
 
 
+def test_hard_looks_at_the_first_of_equals():
+    weights = attend(torch.ones(1, 2), torch.ones(5, 2), torch.randn(5, 3), "hard", path="tiled", return_weights=True)[
+        1
+    ]
+    assert weights.argmax().tolist() == [0]
+    assert weights.top(2)[1].tolist() == [[0, -1]]
+
+
 @pytest.mark.parametrize("k", [1, 3, 5])
 @pytest.mark.parametrize("length", [4, 63, 64, 700, 1500])
 def test_the_greatest_are_found_among_many(k, length):
@@ -95,6 +103,8 @@ positions = st.one_of(
     st.builds(slice, st.none() | st.integers(-5, 5), st.none() | st.integers(-5, 5), st.sampled_from([None, 1, 2])),
     st.lists(st.integers(-4, 3), max_size=3).map(lambda found: torch.tensor(found, dtype=torch.long)),
     st.lists(st.integers(0, 3), min_size=4, max_size=4).map(lambda found: torch.tensor(found).reshape(2, 2)),
+    st.lists(st.booleans(), min_size=4, max_size=4).map(torch.tensor),
+    st.integers(-4, 3).map(np.int64),
 )
 
 
@@ -241,6 +251,24 @@ def test_a_file_of_something_else_is_said(tmp_path):
     assert str(error.value) == f'{tmp_path}/other: found format None; weights saved by regard say "regard.weights/1"'
 
 
+def test_weights_of_a_plain_sum_are_saved_too(tmp_path):
+    for name in ("dot", "scaled_dot", "gaussian", "additive", "uniform"):
+        weights = lazy(name, normaliser="none")
+        weights.save(tmp_path / name)
+        state = torch.get_rng_state()
+        torch.testing.assert_close(Weights.load(tmp_path / name).dense(), weights.dense().detach())
+        assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_weights_that_changed_are_not_saved(tmp_path):
+    query, keys, values = tensors()
+    weights = attend(query, keys, values, return_weights=True, path="sdpa")[1]
+    keys.zero_()
+    with pytest.raises(RegardError, match="were changed in place since"):
+        weights.save(tmp_path / "w")
+    assert not list(tmp_path.iterdir())
+
+
 def test_weights_of_a_score_of_ones_own_are_not_saved_lazily(tmp_path):
     class Mine(Score):
         def forward(self, query, keys):
@@ -249,7 +277,7 @@ def test_weights_of_a_score_of_ones_own_are_not_saved_lazily(tmp_path):
     query, keys, values = tensors()
     weights = attend(query, keys, values, Mine(), path="tiled", return_weights=True)[1]
     with pytest.raises(
-        RegardError, match=r"save: Mine is a score of your own, which a file cannot hold; save weights\.settled\(\)"
+        RegardError, match=r"save: weights of Mine cannot be computed again from a file; save weights\.settled\(\)"
     ):
         weights.save(tmp_path / "w")
     assert not list(tmp_path.iterdir())
@@ -288,11 +316,35 @@ def test_weights_of_keys_that_changed_say_so():
     torch.testing.assert_close(now.dense(), wanted)
 
 
-def test_weights_work_in_inference_mode():
-    with torch.inference_mode():
+@pytest.mark.parametrize("mode", [torch.inference_mode, torch.no_grad])
+@pytest.mark.parametrize("name", ["scaled_dot", "additive"])
+def test_weights_of_a_prediction_can_be_asked_later(mode, name):
+    with mode():
         query, keys, values = tensors()
-        weights = attend(query, keys, values, return_weights=True, path="sdpa")[1]
+        weights = attend(query, keys, values, make_score(name), return_weights=True, path="tiled")[1]
         torch.testing.assert_close(weights.received(), weights.dense().sum(-2))
+    assert not weights.dense().requires_grad
+    assert not weights[0].requires_grad
+    torch.testing.assert_close(weights.received(), weights.dense().sum(-2))
+
+
+def test_weights_of_a_score_that_draws_random_numbers_are_refused():
+    class Dropped(Score):
+        def forward(self, query, keys):
+            return torch.nn.functional.dropout(query @ keys.mT)
+
+    weights = attend(*tensors(), Dropped(), path="tiled", return_weights=True)[1]
+    with pytest.raises(RegardError, match="weights: Dropped drew random numbers"):
+        weights.dense()
+
+
+def test_weights_kept_apart_are_lazy_where_there_are_many_rows():
+    query, keys, values = tensors(n=5)
+    weights = attend(query, keys, values, return_weights=True, path="sdpa", lazy=False)[1]
+    wanted = attend(query, keys, values, path="reference", return_weights=True)[1].dense()
+    keys.zero_()
+    assert type(weights).__name__ == "LazyWeights"
+    torch.testing.assert_close(weights.dense(), wanted)
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -328,6 +380,8 @@ def test_autocast_at_the_time_of_the_call_is_that_of_the_weights():
         ((0, 99), "weights[...]: there is no position 99 among 6"),
         ((0, torch.tensor([2, 7])), "weights[...]: a position from 2 to 7 is not among 6"),
         ("a", "weights[...]: found str; whole numbers, slices and tensors are taken"),
+        (torch.ones(2, 6).bool(), "weights[...]: a bool tensor of 2 axes; one for each axis is taken"),
+        ((0, torch.ones(5).bool()), "weights[...]: a bool tensor of 5 for an axis of 6"),
     ],
 )
 def test_a_wrong_index_is_said(index, message):

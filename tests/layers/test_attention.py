@@ -165,6 +165,7 @@ def test_a_score_may_be_a_module():
     [
         ({"width": 10, "heads": 0}, "MultiHeadAttention: 0 heads are too few; 1 is the least"),
         ({"width": 10, "heads": 3}, "MultiHeadAttention: 3 heads do not divide a width of 10; set head_width"),
+        ({"width": 12, "heads": 3, "groups": 0}, "MultiHeadAttention: 0 groups do not divide 3 heads"),
         ({"width": 12, "heads": 3, "groups": 2}, "MultiHeadAttention: 2 groups do not divide 3 heads"),
         (
             {"width": 8, "heads": 2, "project": ["key"]},

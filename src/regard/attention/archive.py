@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.attention import normalise, scores, visible
 from regard.attention.comparison import Comparison, Terms
-from regard.attention.scores import Additive, Concat, FixedDot, Kernel, Score
+from regard.attention.scores import Additive, Concat, Dot, FixedDot, Kernel, ScaledDot, Score, Uniform
 from regard.attention.visible import Rule
 from regard.attention.weights import DenseWeights, LazyWeights, MeanWeights, Weights
 from regard.errors import RegardError
@@ -47,7 +47,10 @@ def load(path: Path) -> Weights:
         raise RegardError(f"{path}: cannot be read as saved weights: {error}") from None
     if header.get("format") != FORMAT:
         raise RegardError(f'{path}: found format {header.get("format")!r}; weights saved by regard say "{FORMAT}"')
-    return rebuild(json.loads(header["weights"]), tensors)
+    try:
+        return rebuild(json.loads(header["weights"]), tensors)
+    except (KeyError, AttributeError, TypeError, ValueError) as error:
+        raise RegardError(f"{path}: holds weights that this version cannot read: {error!r}") from None
 
 
 def describe(weights: Weights, tensors: dict[str, Tensor]) -> dict[str, Any]:
@@ -58,6 +61,7 @@ def describe(weights: Weights, tensors: dict[str, Tensor]) -> dict[str, Any]:
     if isinstance(weights, MeanWeights):
         return {"kind": "mean", "axis": weights.axis, "of": describe(weights.whole, tensors)}
     assert isinstance(weights, LazyWeights)
+    weights.check()
     whole = weights.comparison
     tensors |= {"query": whole.query, "keys": whole.keys, "statistic": weights.statistic}
     if whole.bias is not None:
@@ -89,6 +93,8 @@ def describe_score(score: Score, parameters: tuple[Tensor, ...], tensors: dict[s
     named = dict(zip((name for name, _ in score.named_parameters()), parameters, strict=True))
     if isinstance(score, FixedDot):
         return {"kind": "FixedDot", "factor": score.factor}
+    if type(score) in (Dot, ScaledDot, Uniform):
+        return {"kind": type(score).__name__, "power": None}
     if isinstance(score, Concat) or (isinstance(score, Additive) and score.activation is torch.tanh):
         tensors["energy"] = named["energy"]
         return {"kind": "Additive"}
@@ -96,7 +102,7 @@ def describe_score(score: Score, parameters: tuple[Tensor, ...], tensors: dict[s
         tensors["width"] = named["width"]
         return {"kind": type(score).__name__, "power": getattr(score, "power", None)}
     raise RegardError(
-        f"save: {type(score).__name__} is a score of your own, which a file cannot hold; "
+        f"save: weights of {type(score).__name__} cannot be computed again from a file; "
         "save weights.settled() (the whole matrix), or what you need of them"
     )
 
@@ -107,12 +113,14 @@ def rebuild_score(record: dict[str, Any], tensors: dict[str, Tensor]) -> Score:
         return FixedDot(record["factor"])
     if record["kind"] == "Additive":
         energy = tensors["energy"]
-        score: Score = Additive(1, 1, energy.shape[-1], heads=tuple(energy.shape[:-1]) or None)
+        with torch.random.fork_rng([]):  # its random start is not used
+            score: Score = Additive(1, 1, energy.shape[-1], heads=tuple(energy.shape[:-1]) or None)
         score.energy.data = energy
     else:
         kind = getattr(scores, record["kind"])
         score = kind() if record["power"] is None else kind(power=record["power"])
-        score.width.data = tensors["width"]
+        if isinstance(score, Kernel):
+            score.width.data = tensors["width"]
     return score.requires_grad_(False)
 
 

@@ -6,22 +6,19 @@ than some rows of the queries x keys matrix.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
-from torch.func import functional_call
+from torch import Tensor
 
 from regard.attention.normalise import KernelSum, Normaliser, PlainKernelSum
 from regard.attention.scores import Kernel, Score, widened
 from regard.attention.visible import Index, Rule, count, pick, take
 from regard.errors import RegardError
-
-T = TypeVar("T")
 
 TILE_NUMBERS = {"cpu": 2**19, "cuda": 2**27}  # what one tile may hold: a core's cache, or enough to fill a GPU
 TILE_COLUMNS = 512
@@ -133,36 +130,22 @@ def blocks(positions: range, size: int) -> Iterator[slice]:
         yield slice(start, min(start + size, positions.stop))
 
 
-class _Bound(nn.Module):
-    """A function that uses a score, in the form that `functional_call` wants."""
-
-    def __init__(self, score: Score, function: Callable[[], T]) -> None:
-        super().__init__()
-        self.score = score
-        self.function = function
-
-    def forward(self) -> object:
-        return self.function()
-
-
-def with_parameters(score: Score, parameters: tuple[Tensor, ...], function: Callable[[], T]) -> T:
-    """Run a function while the score has these tensors for its parameters.
-
-    Where it has them anyway the score is left alone, so that threads can share a model.
-    """
-    if all(own is given for own, given in zip(score.parameters(), parameters, strict=True)):
-        return function()
-    names = [f"score.{name}" for name, _ in score.named_parameters()]
-    result: T = functional_call(_Bound(score, function), dict(zip(names, parameters, strict=True)), ())
-    return result
+def rebound(score: Score, parameters: tuple[Tensor, ...]) -> Score:
+    """The same score with these tensors for its parameters; a copy, so that threads can share a model."""
+    own = tuple(score.parameters())
+    if all(mine is given for mine, given in zip(own, parameters, strict=True)):
+        return score
+    instead = {id(mine): given for mine, given in zip(own, parameters, strict=True)}
+    return copy.deepcopy(score, instead | {id(buffer): buffer for buffer in score.buffers()})
 
 
 class Gradients:
     """Sums up, tile by tile, the gradients of queries, keys, bias and the score's parameters."""
 
     def __init__(self, comparison: Comparison, parameters: tuple[Tensor, ...], wanted: tuple[bool, ...]) -> None:
-        self.comparison = comparison
         self.parameters = tuple(p.detach().requires_grad_(w) for p, w in zip(parameters, wanted[3:], strict=True))
+        terms = replace(comparison.terms, score=rebound(comparison.terms.score, self.parameters))
+        self.comparison = replace(comparison, terms=terms)
         self.wanted = wanted
         inputs = (comparison.query, comparison.keys, comparison.bias, *parameters)
         self.sums = [
@@ -205,9 +188,8 @@ class Gradients:
         else:
             total += found
 
-    def run(self, walk: Callable[[], None]) -> tuple[Tensor | None, ...]:
-        """Walk over the tiles with the parameters in place, and give all the sums."""
-        with_parameters(self.comparison.terms.score, self.parameters, walk)
+    def all(self) -> tuple[Tensor | None, ...]:
+        """The gradients of query, keys, bias and parameters, as far as they were wanted."""
         inputs = (self.comparison.query, self.comparison.keys, self.comparison.bias, *self.parameters)
         return tuple(None if s is None or t is None else s.to(t.dtype) for s, t in zip(self.sums, inputs, strict=True))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal, overload
 
@@ -15,7 +16,7 @@ from regard.attention.kernels.operators import operator_for
 from regard.attention.kernels.reference import reference_attention
 from regard.attention.kernels.sdpa import sdpa_attention
 from regard.attention.kernels.tiled import tiled_attention
-from regard.attention.normalise import Softmax, as_normaliser
+from regard.attention.normalise import KernelSum, Softmax, as_normaliser
 from regard.attention.scores import DotForm, FixedDot, Score, as_score, widened
 from regard.attention.visible import Rule, as_rule, check_broadcast
 from regard.attention.watch import report, watching
@@ -86,8 +87,9 @@ def attend(
         dropout: The share of weights set to zero; the `Weights` are those before it.
         path: `sdpa`, `tiled` or `reference`; by default the fastest that can do it.
         return_weights: Also return the exact weights.
-        lazy: The weights are computed when they are asked for, from query and keys as they
-            are then; False computes them now, for keys in memory that is written again.
+        lazy: The weights are computed when they are asked for, from query and keys, which must
+            not have changed by then (a change is noticed, but not in inference mode); False
+            makes them independent now, for keys in memory that is written again.
 
     Example:
         >>> out, weights = attend(query, keys, values, visible=causal(), return_weights=True)
@@ -96,59 +98,62 @@ def attend(
     module = as_score(score)
     rule = None if visible is None else as_rule(visible)
     how = as_normaliser(normaliser, module)
-    query, keys, values, bias = checked(query, keys, values, bias, rule, dropout)
-    batch = torch.broadcast_shapes(query.shape[:-2], keys.shape[:-2], values.shape[:-2])
-    terms = Terms(module, rule, how, torch.Size((*batch, query.shape[-2], keys.shape[-2])))
-    path = (
-        choose_path(terms, query, keys, bias, dropout)
-        if path is None
-        else checked_path(path, terms, query, bias, dropout)
-    )
-    output, weights = PATHS[path](terms, query, keys, values, bias, dropout)
+    query, keys, values, bias, shape = checked(query, keys, values, bias, rule, dropout)
+    if bias is not None and isinstance(how, KernelSum):
+        bias = bias - row_peaks(bias)
+    terms = Terms(module, rule, how, shape)
+    if path is None:
+        path = choose_path(terms, query, keys, bias, dropout)
+    else:
+        check_path(path, terms, query, bias, dropout)
+    output, see = PATHS[path](terms, query, keys, values, bias, dropout)
     if not (return_weights or watching()):
         return output
-    weights = weights if lazy else weights.settled()
+    weights = see() if lazy else see().apart()
     report(weights)
     return (output, weights) if return_weights else output
 
 
+See = Callable[[], Weights]
+"""What makes the weights of a call, if they are asked for."""
+
+
 def by_reference(
     terms: Terms, query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None, dropout: float
-) -> tuple[Tensor, Weights]:
+) -> tuple[Tensor, See]:
     """Everything at once, by the plain formula."""
     output, matrix = reference_attention(terms, query, keys, values, bias, dropout)
-    return output, DenseWeights(matrix, ranked=terms.normaliser.ranked)
+    return output, lambda: DenseWeights(matrix, ranked=terms.normaliser.ranked)
 
 
 def by_sdpa(
     terms: Terms, query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None, dropout: float
-) -> tuple[Tensor, Weights]:
+) -> tuple[Tensor, See]:
     """As a dot product, by torch's fused operators."""
-    comparison = compare(terms, query, keys, bias)
+    comparison = prepared(terms, query, keys, bias)
     output, statistic = sdpa_attention(comparison, values)
-    return output, LazyWeights(comparison, statistic)
+    return output, lambda: LazyWeights(comparison, statistic)
 
 
 def by_tiles(
     terms: Terms, query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None, dropout: float
-) -> tuple[Tensor, Weights]:
+) -> tuple[Tensor, See]:
     """Tile by tile, for any score."""
-    comparison = compare(terms, query, keys, bias)
-    output, statistic = tiled_attention(comparison, values, dropout)
-    return output, LazyWeights(comparison, statistic)
+    comparison = prepared(terms, query, keys, bias)
+    output, statistic, random = tiled_attention(comparison, values, dropout)
+    return output, lambda: LazyWeights(comparison, statistic, random=random)
 
 
 PATHS = {"reference": by_reference, "sdpa": by_sdpa, "tiled": by_tiles}
 
 
-def checked_path(path: str, terms: Terms, query: Tensor, bias: Tensor | None, dropout: float) -> Path:
-    """A path that was asked for, or a `RegardError` that says why it cannot be had."""
+def check_path(path: str, terms: Terms, query: Tensor, bias: Tensor | None, dropout: float) -> None:
+    """Raise a `RegardError` that says why a path cannot be had, unless it can."""
     if path not in PATHS:
         raise unknown_name("path", path, PATHS)
     reason = why_not_fused(terms, query, bias, dropout) if path == "sdpa" else None
     if reason is not None:
         raise RegardError(f'path: "sdpa" cannot be had: {reason}; leave out path, or take "tiled" or "reference"')
-    return path  # type: ignore[return-value]
 
 
 def choose_path(terms: Terms, query: Tensor, keys: Tensor, bias: Tensor | None, dropout: float) -> Path:
@@ -182,7 +187,15 @@ def has_dot_form(terms: Terms) -> bool:
     return type(terms.score).as_dot is not Score.as_dot and terms.normaliser.ranked
 
 
-def compare(terms: Terms, query: Tensor, keys: Tensor, bias: Tensor | None) -> Comparison:
+def row_peaks(bias: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """The greatest bias of each row: taken off, it leaves a kernel's weights as they are and its exp finite."""
+    if bias.shape[-1] == 0:
+        return torch.zeros_like(bias)
+    peaks = bias.detach().amax(-1, keepdim=True)
+    return peaks.masked_fill(peaks == -math.inf, 0)
+
+
+def prepared(terms: Terms, query: Tensor, keys: Tensor, bias: Tensor | None) -> Comparison:
     """Do once what is done once for each query and key."""
     form = terms.score.as_dot(query, keys) if has_dot_form(terms) else None
     if form is None:
@@ -203,18 +216,19 @@ def key_bias_in_width(form: DotForm) -> DotForm:
     """
     assert form.key_bias is not None
     parts, rest = [], form.key_bias
+    rest = rest / form.scale
     for _ in range(1 if form.keys.dtype == rest.dtype else 3):
         parts.append(rest.to(form.keys.dtype))
         rest = rest - parts[-1].to(rest.dtype)
-    ones = form.query.new_full((*form.query.shape[:-1], len(parts)), 1 / form.scale)
+    ones = form.query.new_ones((*form.query.shape[:-1], len(parts)))
     columns = torch.stack(parts, -1).expand(*form.keys.shape[:-1], len(parts))
     return DotForm(torch.cat([form.query, ones], -1), torch.cat([form.keys, columns], -1), form.scale)
 
 
 def checked(
     query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None, visible: Rule | None, dropout: float
-) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    """The inputs as autocast wants them, or a `RegardError` that says which of them does not fit."""
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None, torch.Size]:
+    """The inputs as autocast wants them and the shape of the scores, or a `RegardError` that says what does not fit."""
     for name, tensor in (("query", query), ("keys", keys), ("values", values)):
         if not isinstance(tensor, Tensor):
             raise RegardError(f"attend: {name} is {type(tensor).__name__}; a torch tensor is needed")
@@ -243,6 +257,9 @@ def checked(
     if visible is not None:
         visible.check(shape)
     if bias is not None:
+        if not bias.is_floating_point():
+            found = str(bias.dtype).removeprefix("torch.")
+            raise RegardError(f"bias: is {found}; a float type is needed (what may be seen is said with visible)")
         check_broadcast("bias", bias.shape, shape)
         bias = torch.atleast_2d(bias).to(widened(query).dtype)
-    return query, keys, values, bias
+    return query, keys, values, bias, shape

@@ -14,6 +14,7 @@ statistic that makes every weight zero.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from typing import ClassVar
 
 import torch
@@ -27,8 +28,8 @@ from regard.errors import RegardError, unknown_name
 LOG2_E = 1 / math.log(2)
 
 
-class Normaliser:
-    """Softmax, and the base of the others: exp(score - statistic)."""
+class Normaliser(ABC):
+    """How the scores of a row become its weights."""
 
     nothing: ClassVar[float] = -math.inf
     """The score of a key that may not be seen."""
@@ -39,14 +40,17 @@ class Normaliser:
     shares_by_weight: ClassVar[bool] = True
     """Whether `share` is the weight itself, so that the mean of the values is the output."""
 
+    @abstractmethod
     def statistic(self, scores: Float[Tensor, "*batch queries keys"], cols: Index) -> Tensor:
         """One number for each row, (*batch, queries, 1), from all the keys it can see, which are `cols`."""
-        total = scores.logsumexp(-1, keepdim=True)
-        return total.masked_fill(total == -math.inf, self.blind)
 
+    @abstractmethod
     def weights(self, scores: Float[Tensor, "*batch queries keys"], statistic: Tensor, cols: Index) -> Tensor:
         """The weights of a tile; `cols` says which keys its columns are."""
-        return exp(scores - statistic)
+
+    def of_rows(self, scores: Float[Tensor, "*batch queries keys"], statistic: Tensor, cols: Index) -> Tensor:
+        """The weights of whole rows: the same, as exact as can be where scores are large."""
+        return self.weights(scores, statistic, cols)
 
     def slope(self, scores: Tensor, weights: Tensor, statistic: Tensor) -> Tensor:
         """How much each weight moves with its score, apart from what normalising takes back."""
@@ -59,6 +63,16 @@ class Normaliser:
 
 class Softmax(Normaliser):
     """exp(score - log-sum-exp)."""
+
+    def statistic(self, scores: Float[Tensor, "*batch queries keys"], cols: Index) -> Tensor:
+        total = scores.logsumexp(-1, keepdim=True)
+        return total.masked_fill(total == -math.inf, self.blind)
+
+    def weights(self, scores: Float[Tensor, "*batch queries keys"], statistic: Tensor, cols: Index) -> Tensor:
+        return exp(scores - statistic)
+
+    def of_rows(self, scores: Float[Tensor, "*batch queries keys"], statistic: Tensor, cols: Index) -> Tensor:
+        return torch.softmax(scores, -1).masked_fill(statistic == self.blind, 0)
 
 
 class Sparse(Normaliser):
@@ -123,7 +137,7 @@ class KernelSum(Normaliser):
         return scores / statistic
 
     def slope(self, scores: Tensor, weights: Tensor, statistic: Tensor) -> Tensor:
-        return (1 / statistic).expand_as(scores)
+        return 1 / statistic
 
 
 class HardMax(Normaliser):

@@ -114,6 +114,9 @@ class Bilinear(Score):
     def as_dot(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> DotForm:
         return DotForm(query @ self.weight, keys)
 
+    def numbers_per_pair(self, query: Tensor, keys: Tensor) -> int:
+        return 1
+
 
 class ReducedRank(Score):
     """(U^T k)·(V q): `Bilinear` with a matrix of low rank, V^T U^T, that is never made."""
@@ -128,6 +131,9 @@ class ReducedRank(Score):
 
     def as_dot(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> DotForm:
         return DotForm(query @ self.query_weight.mT, keys @ self.key_weight)
+
+    def numbers_per_pair(self, query: Tensor, keys: Tensor) -> int:
+        return 1
 
 
 class Additive(Score):
@@ -233,8 +239,13 @@ class Gaussian(Kernel):
 
     def as_dot(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> DotForm:
         same_width(self, query, keys)
+        squares = widened(keys).square().sum(-1, keepdim=True)
+        if lies_far_off(keys, squares):
+            centre = keys.detach().mean(-2, keepdim=True)
+            query, keys = query - centre, keys - centre
+            squares = keys.square().sum(-1, keepdim=True)
         precision = self.width.square().reciprocal()
-        key_bias = (widened(keys).square().sum(-1, keepdim=True) * (precision / -2)).squeeze(-1)
+        key_bias = (squares * (precision / -2)).squeeze(-1)
         if precision.ndim == 0 and not precision.requires_grad and precision.device.type == "cpu":
             return DotForm(query, keys, precision.item(), key_bias)  # as a number, it rounds no query
         return DotForm(query * precision.to(query.dtype), keys, 1.0, key_bias)
@@ -392,6 +403,21 @@ def distance(score: Score, query: Float[Tensor, "..."], keys: Float[Tensor, "...
     """|q - k| by differences, exact at the edge of a kernel where |q|² - 2q·k + |k|² is not."""
     same_width(score, query, keys)
     return torch.cdist(widened(query), widened(keys), compute_mode="donot_use_mm_for_euclid_dist")
+
+
+def lies_far_off(keys: Float[Tensor, "..."], squares: Float[Tensor, "..."]) -> bool:
+    """Whether keys should be moved to lie about zero, where q·k and |k|² are small and so exact.
+
+    Those of half precision stay, since moving would round them. On a GPU a look costs
+    more than the move.
+    """
+    if keys.dtype in (torch.float16, torch.bfloat16) or keys.numel() == 0:
+        return False
+    if keys.device.type != "cpu":
+        return True
+    with torch.no_grad():
+        centre = keys.mean(-2)
+        return bool(centre.square().sum(-1).amax() > squares.mean() / 2)
 
 
 def same_width(score: Score, query: Tensor, keys: Tensor) -> None:

@@ -109,13 +109,13 @@ def documents(keys: Numbers, queries: Numbers | None = None) -> Rule:
 
 def whole_numbers(what: str, found: object) -> Int[Tensor, "..."]:
     """Numbers as a tensor, or a `RegardError` where they are not whole."""
-    numbers = torch.as_tensor(found)
+    numbers = found if isinstance(found, Tensor) else torch.tensor(found)
     if numbers.is_floating_point() or numbers.is_complex() or numbers.dtype == torch.bool:
         raise RegardError(f"{what}: found {str(numbers.dtype).removeprefix('torch.')}; whole numbers are needed")
     return numbers
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Given(Rule):
     """A bool tensor that broadcasts to (*batch, queries, keys)."""
 
@@ -137,7 +137,7 @@ class Given(Rule):
         check_broadcast("visible", self.matrix.shape, shape)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Causal(Rule):
     """Key j <= i + (keys - queries)."""
 
@@ -156,7 +156,7 @@ class Causal(Rule):
         return range(max(0, min(shape[-1], rows.stop + self.offset(shape))))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Window(Rule):
     """-left <= j - (i + keys - queries) <= right."""
 
@@ -181,7 +181,7 @@ class Window(Rule):
         return range(start, max(start, stop))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Lengths(Rule):
     """The first keys of each sequence, as many as `counts` says."""
 
@@ -190,7 +190,7 @@ class Lengths(Rule):
     def tile(
         self, rows: Index, cols: Index, shape: torch.Size, device: torch.device
     ) -> Bool[Tensor, "*#batch rows cols"]:
-        seen = positions(cols, device) < fit_batch(self.counts, 0, shape)[..., None, None]
+        seen = positions(cols, device) < fit_batch(self.counts.to(device), 0, shape)[..., None, None]
         return seen.expand(*seen.shape[:-2], count(rows), count(cols))
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Rule:
@@ -203,7 +203,7 @@ class Lengths(Rule):
         check_prefix("lengths", self.counts.shape, shape)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Documents(Rule):
     """Keys and queries with equal document numbers."""
 
@@ -214,8 +214,8 @@ class Documents(Rule):
         self, rows: Index, cols: Index, shape: torch.Size, device: torch.device
     ) -> Bool[Tensor, "*#batch rows cols"]:
         last = self.queries[..., self.queries.shape[-1] - shape[-2] :]
-        ours = pick(fit_batch(last, 1, shape), -1, rows)
-        theirs = pick(fit_batch(self.keys, 1, shape), -1, cols)
+        ours = pick(fit_batch(last.to(device), 1, shape), -1, rows)
+        theirs = pick(fit_batch(self.keys.to(device), 1, shape), -1, cols)
         return ours[..., :, None] == theirs[..., None, :]
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Rule:
@@ -235,7 +235,7 @@ class Documents(Rule):
             )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Both(Rule):
     """What two rules allow."""
 
@@ -264,7 +264,7 @@ class Both(Rule):
         self.right.check(shape)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Either(Both):
     """What one of two rules allows."""
 
@@ -278,7 +278,7 @@ class Either(Both):
         return range(min(left.start, right.start), max(left.stop, right.stop))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Not(Rule):
     """What a rule forbids."""
 
@@ -299,7 +299,7 @@ class Not(Rule):
         self.rule.check(shape)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Within(Rule):
     """A rule for some of the batch it was made for."""
 

@@ -91,7 +91,8 @@ def watch(model: nn.Module, keep: Keep = "all", *, grad: bool = False) -> Iterat
     with ExitStack() as stack:
         stack.enter_context(uncompiled(model))
         for path, module in model.named_modules():
-            for hook in follow(module, path.removeprefix("_orig_mod").removeprefix("."), seen):
+            plain = ".".join(name for name in path.split(".") if name != "_orig_mod")  # as it was before torch.compile
+            for hook in follow(module, plain, seen):
                 stack.callback(hook.remove)
         token = _active.set((*_active.get(), seen))
         stack.callback(_active.reset, token)
@@ -102,11 +103,11 @@ def follow(module: nn.Module, path: str, seen: Seen) -> Iterator[Any]:
     """Hooks that tell which module of a watched model is running."""
 
     def enter(*_: Any) -> None:
-        if seen in _active.get():
+        if any(seen is each for each in _active.get()):
             seen._running.append(path)
 
     def leave(*_: Any) -> None:
-        if seen in _active.get():
+        if any(seen is each for each in _active.get()):
             seen._running.pop()
 
     yield module.register_forward_pre_hook(enter)

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import copy
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from types import EllipsisType
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.attention.comparison import Comparison, Gradients, blocks, with_parameters
-from regard.attention.kernels.tiled import Autocast, refuse_second_derivative
-from regard.attention.normalise import Softmax
+from regard.attention.comparison import Comparison, Gradients, blocks, rebound
+from regard.attention.normalise import HardMax, Softmax
 from regard.attention.reductions import Rows, ScoredRows, as_reduction, dot_rows, softmax_rows
 from regard.attention.scores import FixedDot
+from regard.attention.surroundings import Autocast, refuse_second_derivative
 from regard.attention.visible import Index, Within, count, pick, positions
 from regard.errors import RegardError
-
-T = TypeVar("T")
-Position = int | slice | Tensor | EllipsisType
 
 
 class Weights(ABC):
@@ -92,8 +89,8 @@ class Weights(ABC):
     def __getitem__(self, index: Any) -> Tensor:
         *leading, rows, cols = full_index(index, len(self.shape))
         narrowed = self.at_batch(leading)
-        which_rows, local_rows = picked(rows, narrowed.shape[-2])
-        which_cols, local_cols = picked(cols, narrowed.shape[-1])
+        which_rows, local_rows = picked(rows, narrowed.shape[-2], self.device)
+        which_cols, local_cols = picked(cols, narrowed.shape[-1], self.device)
         block = narrowed.block(which_rows, which_cols)
         rest = [slice(None)] * (block.ndim - 2) if narrowed is not self else leading
         return block[(*rest, local_rows, local_cols)]
@@ -106,8 +103,12 @@ class Weights(ABC):
         return MeanWeights(self, place)
 
     def settled(self) -> Weights:
-        """The same weights, all computed now: they no longer look at query and keys."""
+        """The same weights, all computed now."""
         return DenseWeights(self.dense(), ranked=self.ranked)
+
+    def apart(self) -> Weights:
+        """The same weights, which no longer look at memory that may be written again."""
+        return self.settled()
 
     def save(self, path: str | Path) -> None:
         """Write to a safetensors file; lazy weights are saved as query and keys, not as the matrix."""
@@ -172,9 +173,13 @@ class DenseWeights(Weights):
 class LazyWeights(Weights):
     """Weights computed from query and keys, by what the fused pass left of each row."""
 
-    def __init__(self, comparison: Comparison, statistic: Float[Tensor, "*batch queries 1"]) -> None:
+    def __init__(
+        self, comparison: Comparison, statistic: Float[Tensor, "*batch queries 1"], *, random: bool = False
+    ) -> None:
         self.comparison = comparison
         self.statistic = statistic
+        self.random = random  # the score drew random numbers, which will not be the same again
+        self.grad = torch.is_grad_enabled()
         self.parameters = tuple(comparison.terms.score.parameters())
         self.autocast = Autocast.now(statistic.device)
         self.shape, self.ranked = comparison.terms.shape, comparison.terms.normaliser.ranked
@@ -190,25 +195,36 @@ class LazyWeights(Weights):
             yield from self.comparison.terms.visible.tensors()
 
     def row_blocks(self) -> Iterator[Rows]:
-        self._check()
+        self.check()
         terms = self.comparison.terms
         if isinstance(terms.normaliser, Softmax) and isinstance(terms.score, FixedDot):
             yield from dot_rows(self.comparison, self.statistic)
             return
-        for rows in self.comparison.row_blocks():
-            yield self._compute(partial(self._rows, rows))
+        comparison = self.bound()
+        for rows in comparison.row_blocks():
+            with self.autocast.restored():
+                block = self._rows(comparison, rows)
+            yield block
 
-    def _rows(self, rows: slice) -> Rows:
-        span, normaliser = self.comparison.reach(rows), self.comparison.terms.normaliser
+    def _rows(self, comparison: Comparison, rows: slice) -> Rows:
+        span, normaliser = comparison.reach(rows), comparison.terms.normaliser
         if isinstance(normaliser, Softmax):
-            return softmax_rows(self.comparison, self.statistic, rows, span)
-        scores = self.comparison.span(rows, span)
-        return ScoredRows(rows, span, scores, pick(self.statistic, -2, rows), normaliser)
+            return softmax_rows(comparison, self.statistic, rows, span)
+        scores, statistic = comparison.span(rows, span), pick(self.statistic, -2, rows)
+        if isinstance(normaliser, HardMax):  # scores may be equal where weights are not
+            return Rows(rows, span, normaliser.weights(scores, statistic, span))
+        return ScoredRows(rows, span, scores, statistic, normaliser)
+
+    def bound(self) -> Comparison:
+        """The comparison with the parameters of the time when these weights were used."""
+        terms = self.comparison.terms
+        return replace(self.comparison, terms=replace(terms, score=rebound(terms.score, self.parameters)))
 
     def block(self, rows: Index, cols: Index) -> Float[Tensor, "*batch rows cols"]:
-        self._check()
+        self.check()
         whole = self.comparison
-        found: Tensor = _Block.apply(self, rows, cols, whole.query, whole.keys, whole.bias, *self.parameters)
+        with torch.set_grad_enabled(self.grad and torch.is_grad_enabled()):
+            found: Tensor = _Block.apply(self, rows, cols, whole.query, whole.keys, whole.bias, *self.parameters)
         return found
 
     def at_batch(self, leading: list[Any]) -> Weights:
@@ -225,8 +241,15 @@ class LazyWeights(Weights):
         shape = torch.Size((*statistic.shape[:-2], *self.shape[-2:]))
         terms = replace(whole.terms, visible=visible, shape=shape)
         bias = None if whole.bias is None else part(whole.bias)
-        self._check()
-        return LazyWeights(Comparison(terms, part(whole.query), part(whole.keys), bias), statistic)
+        self.check()
+        narrowed = LazyWeights(Comparison(terms, part(whole.query), part(whole.keys), bias), statistic)
+        narrowed.grad = self.grad
+        return narrowed
+
+    def apart(self) -> Weights:
+        if self.shape[-2] == 1:
+            return self.settled()  # its one row is less than query and keys
+        return self._map(lambda tensor: tensor.clone())
 
     def detach(self) -> Weights:
         return self._map(lambda tensor: tensor.detach())
@@ -235,7 +258,7 @@ class LazyWeights(Weights):
         return self._map(lambda tensor: tensor.to(device))
 
     def _map(self, change: Callable[[Tensor], Tensor]) -> Weights:
-        self._check()
+        self.check()
         whole = self.comparison
         score = copy.deepcopy(whole.terms.score).requires_grad_(False)
         for own, ours in zip(score.parameters(), self.parameters, strict=True):
@@ -245,16 +268,16 @@ class LazyWeights(Weights):
         bias = None if whole.bias is None else change(whole.bias)
         changed = Comparison(terms, change(whole.query), change(whole.keys), bias)
         weights = LazyWeights(changed, change(self.statistic))
-        weights.autocast = self.autocast
+        weights.autocast, weights.grad = self.autocast, self.grad
         return weights
 
-    def _compute(self, function: Callable[[], T]) -> T:
-        """Run with the parameters and the autocast of the time when these weights were used."""
-        self._check()
-        with self.autocast.restored():
-            return with_parameters(self.comparison.terms.score, self.parameters, function)
-
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Raise a `RegardError` where the weights would no longer be those that were used."""
+        if self.random:
+            raise RegardError(
+                f"weights: {type(self.comparison.terms.score).__name__} drew random numbers (dropout in training?); "
+                'they cannot be computed again, take them with path="reference"'
+            )
         if [version(tensor) for tensor in self.tensors()] != self._versions:
             raise RegardError(
                 "weights: query, keys or parameters were changed in place since; ask before they change, "
@@ -301,17 +324,13 @@ class _Block(torch.autograd.Function):
     ) -> Tensor:
         ctx.terms, ctx.autocast, ctx.rows, ctx.cols = weights.comparison.terms, weights.autocast, rows, cols
         ctx.save_for_backward(query, keys, bias, weights.statistic, *parameters)
-        comparison = weights.comparison
-
-        def compute() -> Tensor:
-            found = weights.statistic.new_empty(*weights.shape[:-2], count(rows), count(cols))
+        comparison, normaliser = weights.bound(), weights.comparison.terms.normaliser
+        found = weights.statistic.new_empty(*weights.shape[:-2], count(rows), count(cols))
+        with weights.autocast.restored():
             for local, own in row_parts(comparison, rows):
-                pick(found, -2, local)[:] = comparison.terms.normaliser.weights(
-                    comparison.span(own, cols), pick(weights.statistic, -2, own), cols
-                )
-            return found
-
-        return weights._compute(compute)
+                scores, statistic = comparison.span(own, cols), pick(weights.statistic, -2, own)
+                pick(found, -2, local)[:] = normaliser.weights(scores, statistic, cols)
+        return found
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
@@ -320,18 +339,15 @@ class _Block(torch.autograd.Function):
         comparison = Comparison(ctx.terms, query, keys, bias)
         sums = Gradients(comparison, tuple(parameters), ctx.needs_input_grad[3:])
 
-        def visit_all() -> None:
-            for local, own in row_parts(comparison, ctx.rows):
-                pull_rows(comparison, sums, own, ctx.cols, pick(statistic, -2, own), pick(gradient, -2, local))
-
         with ctx.autocast.restored():
-            return None, None, None, *sums.run(visit_all)
+            for local, own in row_parts(comparison, ctx.rows):
+                pull_rows(sums, own, ctx.cols, pick(statistic, -2, own), pick(gradient, -2, local))
+        return None, None, None, *sums.all()
 
 
-def pull_rows(
-    comparison: Comparison, sums: Gradients, rows: Index, cols: Index, statistic: Tensor, gradient: Tensor
-) -> None:
+def pull_rows(sums: Gradients, rows: Index, cols: Index, statistic: Tensor, gradient: Tensor) -> None:
     """Add the gradients of some rows, of whose weights only those at `cols` were used."""
+    comparison = sums.comparison
     normaliser = comparison.terms.normaliser
     everything = slice(0, comparison.terms.shape[-1])
     scores = comparison.span(rows, everything)
@@ -357,10 +373,7 @@ def row_parts(comparison: Comparison, rows: Index) -> Iterator[tuple[slice, Inde
 
 def full_index(index: Any, rank: int) -> list[Any]:
     """One entry for each axis."""
-    parts = list(index) if isinstance(index, tuple) else [index]
-    for part in parts:
-        if not isinstance(part, (int, slice, Tensor, EllipsisType)) or isinstance(part, bool):
-            raise RegardError(f"weights[...]: found {type(part).__name__}; whole numbers, slices and tensors are taken")
+    parts = [checked_position(part) for part in (index if isinstance(index, tuple) else (index,))]
     dots = [place for place, part in enumerate(parts) if part is Ellipsis]
     if len(dots) > 1 or len(parts) - len(dots) > rank:
         raise RegardError(f"weights[...]: {len(parts)} positions for {rank} axes")
@@ -369,22 +382,41 @@ def full_index(index: Any, rank: int) -> list[Any]:
     return [*parts[:place], *filling, *parts[place + len(dots) :]]
 
 
-def picked(part: Any, size: int) -> tuple[Index, Any]:
+def checked_position(part: Any) -> Any:
+    """An index entry, any whole number as an int."""
+    if isinstance(part, (slice, EllipsisType)) or (isinstance(part, Tensor) and part.ndim):
+        if isinstance(part, Tensor) and part.dtype == torch.bool and part.ndim > 1:
+            raise RegardError(f"weights[...]: a bool tensor of {part.ndim} axes; one for each axis is taken")
+        return part
+    try:
+        if isinstance(part, bool):
+            raise TypeError
+        return operator.index(part)
+    except TypeError:
+        found = type(part).__name__
+        raise RegardError(f"weights[...]: found {found}; whole numbers, slices and tensors are taken") from None
+
+
+def picked(part: Any, size: int, device: torch.device) -> tuple[Index, Any]:
     """The positions that an index entry asks for, and the entry that finds them among just these."""
     if isinstance(part, int):
         if not -size <= part < size:
             raise RegardError(f"weights[...]: there is no position {part} among {size}")
         return slice(part % size, part % size + 1), 0
     if isinstance(part, slice):
-        start, stop, step = part.indices(size)
-        return (slice(start, max(start, stop)) if step == 1 else torch.arange(start, stop, step)), slice(None)
-    wanted = part.nonzero()[:, 0] if part.dtype == torch.bool else part.long()
+        chosen = range(*part.indices(size))
+        if chosen.step == 1:
+            return slice(chosen.start, max(chosen.start, chosen.stop)), slice(None)
+        return torch.tensor(chosen, dtype=torch.long, device=device), slice(None)
+    if part.dtype == torch.bool and len(part) != size:
+        raise RegardError(f"weights[...]: a bool tensor of {len(part)} for an axis of {size}")
+    wanted = (part.nonzero()[:, 0] if part.dtype == torch.bool else part.long()).to(device)
     if wanted.numel() and not (-size <= int(wanted.min()) and int(wanted.max()) < size):
         raise RegardError(
             f"weights[...]: a position from {int(wanted.min())} to {int(wanted.max())} is not among {size}"
         )
     flat = wanted.flatten() % size if size else wanted.flatten()
-    return flat, torch.arange(flat.numel(), device=flat.device).reshape(wanted.shape)
+    return flat, torch.arange(flat.numel(), device=device).reshape(wanted.shape)
 
 
 def version(tensor: Tensor) -> int:

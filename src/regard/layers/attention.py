@@ -60,8 +60,8 @@ class MultiHeadAttention(nn.Module):
         if head_width is None and width % heads:
             raise RegardError(f"MultiHeadAttention: {heads} heads do not divide a width of {width}; set head_width")
         self.heads, self.head_width = heads, head_width or width // heads
-        self.groups = groups or heads
-        if heads % self.groups:
+        self.groups = heads if groups is None else groups
+        if self.groups < 1 or heads % self.groups:
             raise RegardError(f"MultiHeadAttention: {self.groups} groups do not divide {heads} heads")
         unknown = [name for name in project if name not in PROJECTED]
         if unknown:
@@ -160,6 +160,8 @@ class MultiHeadAttention(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Keys and values in heads: (*batch, groups, m, head_width)."""
         if isinstance(keys, KeyValueCache):
+            if values is not None or cache is not None:
+                raise RegardError("MultiHeadAttention: a filled cache given as keys leaves no room for values or cache")
             return keys.keys, keys.values
         theirs = self._heads(self.keys(keys), self.groups)
         found = self._heads(self.values(keys if values is None else values), self.groups)

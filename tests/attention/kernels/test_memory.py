@@ -1,4 +1,4 @@
-"""Memory of the fused paths: what a fresh process needs at its peak, for one length and for twice that."""
+"""Memory of the fused paths: what a fresh process needs at its peak."""
 
 import subprocess
 import sys

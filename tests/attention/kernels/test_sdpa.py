@@ -117,6 +117,20 @@ def test_a_bias_of_any_shape_has_its_gradient(shape):
     torch.testing.assert_close(found[2], found[1])
 
 
+def test_many_parts_add_up_without_rounding(monkeypatch):
+    torch.manual_seed(0)
+    query, keys, values = inputs = [torch.randn(128, 16).bfloat16().requires_grad_() for _ in range(3)]
+    seen = torch.rand(128, 128) < 0.9
+
+    def gradients():
+        return torch.autograd.grad(attend(query, keys, values, visible=seen, path="sdpa").float().sum(), inputs)
+
+    wanted = gradients()
+    monkeypatch.setattr(sdpa, "MASK_NUMBERS", 128)  # one row at a time
+    for found, right in zip(gradients(), wanted, strict=True):
+        assert (found - right).norm() < 0.02 * right.norm()
+
+
 def test_many_tiles_of_the_backward_with_a_bias(monkeypatch):
     monkeypatch.setattr("regard.attention.kernels.dot_backward.ROWS", 3)
     monkeypatch.setattr("regard.attention.kernels.dot_backward.COLUMNS", 2)

@@ -18,6 +18,7 @@ from regard.attention.scores import FixedDot, widened
 from regard.attention.visible import take
 
 ROWS, COLUMNS = 1024, 256
+NUMBERS = 2**22  # how large one of the two matrices may be
 
 
 def dot_backward(
@@ -44,8 +45,9 @@ def dot_backward(
         torch.zeros_like(t) if n * m == 0 else torch.empty_like(t) for t in (query, keys, values_)
     )
     of_bias = torch.zeros_like(bias, memory_format=torch.contiguous_format)
-    room = query.new_empty(2, len(query) * min(ROWS, n) * min(COLUMNS, m))
-    for rows in blocks(range(n), ROWS):
+    rows_each = max(1, min(ROWS, n, NUMBERS // max(1, len(query) * COLUMNS)))
+    room = query.new_empty(2, len(query) * rows_each * min(COLUMNS, m))
+    for rows in blocks(range(n), rows_each):
         for cols in blocks(range(m), COLUMNS):
             shape = (len(query), rows.stop - rows.start, cols.stop - cols.start)
             weights, of_scores = (part[: math.prod(shape)].view(shape) for part in room)

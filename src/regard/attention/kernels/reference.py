@@ -39,5 +39,6 @@ def reference_weights(
         return scores
     blind = (scores == -math.inf).all(-1, keepdim=True)  # taken out, or the gradient of their sum were NaN
     scores = scores.masked_fill(blind, 0)
-    weights = terms.normaliser.weights(scores, terms.normaliser.statistic(scores, slice(0, m)), slice(0, m))
+    everything = slice(0, m)
+    weights = terms.normaliser.of_rows(scores, terms.normaliser.statistic(scores, everything), everything)
     return weights.masked_fill(blind, 0)

@@ -24,8 +24,8 @@ from torch.nn.functional import pad
 from regard.attention.comparison import Comparison, Terms, blocks
 from regard.attention.kernels.dot_backward import dot_backward
 from regard.attention.kernels.operators import operator_for
-from regard.attention.kernels.tiled import refuse_second_derivative
 from regard.attention.scores import FixedDot, widened
+from regard.attention.surroundings import refuse_second_derivative
 from regard.attention.visible import Both, Causal, Rule, alike_for_all_queries, conjuncts, pick, take
 
 MASK_NUMBERS = 2**22  # how large the mask of one block of rows may be
@@ -147,15 +147,15 @@ def pull_parts(
         )  # fmt: skip
         if part.whole:
             return found
-        sums = sums or zeros_like(inputs)
+        sums = sums or room_for_sums(inputs)
         for total, where, tensor in zip(sums, (part.rows, part.cols, part.cols), found, strict=True):
             pick(total, -2, where).add_(tensor)
-    return sums or zeros_like(inputs)
+    return tuple(total.to(query.dtype) for total in sums or room_for_sums(inputs))
 
 
-def zeros_like(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """Room for sums."""
-    return tuple(torch.zeros_like(tensor, memory_format=torch.contiguous_format) for tensor in tensors)
+def room_for_sums(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Zeros of at least float32: many parts would add up their roundings."""
+    return tuple(torch.zeros_like(widened(tensor), memory_format=torch.contiguous_format) for tensor in tensors)
 
 
 @dataclass(frozen=True)
@@ -182,8 +182,8 @@ def parts_of(terms: Terms, bias: Tensor | None, like: Tensor) -> Iterator[Part]:
     """Cut the queries x keys matrix into parts that the operators can do."""
     *_, n, m = terms.shape
     rules = conjuncts(terms.visible)
-    if n == 0 or m == 0:
-        return
+    if math.prod(terms.shape) == 0:
+        return  # the operators end the process
     if (bias is not None and bias.shape[-2] > 1) or not all(
         isinstance(rule, Causal) or alike_for_all_queries(rule) for rule in rules
     ):
@@ -212,8 +212,10 @@ def causal_parts(n: int, m: int, offset: int) -> Iterator[tuple[slice, slice, bo
 
 def masked_blocks(terms: Terms, bias: Tensor | None, like: Tensor) -> Iterator[Part]:
     """Blocks of rows, each with the keys it can reach and a mask for just these."""
-    *batch, n, m = terms.shape
-    size = max(1, MASK_NUMBERS // (m * math.prod(batch)))
+    *_, n, m = terms.shape
+    first = mask_of(terms, conjuncts(terms.visible), bias, slice(0, 1), slice(0, 1), like)
+    each = 1 if first is None else first.numel()  # how many masks there are: for every sequence and head, or for all
+    size = max(1, MASK_NUMBERS // (m * each))
     for rows in blocks(range(n), size):
         reach = range(m) if terms.visible is None else terms.visible.reach(range(rows.start, rows.stop), terms.shape)
         if len(reach):
@@ -236,8 +238,9 @@ def mask_of(
 
 
 def as_four_axes(shape: torch.Size, *tensors: Tensor) -> tuple[Tensor, ...]:
-    """Tensors that broadcast over *batch, as (batch, heads, positions, width)."""
-    return tuple(flatten_batch(tensor, shape[:-2], expand=True) for tensor in tensors)
+    """Tensors that broadcast over *batch, as (batch, heads, positions, width), each row in one piece."""
+    flat = (flatten_batch(tensor, shape[:-2], expand=True) for tensor in tensors)
+    return tuple(t if t.stride(-1) == 1 or t.shape[-1] <= 1 else t.contiguous() for t in flat)
 
 
 def flatten_batch(tensor: Tensor, batch: torch.Size, *, expand: bool) -> Float[Tensor, "batch heads rows cols"]:

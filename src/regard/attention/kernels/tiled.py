@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,23 +9,24 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention.comparison import Comparison, Gradients, Terms, add_rows, with_parameters
+from regard.attention.comparison import Comparison, Gradients, Terms, add_rows
 from regard.attention.scores import product, widened
+from regard.attention.surroundings import Autocast, RandomState, refuse_second_derivative
 from regard.attention.visible import pick
-from regard.errors import RegardError
 
 
 def tiled_attention(
     comparison: Comparison, values: Float[Tensor, "*values_batch keys width"], dropout: float
-) -> tuple[Float[Tensor, "*batch queries width"], Tensor]:
-    """Output, and the statistic of every row, (*batch, queries, 1)."""
+) -> tuple[Float[Tensor, "*batch queries width"], Tensor, bool]:
+    """Output, the statistic of every row, (*batch, queries, 1), and whether the score drew random numbers."""
     seed = int(torch.randint(2**31, ())) if dropout else 0
     dropping = Dropping(dropout, seed, comparison.terms.shape[:-2])
     parameters = comparison.terms.score.parameters()
+    before = RandomState(values.device)
     output, statistic = _Tiled.apply(
-        comparison.terms, dropping, comparison.query, comparison.keys, comparison.bias, values, *parameters
+        comparison.terms, dropping, before, comparison.query, comparison.keys, comparison.bias, values, *parameters
     )
-    return output, statistic
+    return output, statistic, before.moved()
 
 
 @dataclass(frozen=True)
@@ -51,61 +50,22 @@ class Dropping:
         return kept.div_(1 - self.rate) if self.rate < 1 else kept
 
 
-@dataclass(frozen=True)
-class Autocast:
-    """Autocast as it was at one time, to be had again later."""
-
-    device: torch.device
-    enabled: bool
-    dtype: torch.dtype
-
-    @classmethod
-    def now(cls, device: torch.device) -> Autocast:
-        """As it is now for a device."""
-        return cls(device, torch.is_autocast_enabled(device.type), torch.get_autocast_dtype(device.type))
-
-    def restored(self) -> torch.autocast:
-        """A context with it; without its cache, since casts made here know no gradient."""
-        return torch.autocast(self.device.type, self.dtype, self.enabled, cache_enabled=False)
-
-
-class RandomState:
-    """The state of the random numbers at one time, to be had again later."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.cpu = torch.get_rng_state()
-        self.devices = [device] if device.type == "cuda" else []
-        self.cuda = [torch.cuda.get_rng_state(device) for device in self.devices]
-
-    @contextmanager
-    def restored(self) -> Iterator[None]:
-        """For a while, the same numbers again."""
-        with torch.random.fork_rng(self.devices):
-            torch.set_rng_state(self.cpu)
-            for device, state in zip(self.devices, self.cuda, strict=True):
-                torch.cuda.set_rng_state(state, device)
-            yield
-
-
 class _Tiled(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
         terms: Terms,
         dropping: Dropping,
+        random: RandomState,
         query: Tensor,
         keys: Tensor,
         bias: Tensor | None,
         values: Tensor,
         *parameters: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        ctx.terms, ctx.dropping = terms, dropping
-        ctx.autocast, ctx.random = Autocast.now(query.device), RandomState(query.device)
-        comparison = Comparison(terms, query, keys, bias)
+        ctx.terms, ctx.dropping, ctx.random, ctx.autocast = terms, dropping, random, Autocast.now(query.device)
         with ctx.autocast.restored():
-            output, mean, statistic = with_parameters(
-                terms.score, parameters, lambda: walk(comparison, values, dropping)
-            )
+            output, mean, statistic = walk(Comparison(terms, query, keys, bias), values, dropping)
         ctx.save_for_backward(query, keys, bias, values, mean, statistic, *parameters)
         ctx.mark_non_differentiable(statistic)
         return output, statistic
@@ -114,10 +74,10 @@ class _Tiled(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         query, keys, bias, values, mean, statistic, *parameters = ctx.saved_tensors
         comparison = Comparison(ctx.terms, query, keys, bias)
-        wanted = ctx.needs_input_grad[2:]
+        wanted = ctx.needs_input_grad[3:]
         with ctx.autocast.restored(), ctx.random.restored():
             pulled = pull_back(comparison, values, mean, statistic, gradient, ctx.dropping, tuple(parameters), wanted)
-        return None, None, *pulled
+        return None, None, None, *pulled
 
 
 def walk(
@@ -136,7 +96,7 @@ def walk(
         span = slice(tiles[0].start, tiles[-1].stop)
         scores = torch.cat([comparison.tile(rows, cols) for cols in tiles], -1)
         pick(statistic, -2, rows)[:] = normaliser.statistic(scores, span)
-        weights = normaliser.weights(scores, pick(statistic, -2, rows), span)
+        weights = normaliser.of_rows(scores, pick(statistic, -2, rows), span)
         seen = pick(values, -2, span)
         pick(output, -2, rows)[:] = product(dropping.drop(weights, rows, *tiles), seen)
         if mean is not output:
@@ -173,16 +133,8 @@ def pull_back(
         slope = normaliser.slope(scores, weights, own)
         pull((slope * (of_weights - pick(taken_back, -2, rows))).sum_to_size(scores.shape))
 
-    def visit_all() -> None:
-        for rows in comparison.row_blocks():
-            for cols in comparison.columns(rows):
-                visit(rows, cols)
-
-    query, keys, bias, *rest = sums.run(visit_all)
+    for rows in comparison.row_blocks():
+        for cols in comparison.columns(rows):
+            visit(rows, cols)
+    query, keys, bias, *rest = sums.all()
     return query, keys, bias, of_values.to(values.dtype) if wanted[3] else None, *rest
-
-
-def refuse_second_derivative() -> None:
-    """Raise a `RegardError` inside a backward that should be differentiated again."""
-    if torch.is_grad_enabled():
-        raise RegardError('attend: this path has no second derivative; take path="reference" where create_graph=True')
