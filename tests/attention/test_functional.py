@@ -472,10 +472,6 @@ def test_the_path_is_chosen_for_speed():
             {"visible": torch.ones(2, 4, 7)},
             "visible: found float32; give a bool tensor (True = may look) or a rule such as causal()",
         ),
-        (
-            {"bias": torch.ones(4, 7, dtype=torch.bool)},
-            "bias: is bool; a float type is needed (what may be seen is said with visible)",
-        ),
         ({"bias": torch.ones(3, 7)}, "bias: has shape (3, 7), which does not broadcast to (2, 4, 7)"),
         (
             {"visible": lengths(torch.tensor([1, 2, 3]))},
@@ -512,3 +508,9 @@ def test_types_that_differ_are_said():
     assert (
         str(error.value) == "attend: query, keys and values are float32, float64, float64; one type for all is needed"
     )
+
+
+def test_a_bias_of_true_and_false_is_said():
+    with pytest.raises(RegardError) as error:
+        checked(*tensors(), torch.ones(4, 7, dtype=torch.bool), None, 0.0)
+    assert str(error.value) == "bias: is bool; a float type is needed (what may be seen is said with visible)"
