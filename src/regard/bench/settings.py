@@ -20,7 +20,7 @@ class Settings:
     dtype: DType = "float32"
     device: str = "cpu"
     repeats: int = 20  # rounds at most
-    fewest: int = 5  # rounds at least, however long they take
+    fewest: int = 3  # rounds at least, however long they take
     patience: float = 20.0  # seconds after which there are no more than these
 
     def __post_init__(self) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 from pathlib import Path
 
 from regard.errors import RegardError
@@ -15,9 +18,9 @@ kernel: above, its estimate beside the true curve; below, its weights, a row for
 query and a column for each point.
 
 To go on:
-  regard demo --out regression.svg    the same picture, to be scaled
-  regard bench attention --quick      what attention costs on this machine
-  regard --help                       all there is"""
+  {regard} demo --out regression.svg    the same picture, to be scaled
+  {regard} bench attention --quick      what attention costs on this machine
+  {regard} --help                       all there is"""
 
 
 def demo(*, out: Path = Path("demo/regression.png")) -> None:
@@ -32,4 +35,9 @@ def demo(*, out: Path = Path("demo/regression.png")) -> None:
         path = draw_regression(out)
     except OSError as error:
         raise RegardError(f"{out}: cannot be written: {error.strerror}") from None
-    print(TALK.format(path=path))
+    print(TALK.format(path=path, regard=as_typed()))
+
+
+def as_typed() -> str:
+    """How this command can be called from here: by its name, or by its path where the name is not found."""
+    return "regard" if shutil.which("regard") else os.path.relpath(sys.argv[0])

@@ -23,7 +23,7 @@ from torch.nn.functional import pad
 
 from regard.attention.comparison import Comparison, Terms, blocks
 from regard.attention.kernels.dot_backward import dot_backward
-from regard.attention.kernels.operators import operator_for
+from regard.attention.kernels.operators import Operator, Work, operator_for
 from regard.attention.scores import FixedDot, widened
 from regard.attention.surroundings import refuse_second_derivative
 from regard.attention.visible import Both, Causal, Rule, alike_for_all_queries, conjuncts, pick, take
@@ -101,11 +101,8 @@ def run_parts(
 
 def run_part(terms: Terms, inputs: tuple[Tensor, ...], part: Part) -> tuple[Tensor, Tensor, Any]:
     """Output, log-sum-exp and what the operator keeps, for one part."""
-    query, keys, values = inputs
-    operator = operator_for(query, part.mask is not None)
-    assert operator is not None and isinstance(terms.score, FixedDot)
-    own = (pick(query, -2, part.rows), pick(keys, -2, part.cols), pick(values, -2, part.cols))
-    found, lse, extra = operator.forward(*own, part.mask, part.causal, terms.score.factor)
+    operator, work = part.work(terms, inputs)
+    found, lse, extra = operator.forward(work)
     blind = part.blind()
     if blind is not None and (blind.is_cuda or blind.any()):  # the operators report a log-sum-exp of 0 here
         found, lse = found.masked_fill(blind[..., None], 0), lse.masked_fill(blind, -math.inf)
@@ -134,17 +131,12 @@ def pull_parts(
     extras: list[Any],
 ) -> tuple[Tensor, ...]:
     """Gradients of query, keys and values, summed over the parts; `of_rows` are gradient, output and log-sum-exp."""
-    query, keys, values = inputs
-    gradient, output, lse = of_rows
+    query, *_ = inputs
     sums = None
     for part, extra in zip(parts_of(terms, bias, query), extras, strict=True):
-        operator = operator_for(query, part.mask is not None)
-        assert operator is not None and isinstance(terms.score, FixedDot)
-        own = (pick(query, -2, part.rows), pick(keys, -2, part.cols), pick(values, -2, part.cols))
-        found = operator.backward(
-            pick(gradient, -2, part.rows), own, part.mask, pick(output, -2, part.rows),
-            lse[..., part.rows, 0], part.causal, terms.score.factor, extra,
-        )  # fmt: skip
+        operator, work = part.work(terms, inputs)
+        gradient, output, lse = (pick(tensor, -2, part.rows) for tensor in of_rows)
+        found = operator.backward(work, gradient, output, lse[..., 0], extra)
         if part.whole:
             return found
         sums = sums or room_for_sums(inputs)
@@ -167,6 +159,14 @@ class Part:
     whole: bool  # it is all there is
     causal: bool = False
     mask: Float[Tensor, "#batch #heads #rows cols"] | None = None
+
+    def work(self, terms: Terms, inputs: tuple[Tensor, ...]) -> tuple[Operator, Work]:
+        """The operator for this part, and what it is given."""
+        query, keys, values = inputs
+        operator = operator_for(query, self.mask is not None)
+        assert operator is not None and isinstance(terms.score, FixedDot)
+        own = (pick(query, -2, self.rows), pick(keys, -2, self.cols), pick(values, -2, self.cols))
+        return operator, Work(*own, self.mask, self.causal, terms.score.factor)
 
     def blind(self) -> Bool[Tensor, "#batch #heads #rows"] | None:
         """Which rows see nothing here; None where that cannot be."""
