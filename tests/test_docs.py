@@ -18,7 +18,7 @@ BLOCKS = {  # page -> how many Python blocks it has
     "docs/README.md": 0,
     "docs/attend.md": 21,
     "docs/see-the-weights.md": 11,
-    "docs/self-attention.md": 10,
+    "docs/self-attention.md": 11,
 }
 FENCE = re.compile(r"^```python\n(?P<code>.*?)^```\n(?:\n*^```text\n(?P<output>.*?)^```$)?", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")

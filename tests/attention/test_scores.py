@@ -236,3 +236,15 @@ def test_a_score_of_the_wrong_shape_is_said():
         assert str(error.value) == (
             "Wrong: gave scores of shape (2, 7, 4) for 4 queries and 7 keys; (*batch, queries, keys) is needed"
         )
+
+
+@pytest.mark.parametrize("kind", [Bilinear(5, 6), ReducedRank(5, 6, 2), Additive(5, 6, 3), Concat(5, 6, 3)], ids=repr)
+def test_other_widths_than_a_score_was_made_for_are_said(kind):
+    with pytest.raises(RegardError) as error:
+        attend(torch.randn(4, 5), torch.randn(7, 8), torch.randn(7, 2), kind)
+    assert str(error.value) == f"{type(kind).__name__}: made for keys of width 6, found width 8"
+
+
+def test_a_score_shows_its_parameters():
+    assert repr(Additive(5, 6, 3)) == "Additive(query_weight=(3, 5), key_weight=(3, 6), energy=(3,))"
+    assert repr(Gaussian(0.5)) == "Gaussian(width=0.5)"

@@ -140,10 +140,14 @@ def test_padding_on_either_side_changes_nothing(path):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: window(-1, 0), "window: left is -1; give 0 or more, or None for no limit"),
+        (lambda: window(-1, 0), "window: left is -1; give a whole number, 0 or more, or None for no limit"),
         (
             lambda: documents(torch.zeros(5, dtype=torch.long)).check(torch.Size((3, 4))),
             "documents: numbers for 5 keys and 5 queries; there are 4 keys and 3 queries",
+        ),
+        (
+            lambda: causal() and lengths(3),
+            "visible: a rule is neither true nor false; combine rules with &, | and ~, not and, or, not",
         ),
         (lambda: lengths([1.5]), "lengths: found float32; whole numbers are needed"),
         (lambda: as_rule("x"), "visible: found str; give a bool tensor (True = may look) or a rule such as causal()"),

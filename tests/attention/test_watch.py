@@ -103,7 +103,7 @@ def test_nothing_is_left_behind(model):
 
 def test_an_exception_inside_the_model_leaves_the_paths_right(model):
     with watch(model) as seen:
-        with pytest.raises(RuntimeError):
+        with pytest.raises(RegardError):
             model(torch.randn(3, 5, 7))
         model(X)
     assert list(seen) == ["layers.0", "layers.1", "last"]
@@ -166,6 +166,12 @@ def test_weights_from_a_cache_stay_what_they_were(model):
     for step, weights in enumerate(seen[""][:5]):
         assert isinstance(weights, Weights)
         torch.testing.assert_close(weights.dense()[..., 0, :], whole[..., step, : step + 1])
+
+
+def test_a_reduction_has_no_gradient_to_keep(model):
+    with pytest.raises(RegardError) as error, watch(model, "entropy", grad=True):
+        pass
+    assert str(error.value) == 'watch: "entropy" has no gradient; keep "all" or "dense" with grad=True'
 
 
 def test_a_wrong_name_is_said_before_the_run(model):

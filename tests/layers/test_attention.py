@@ -128,6 +128,19 @@ def test_a_cache_gives_what_the_whole_gives(score, groups):
         assert str(error.value) == "cache: 7 positions are too many for a capacity of 6"
 
 
+def test_a_call_that_is_refused_leaves_the_cache_alone():
+    layer = MultiHeadAttention(8, 2)
+    with torch.no_grad():
+        cache = layer.new_cache(2, capacity=5)
+        with pytest.raises(RegardError):
+            layer(torch.randn(2, 1, 8), cache=cache, bias=torch.ones(9, 9))
+        assert cache.length == 0
+        with pytest.raises(RegardError) as error:
+            layer(torch.randn(1, 1, 8), cache=cache)
+    assert str(error.value) == "cache: made for (*batch, heads) (2, 2) of width 4, found (1, 2) of width 4"
+    assert repr(cache) == "KeyValueCache(0 of 5 positions, shape=(2, 2, 5, 4))"
+
+
 def test_a_source_is_projected_once():
     layer = MultiHeadAttention(8, 2)
     source, query = torch.randn(2, 7, 8), torch.randn(2, 3, 8)
@@ -182,3 +195,33 @@ def test_what_does_not_fit_is_said(settings, message):
     with pytest.raises(RegardError) as error:
         MultiHeadAttention(**settings)
     assert str(error.value) == message
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"query": torch.zeros(2, 5, 7)},
+            "MultiHeadAttention: query is (2, 5, 7); a tensor (*batch, positions, 8) is needed",
+        ),
+        (
+            {"query": torch.zeros(2, 5, 8), "keys": torch.zeros(2, 5, 9)},
+            "MultiHeadAttention: keys is (2, 5, 9); a tensor (*batch, positions, 8) is needed",
+        ),
+        (
+            {"query": torch.zeros(3, 5, 8), "bias": torch.zeros(4, 5, 5)},
+            "bias: has shape (4, 5, 5); give (3, n, m), or with an axis for the heads (1 or 3, 4, n, m)",
+        ),
+    ],
+)
+def test_inputs_that_do_not_fit_are_said(settings, message):
+    with pytest.raises(RegardError) as error:
+        MultiHeadAttention(8, 4)(**settings)
+    assert str(error.value) == message
+
+
+def test_a_bias_may_differ_by_head():
+    layer, x, bias = MultiHeadAttention(8, 4), torch.randn(3, 5, 8), torch.randn(1, 4, 5, 5)
+    weights = layer(x, bias=bias, return_weights=True)[1].dense()
+    plain = layer(x, return_weights=True)[1].dense()
+    torch.testing.assert_close(weights, torch.softmax(plain.log() + bias, -1))

@@ -17,7 +17,7 @@ from regard.attention.kernels.reference import reference_attention
 from regard.attention.kernels.sdpa import sdpa_attention
 from regard.attention.kernels.tiled import tiled_attention
 from regard.attention.normalise import KernelSum, Softmax, as_normaliser
-from regard.attention.scores import DotForm, FixedDot, Score, as_score, widened
+from regard.attention.scores import DotForm, FixedDot, Score, as_score, check_widths, widened
 from regard.attention.visible import Rule, as_rule, check_broadcast
 from regard.attention.watch import report, watching
 from regard.attention.weights import DenseWeights, LazyWeights, Weights
@@ -99,6 +99,7 @@ def attend(
     rule = None if visible is None else as_rule(visible)
     how = as_normaliser(normaliser, module)
     query, keys, values, bias, shape = checked(query, keys, values, bias, rule, dropout)
+    check_widths(module, query, keys)
     if bias is not None and isinstance(how, KernelSum):
         bias = bias - row_peaks(bias)
     terms = Terms(module, rule, how, shape)
@@ -257,8 +258,8 @@ def checked(
     if visible is not None:
         visible.check(shape)
     if bias is not None:
-        if not bias.is_floating_point():
-            found = str(bias.dtype).removeprefix("torch.")
+        if not isinstance(bias, Tensor) or not bias.is_floating_point():
+            found = str(bias.dtype).removeprefix("torch.") if isinstance(bias, Tensor) else type(bias).__name__
             raise RegardError(f"bias: is {found}; a float type is needed (what may be seen is said with visible)")
         check_broadcast("bias", bias.shape, shape)
         bias = torch.atleast_2d(bias).to(widened(query).dtype)

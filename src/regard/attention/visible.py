@@ -57,6 +57,9 @@ class Rule(ABC):
     def __or__(self, other: Rule | Tensor) -> Rule:
         return Either(self, as_rule(other))
 
+    def __bool__(self) -> bool:
+        raise RegardError("visible: a rule is neither true nor false; combine rules with &, | and ~, not and, or, not")
+
     __rand__ = __and__
     __ror__ = __or__
     __torch_function__ = None  # so that `tensor & rule` comes here
@@ -83,8 +86,8 @@ def causal(*, strict: bool = False) -> Rule:
 def window(left: int | None, right: int | None) -> Rule:
     """At most `left` keys before the query's position and `right` after it; None sets no limit."""
     for name, size in (("left", left), ("right", right)):
-        if size is not None and size < 0:
-            raise RegardError(f"window: {name} is {size}; give 0 or more, or None for no limit")
+        if size is not None and (not isinstance(size, int) or size < 0):
+            raise RegardError(f"window: {name} is {size}; give a whole number, 0 or more, or None for no limit")
     return Window(left, right)
 
 

@@ -122,7 +122,11 @@ def keeper(keep: Keep, grad: bool) -> Callable[[Weights], Any]:
         return (lambda weights: weights) if grad else (lambda weights: weights.detach())
     if keep == "dense":
         return (lambda weights: weights.dense()) if grad else (lambda weights: weights.detach().dense())
+    if not isinstance(keep, str):
+        raise RegardError(f"watch: keep is {type(keep).__name__}; a name or a function is needed")
     as_reduction(keep, torch.Size((0, 0)), torch.empty(()))  # a wrong name is said here, not in the middle of a run
+    if grad:
+        raise RegardError(f'watch: "{keep}" has no gradient; keep "all" or "dense" with grad=True')
     return lambda weights: weights.reduce(keep)[0]
 
 

@@ -88,7 +88,7 @@ def growth_lines(growth: list[tuple[int, int]]) -> Iterator[str]:
 def targets(rows: list[Row], growth: list[tuple[int, int]]) -> Iterator[str]:
     """A line for each target: met, missed, or not measured."""
     found = {(row.group, row.case): row for row in rows}
-    yield "Targets, which are for length 2048:"
+    yield "Targets:"
     for score in DOT_FAMILY:
         if row := found.get((score, "attend")):
             yield verdict(f"{score} forward, of SDPA", row.forward.ratios.get(SDPA), DOT_TIME)

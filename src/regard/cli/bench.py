@@ -130,6 +130,7 @@ def print_report(rows: list[Row], growth: list[tuple[int, int]], settings: Setti
     out = Console(highlight=False)
     out = out if out.is_terminal else Console(highlight=False, width=120)
     out.print(make_table(rows))
-    lines = (conditions(settings), "", *notes(rows), *growth_lines(growth), *targets(rows, growth))
+    verdicts = targets(rows, growth) if settings.length == Settings.length else ()  # which are for this length
+    lines = (conditions(settings), "", *notes(rows), *growth_lines(growth), *verdicts)
     for line in lines:
         out.print(line, markup=False, soft_wrap=True)

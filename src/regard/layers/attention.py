@@ -57,6 +57,8 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         if heads < 1:
             raise RegardError(f"MultiHeadAttention: {heads} heads are too few; 1 is the least")
+        if head_width is not None and head_width < 1:
+            raise RegardError(f"MultiHeadAttention: head_width is {head_width}; 1 is the least")
         if head_width is None and width % heads:
             raise RegardError(f"MultiHeadAttention: {heads} heads do not divide a width of {width}; set head_width")
         self.heads, self.head_width = heads, head_width or width // heads
@@ -67,6 +69,7 @@ class MultiHeadAttention(nn.Module):
         if unknown:
             raise RegardError(f'MultiHeadAttention: project names "{unknown[0]}"; there are query, keys and values')
         key_width = key_width or width
+        self.widths = {"query": width, "keys": key_width, "values": value_width or key_width}
         self.query = self._projection("query", width, heads, bias, project)
         self.keys = self._projection("keys", key_width, self.groups, bias, project)
         self.values = self._projection("values", value_width or key_width, self.groups, bias, project)
@@ -110,14 +113,38 @@ class MultiHeadAttention(nn.Module):
         `bias` broadcast to (*batch, n, m), or with an axis more to (*batch, heads, n, m).
         The weights are (*batch, heads, n, m), with groups (*batch, groups, heads, n, m).
         """
-        ours = self._heads(self.query(query), self.heads)
-        memory = self._memory(query if keys is None else keys, values, cache)
-        rank = query.ndim - 2
+        ours = self._heads(self.query(self._checked("query", query)), self.heads)
+        batch = query.shape[:-2]
         if visible is not None:
-            visible = over_given(as_rule(visible), lambda matrix: self._with_heads(matrix, rank))
+            visible = over_given(as_rule(visible), lambda matrix: self._with_heads("visible", matrix, batch))
         if bias is not None:
-            bias = self._with_heads(bias, rank)
-        found = attend(
+            bias = self._with_heads("bias", bias, batch)
+        before = 0 if cache is None else cache.length
+        lazy = cache is None and not isinstance(keys, KeyValueCache)  # memory of a cache is written again
+        memory = self._memory(query if keys is None else keys, values, cache)
+        try:
+            found = self._attend(ours, memory, visible, bias, return_weights, lazy=lazy)
+        except RegardError:
+            if cache is not None:
+                cache.length = before  # a call that is refused leaves nothing behind
+            raise
+        output, weights = found if isinstance(found, tuple) else (found, None)
+        joined = output.reshape(ours.shape).transpose(-3, -2).flatten(-2)
+        result: Tensor = self.output(joined)
+        return result if weights is None else (result, weights)
+
+    def _attend(
+        self,
+        ours: Tensor,
+        memory: tuple[Tensor, Tensor],
+        visible: Rule | None,
+        bias: Tensor | None,
+        return_weights: bool,
+        *,
+        lazy: bool,
+    ) -> Tensor | tuple[Tensor, Weights]:
+        """Attention of all heads."""
+        return attend(
             self._grouped(ours, self.heads // self.groups),
             self._grouped(memory[0], 1),
             self._grouped(memory[1], 1),
@@ -127,12 +154,8 @@ class MultiHeadAttention(nn.Module):
             normaliser=self.normaliser,
             dropout=self.dropout if self.training else 0.0,
             return_weights=return_weights,
-            lazy=cache is None and not isinstance(keys, KeyValueCache),
+            lazy=lazy,
         )
-        output, weights = found if isinstance(found, tuple) else (found, None)
-        joined = output.reshape(ours.shape).transpose(-3, -2).flatten(-2)
-        result: Tensor = self.output(joined)
-        return result if weights is None else (result, weights)
 
     def new_cache(
         self, *batch: int, capacity: int, dtype: torch.dtype | None = None, device: str | torch.device | None = None
@@ -163,8 +186,9 @@ class MultiHeadAttention(nn.Module):
             if values is not None or cache is not None:
                 raise RegardError("MultiHeadAttention: a filled cache given as keys leaves no room for values or cache")
             return keys.keys, keys.values
-        theirs = self._heads(self.keys(keys), self.groups)
-        found = self._heads(self.values(keys if values is None else values), self.groups)
+        found = keys if values is None else values
+        theirs = self._heads(self.keys(self._checked("keys", keys)), self.groups)
+        found = self._heads(self.values(self._checked("values", found)), self.groups)
         if cache is None:
             return theirs, found
         cache.append(theirs, found)
@@ -189,12 +213,30 @@ class MultiHeadAttention(nn.Module):
         """(*batch, groups * each, ...) -> (*batch, groups, each, ...), where there are groups."""
         return tensor if self.groups == self.heads else tensor.unflatten(-3, (self.groups, each))
 
-    def _with_heads(self, tensor: Tensor, rank: int) -> Tensor:
+    def _checked(self, name: str, tensor: Tensor) -> Tensor:
+        """What comes in, or a `RegardError` that says what would fit."""
+        found = tuple(tensor.shape) if isinstance(tensor, Tensor) else type(tensor).__name__
+        if not isinstance(tensor, Tensor) or tensor.ndim < 2 or tensor.shape[-1] != self.widths[name]:
+            raise RegardError(
+                f"MultiHeadAttention: {name} is {found}; a tensor (*batch, positions, {self.widths[name]}) is needed"
+            )
+        return tensor
+
+    def _with_heads(self, name: str, tensor: Tensor, batch: torch.Size) -> Tensor:
         """Give a tensor that broadcasts to (*batch, n, m) its axes for heads."""
-        if tensor.ndim < 3:
+        if not isinstance(tensor, Tensor) or tensor.ndim < 3:
             return tensor
-        if tensor.ndim <= rank + 2:
-            tensor = tensor.unsqueeze(-3)
+        leading = tensor.shape[:-2]
+        apart = len(leading) > len(batch)  # it has an axis for the heads
+        wanted = (*batch, self.heads) if apart else batch
+        if len(leading) > len(wanted) or any(
+            a not in (1, b) for a, b in zip(leading[::-1], wanted[::-1], strict=False)
+        ):
+            raise RegardError(
+                f"{name}: has shape {tuple(tensor.shape)}; give ({', '.join(map(str, batch))}, n, m), "
+                f"or with an axis for the heads (1 or {', '.join(map(str, batch))}, {self.heads}, n, m)"
+            )
+        tensor = tensor if apart else tensor.unsqueeze(-3)
         if self.groups == self.heads:
             return tensor
         return tensor.unsqueeze(-3) if tensor.shape[-3] == 1 else self._grouped(tensor, self.heads // self.groups)

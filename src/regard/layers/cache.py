@@ -44,9 +44,18 @@ class KeyValueCache:
         """Put new keys and values behind those that are there."""
         if torch.is_grad_enabled() and (keys.requires_grad or values.requires_grad):
             raise RegardError("cache: memory that is written again keeps no gradients; use it under torch.no_grad()")
+        if keys.shape[:-2] != self._keys.shape[:-2] or keys.shape[-1] != self._keys.shape[-1]:
+            room, found = self._keys.shape, keys.shape
+            raise RegardError(
+                f"cache: made for (*batch, heads) {tuple(room[:-2])} of width {room[-1]}, "
+                f"found {tuple(found[:-2])} of width {found[-1]}"
+            )
         end = self.length + keys.shape[-2]
         if end > self.capacity:
             raise RegardError(f"cache: {end} positions are too many for a capacity of {self.capacity}")
         self._keys[..., self.length : end, :] = keys
         self._values[..., self.length : end, :] = values
         self.length = end
+
+    def __repr__(self) -> str:
+        return f"KeyValueCache({self.length} of {self.capacity} positions, shape={tuple(self._keys.shape)})"
