@@ -21,7 +21,7 @@ def test_targets_are_about_the_peer_they_name():
     plain = Row("additive", "plain torch", False, cost(1, 200), cost(1, 400))
     ours = Row("additive", "attend", True, cost(0.5, 2), cost(1.4, 10))
     assert list(targets([plain, ours], [])) == [
-        "Targets, which are for length 2048:",
+        "Targets:",
         "met   additive forward, of plain torch: 0.500x, at most 0.60x",
         "MISS  additive with backward, of plain torch: 1.400x, at most 1.30x",
         "met   additive memory, of plain torch: 0.025x, at most 0.05x",
