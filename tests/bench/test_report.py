@@ -34,5 +34,5 @@ def test_a_busy_machine_is_noted():
     rows = [Row("dot", "SDPA", False, idle, busy), Row("hard", "attend", True, idle, idle, ("too large",))]
     assert list(notes(rows)) == [
         "hard, attend: too large",
-        "dot: other programs were busy meanwhile; its times are unsound",
+        "dot, with backward: other programs were busy meanwhile; these times are unsound",
     ]

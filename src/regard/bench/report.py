@@ -75,8 +75,9 @@ def notes(rows: list[Row]) -> Iterator[str]:
         for note in row.notes:
             yield f"{row.group}, {row.case}: {note}"
     for group, members in groupby(rows, lambda row: row.group):
-        if not all(row.forward.quiet and row.backward.quiet for row in members):
-            yield f"{group}: other programs were busy meanwhile; its times are unsound"
+        costs = [cost for row in members for cost in (("forward", row.forward), ("with backward", row.backward))]
+        for direction in sorted({direction for direction, cost in costs if not cost.quiet}):
+            yield f"{group}, {direction}: other programs were busy meanwhile; these times are unsound"
 
 
 def growth_lines(growth: list[tuple[int, int]]) -> Iterator[str]:
