@@ -1,0 +1,25 @@
+"""Where examples come from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSettings:
+    """Where examples come from."""
+
+    train: str | None = None  # a file of pairs, or a built-in corpus
+    source: str | None = None  # or two files, line by line: the sources
+    target: str | None = None  # and the targets
+    valid: str | None = None  # pairs to validate with; without any, a part of train is held out
+    valid_source: str | None = None  # or two files: the sources
+    valid_target: str | None = None  # and the targets
+    format: str | None = None  # tsv, csv, jsonl, tmx, po, mo; by the name of the file unless set
+    columns: tuple[str, ...] = ()  # which columns, keys or languages are source and target
+    empty: Literal["error", "skip"] = "error"  # what to do with a pair whose source or target is empty
+    longest: int = 256  # tokens; pairs with a longer side are left out, and counted
+    held_out: float = 0.05  # the share of train to validate with, where no valid is given
+    count: int = 20_000  # examples to make of a built-in corpus
+    corpus: dict[str, Any] = field(default_factory=dict)  # settings of a built-in corpus

@@ -1,0 +1,184 @@
+import random
+from collections import Counter
+from dataclasses import FrozenInstanceError
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard import RegardError
+from regard.data.check import check, hold_out, unknown_share
+from regard.data.example import Example
+
+
+def examples(*pairs: tuple[str, str]) -> list[Example]:
+    return [Example(source, target) for source, target in pairs]
+
+
+def numbered(count: int, start: int = 0) -> list[Example]:
+    return [Example(f"source {n}", f"target {n}") for n in range(start, start + count)]
+
+
+def test_the_report_in_words():
+    train = examples(("ein Hund", "a dog"), ("zwei", "two"), ("ein Hund", "a dog"), ("ja", "yes"))
+    valid = examples(("ein Hund", "a dog"), ("zwei", "a pair"), ("nein", "no"), ("nie", "never"))
+    assert check(train, valid).lines() == [
+        "training: 4 pairs, 1 of them repeat an earlier one",
+        "training, source: words: median 1.5, longest 2; characters: median 6, longest 8",
+        "training, target: words: median 1.5, longest 2; characters: median 4, longest 5",
+        "validation: 4 pairs, no two alike",
+        "validation, source: words: median 1, longest 2; characters: median 4, longest 8",
+        "validation, target: words: median 1.5, longest 2; characters: median 5, longest 6",
+        "validation: 1 pair (25.0%) and 2 sources (50.0%) are also in training",
+    ]
+
+
+def test_the_report_in_numbers():
+    train = examples(("a b", "x"), ("a b", "x"), ("c", "yy"))
+    report = check(train, examples(("c", "z")))
+    assert (report.train.pairs, report.train.duplicates) == (3, 1)
+    assert (report.seen_pairs, report.seen_sources, report.swapped) == (0, 1, False)
+    assert report.valid is not None
+    assert report.valid.pairs == 1
+    with pytest.raises(FrozenInstanceError):
+        report.seen_pairs = 1
+
+
+def test_without_validation_data():
+    report = check(numbered(2))
+    assert report.valid is None
+    assert [line.split(":")[0] for line in report.lines()] == ["training", "training, source", "training, target"]
+
+
+def test_strangers_and_old_friends():
+    assert check(numbered(5), numbered(2, start=9)).lines()[-1] == "validation: no source is in training"
+    assert check(numbered(5), numbered(2)).lines()[-1] == (
+        "validation: every pair is also a training pair, so its scores will say nothing about new text"
+    )
+
+
+@pytest.mark.parametrize(
+    ("train", "said"),
+    [
+        ([], "there are no pairs; at least one is needed"),
+        ([("a", "x"), ("b", "x")], 'every target is "x" (2 pairs); are these the right columns?'),
+        ([("a", "x"), ("a", "y")], 'every source is "a" (2 pairs); are these the right columns?'),
+        ([("", "x"), ("", "y")], "every source is empty (2 pairs); are these the right columns?"),
+        ([("a", " ")], "every target is empty (1 pair); are these the right columns?"),
+    ],
+)
+def test_what_cannot_be_right(train, said):
+    with pytest.raises(RegardError) as caught:
+        check(examples(*train), numbered(1))
+    assert str(caught.value) == f"training data: {said}"
+
+
+def test_training_data_inside_the_validation_data():
+    with pytest.raises(RegardError) as caught:
+        check(numbered(3), numbered(5))
+    assert str(caught.value) == (
+        "training data: each of its 3 pairs is in the validation data too; give data that differ"
+    )
+
+
+def test_one_pair_may_be_learnt_by_heart():
+    assert check(numbered(1)).train.pairs == 1
+
+
+def test_lengths_that_do_not_fit():
+    usual = [Example("ab " * n, "xyz " * n) for n in range(1, 30)]
+    odd = Example("ab", "xyz " * 20)  # two characters where sixty would fit
+    suspicions = check([*usual, odd, Example("abc", "x")]).train.suspicions  # the last is too short to tell
+    assert [(s.what, s.pairs, s.examples) for s in suspicions] == [
+        ("one side is far too long for the other", 1, ((30, odd),))
+    ]
+
+
+def test_copies_with_three_examples():
+    copies = examples(*[(f"word {n}\nline", f"word {n}\nline") for n in range(5)])
+    (suspicion,) = check([*numbered(3), *copies]).train.suspicions
+    assert (suspicion.pairs, [place for place, _ in suspicion.examples]) == (5, [4, 5, 6])
+    assert check([*numbered(3), copies[0], Example("x" * 80, "x" * 80)]).lines()[-1] == (
+        'training: in 2 pairs the target is a copy of the source: pair 4, "word 0 line" -> "word 0 line"; '
+        f'pair 5, "{"x" * 59}…" -> "{"x" * 59}…"'
+    )
+
+
+def in_two_languages(count: int, seed: int) -> list[Example]:
+    """Sentences of two made-up languages, the same letters in other words."""
+    draw = random.Random(seed)
+    ours, theirs = ["tamo", "relu", "sina", "dobe", "kiru"], ["atom", "uler", "anis", "ebod", "urik"]
+    places = [draw.choices(range(5), k=8) for _ in range(count)]
+    return [Example(" ".join(ours[n] for n in p), " ".join(theirs[n] for n in p)) for p in places]
+
+
+def exchanged(example: Example) -> Example:
+    return Example(example.target, example.source)
+
+
+def test_swapped_validation_data():
+    train, valid = in_two_languages(80, 1), in_two_languages(20, 2)
+    assert not check(train, valid).swapped
+    report = check(train, [exchanged(example) for example in valid])
+    assert report.swapped
+    assert report.lines()[-1] == (
+        "validation: its sources look like training targets and its targets like sources; are they swapped?"
+    )
+
+
+def test_a_few_swapped_pairs():
+    train, valid = in_two_languages(80, 1), in_two_languages(20, 2)
+    train[17], valid[3] = exchanged(train[17]), exchanged(valid[3])
+    report = check(train, valid)
+    assert not report.swapped
+    assert report.valid is not None
+    for part, place, example in ((report.train, 18, train[17]), (report.valid, 4, valid[3])):
+        (suspicion,) = part.suspicions
+        assert (suspicion.what, suspicion.examples) == ("source and target look swapped", ((place, example),))
+
+
+def test_unknown_share():
+    ids = {"the": 4, "cat": 5}
+    encode = lambda text: [ids.get(word, 1) for word in text.split()]  # noqa: E731
+    assert unknown_share(encode, 1, ["the cat", "the dog"]) == 1 / 4
+    assert unknown_share(encode, 1, iter(["", " "])) == 0.0
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abcdefgh"), st.sampled_from("xyz")), min_size=2, max_size=60).filter(
+        lambda pairs: len({source for source, _ in pairs}) > 1
+    ),
+    st.floats(0.01, 0.99),
+    st.integers(1, 20),
+    st.integers(0, 5),
+)
+def test_what_is_held_out(pairs, share, most, seed):
+    data = examples(*pairs)
+    train, valid = hold_out(data, share, most, seed)
+    assert Counter(train) + Counter(valid) == Counter(data)
+    assert train
+    assert valid
+    assert not {example.source for example in train} & {example.source for example in valid}
+    rarest = min(Counter(example.source for example in data).values())
+    assert len(valid) <= max(1, min(round(len(data) * share), most), rarest)
+
+
+def test_held_out_in_order_and_by_seed():
+    data = numbered(200)
+    train, valid = hold_out(data, share=0.1, seed=1)
+    assert (len(train), len(valid)) == (180, 20)
+    assert [e for e in data if e in valid] == valid
+    assert hold_out(data, share=0.1, seed=1) == (train, valid)
+    assert hold_out(data, share=0.1, seed=2) != (train, valid)
+    assert len(hold_out(data, share=0.5, most=7)[1]) == 7
+
+
+def test_what_cannot_be_held_out():
+    with pytest.raises(RegardError) as caught:
+        hold_out(examples(("a", "x"), ("a", "y")))
+    assert str(caught.value) == (
+        "hold_out: 2 pairs with 1 different source; two sources are needed to keep one for validation"
+    )
+    with pytest.raises(RegardError) as caught:
+        hold_out(numbered(9), share=1.5)
+    assert str(caught.value) == "hold_out: share is 1.5, most is 1000; 0 < share < 1 and most >= 1 are needed"

@@ -1,0 +1,550 @@
+import gettext
+import gzip
+import io
+import json
+import struct
+import sys
+from contextlib import suppress
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from regard import RegardError
+from regard.data.example import Example
+from regard.data.formats import FORMATS, read_lines, read_pairs, read_parallel
+from regard.data.formats import lines as lines_module
+
+GREETING = Example("Guten Tag", "good day")
+
+
+@pytest.fixture
+def write(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def put(name: str, content: str | bytes) -> str:
+        raw = content if isinstance(content, bytes) else content.encode()
+        (tmp_path / name).write_bytes(gzip.compress(raw) if name.endswith(".gz") else raw)
+        return name
+
+    return put
+
+
+def pairs(*args, **kwargs) -> list[tuple[str, str]]:
+    return [(example.source, example.target) for example in read_pairs(*args, **kwargs)]
+
+
+def error(call, *args, **kwargs) -> str:
+    with pytest.raises(RegardError) as caught:
+        list(call(*args, **kwargs))
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def mo(*entries: tuple[bytes, bytes], order: str = "<") -> bytes:
+    """An MO file as the manual of GNU gettext lays it out."""
+    count, start = len(entries), 28
+    place, tables, strings = start + 16 * count, [b"", b""], b""
+    for side in range(2):
+        for entry in entries:
+            tables[side] += struct.pack(f"{order}2I", len(entry[side]), place + len(strings))
+            strings += entry[side] + b"\0"
+    head = struct.pack(f"{order}7I", 0x950412DE, 0, count, start, start + 8 * count, 0, place)
+    return head + tables[0] + tables[1] + strings
+
+
+TMX = """<?xml version="1.0"?>
+<!DOCTYPE tmx SYSTEM "tmx14.dtd">
+<tmx version="1.4"><header srclang="de"/><body>
+<tu><note>met often</note>
+ <tuv xml:lang="en-GB"><seg>good day</seg></tuv>
+ <tuv xml:lang="de"><seg>Guten <bpt i="1">&lt;b><sub>no</sub></bpt><hi>Tag</hi><ept i="1">&lt;/b></ept></seg></tuv>
+</tu></body></tmx>
+"""
+
+ONE_OF_EACH = {
+    "a.tsv": "Guten Tag\tgood day\n",
+    "a.csv": 'Guten Tag,"good day"\n',
+    "a.jsonl": '{"target": "good day", "source": "Guten Tag"}\n',
+    "a.tmx": TMX,
+    "a.po": 'msgid "Guten Tag"\nmsgstr "good day"\n',
+    "a.mo": mo((b"Guten Tag", b"good day")),
+}
+
+
+# Every format
+
+
+@pytest.mark.parametrize("name", ONE_OF_EACH)
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_each_format_plain_and_zipped(write, name, ending):
+    assert list(read_pairs(write(name + ending, ONE_OF_EACH[name]))) == [GREETING]
+
+
+def test_each_format_is_met():
+    assert {name[2:] for name in ONE_OF_EACH} == set(FORMATS)
+
+
+@pytest.mark.parametrize("name", ONE_OF_EACH)
+def test_each_format_can_be_said(write, name):
+    assert list(read_pairs(write("a", ONE_OF_EACH[name]), format=name[2:])) == [GREETING]
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@settings(max_examples=60)
+@given(junk=st.binary(max_size=60), start=st.integers(0, 400))
+def test_junk_is_read_or_refused(tmp_path_factory, kind, junk, start):
+    whole = ONE_OF_EACH[f"a.{kind}"]
+    whole = whole if isinstance(whole, bytes) else whole.encode()
+    path = tmp_path_factory.getbasetemp() / f"junk.{kind}"
+    path.write_bytes(whole[:start] + junk + whole[start:])
+    with suppress(RegardError):
+        assert all(example.source and example.target for example in read_pairs(path))
+
+
+def test_only_what_was_asked_for_is_read(write):
+    found = read_pairs(write("a.tsv", b"a\tb\n" + b"\xff\n"))
+    assert next(found) == Example("a", "b")
+    with pytest.raises(RegardError):
+        next(found)
+
+
+@pytest.mark.parametrize("said", [None, "csv"])
+def test_standard_input_is_tsv_unless_told_otherwise(monkeypatch, said):
+    separator = b"," if said else b"\t"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a" + separator + b"b\nx\n")))
+    found = read_pairs("-", format=said)
+    assert next(found) == Example("a", "b")
+    with pytest.raises(RegardError, match=r"^standard input, line 2: found 1 column"):
+        next(found)
+    assert not sys.stdin.buffer.closed
+
+
+# Lines
+
+
+def test_lines_end_at_newlines_alone(write):
+    text = "one\u2028still\x0cone\x85 \r\n\n  two\rtwo \nlast"
+    assert list(read_lines(write("a", text))) == ["one\u2028still\x0cone", "", "two\rtwo", "last"]
+
+
+def test_a_byte_order_mark_is_no_text(write):
+    assert list(read_lines(write("a", b"\xef\xbb\xbfone\ntwo\n"))) == ["one", "two"]
+    assert pairs(write("a.tsv", b"\xef\xbb\xbfsource\ttarget\r\na\tb\r\n")) == [("a", "b")]
+
+
+def test_text_stays_as_it_is(write):
+    decomposed = "u\u0308 ﬁ\u00a0x"
+    assert list(read_lines(write("a", decomposed))) == [decomposed]
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\n\0", codec="utf-8"))))
+def test_as_many_lines_as_newlines(tmp_path_factory, texts):
+    path = tmp_path_factory.getbasetemp() / "lines.gz"
+    path.write_bytes(gzip.compress("".join(f"x{text}x\n" for text in texts).encode()))
+    assert list(read_lines(path)) == [f"x{text}x" for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"a\nb\xffc\n", "a, line 2: byte 2 is 0xff, which is no UTF-8 there; save the file as UTF-8"),
+        (b"\xff\xfea\0", "a, line 1: begins like UTF-16; save the file as UTF-8"),
+        (b"ab\0c", "a, line 1: byte 3 is 0x00, which text never holds; save the file as UTF-8"),
+    ],
+)
+def test_what_is_no_text(write, content, said):
+    assert error(read_lines, write("a", content)) == said
+
+
+def test_a_line_without_end_is_refused(write, monkeypatch):
+    monkeypatch.setattr(lines_module, "LONGEST", 4)
+    assert list(read_lines(write("a", "abc\nabcd"[:7]))) == ["abc", "abc"]
+    said = "a, line 2: has more than 4 bytes; one text a line is expected"
+    assert error(read_lines, write("a", "abc\nabcde\n")) == said
+
+
+def test_files_that_cannot_be_read(write, tmp_path):
+    assert error(read_lines, "none.txt") == "none.txt: there is no such file"
+    assert error(read_lines, tmp_path) == f"{tmp_path}: is a folder; a file is needed"
+    assert error(read_lines, "a\0b") == '"a b": is no file\'s name; it holds the byte 0x00'
+    assert error(read_lines, f"{write('a', '')}/b") == "a/b: cannot be read (Not a directory)"
+
+
+def test_damaged_gzip(write, tmp_path):
+    whole = gzip.compress(b"some text\n" * 9)
+    for raw, found in [
+        (whole[:-9], "Compressed file ended before the end-of-stream marker was reached"),
+        (b"plain", "Not a gzipped file (b'pl')"),
+    ]:
+        (tmp_path / "a.gz").write_bytes(raw)
+        assert error(read_lines, "a.gz") == f"a.gz: is no whole gzip file ({found}); make or fetch it again"
+    (tmp_path / "a.gz").write_bytes(whole[:12] + b"\xff" + whole[13:])
+    assert error(read_lines, "a.gz").startswith("a.gz: is no whole gzip file (")
+
+
+# Which format, which columns, what is empty
+
+
+def test_a_name_that_tells_no_format(write):
+    said = (
+        "train.txt.gz: its name does not tell its format; end it in .csv, .gmo, .jsonl, .mo, .ndjson, .po, .tab, .tmx, "
+        ".tsv, or say which it has (--data.format tsv)"
+    )
+    assert error(read_pairs, "train.txt.gz") == said
+    assert error(read_pairs, "a.tsv", format="tvs") == 'data.format: there is no "tvs"; did you mean "tsv"?'
+    assert error(read_pairs, "a.tsv", empty="leave") == 'data.empty: there is no "leave"; there are: error, skip'
+    assert error(read_pairs, "a.tsv", columns=["a"]) == "data.columns: found 1; two are needed, source and target"
+    assert pairs(write("A.TSV.gz", "a\tb")) == [("a", "b")]
+
+
+@pytest.mark.parametrize(
+    ("line", "side"),
+    [
+        ("\tb", "the source is"),
+        ("a\t ", "the target is"),
+        ("\t", "source and target are"),
+        ("", "source and target are"),
+    ],
+)
+def test_empty_sides(write, line, side):
+    path = write("a.tsv", f"a\tb\n{line}\nc\td\n")
+    said = f"a.tsv, line 2: {side} empty; fill it, or leave such pairs out: --data.empty skip"
+    assert error(read_pairs, path) == said
+    assert pairs(path, empty="skip") == [("a", "b"), ("c", "d")]
+
+
+# Two files
+
+
+def test_two_files_side_by_side(write):
+    ours, theirs = write("a.de", "ein\r\nzwei\n"), write("a.en.gz", "one\ntwo")
+    assert list(read_parallel(ours, theirs)) == [Example("ein", "one"), Example("zwei", "two")]
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [(3, 1), (1, 3), (0, 2), (4, 0)])
+def test_two_files_of_different_length(write, ours, theirs):
+    source, target = write("train.de", "a\n" * ours), write("train.en", "b\n" * theirs)
+    said = f"train.de has {ours} lines, train.en {theirs}; line n of one must translate line n of the other"
+    assert error(read_parallel, source, target) == said
+
+
+def test_two_files_with_an_empty_line(write):
+    source, target = write("a.de", "ein\n\n"), write("a.en", "one\ntwo\n")
+    said = "a.de and a.en, line 2: the source is empty; fill it, or leave such pairs out: --data.empty skip"
+    assert error(read_parallel, source, target) == said
+    assert len(list(read_parallel(source, target, empty="skip"))) == 1
+    assert error(read_parallel, "-", "-") == (
+        "standard input: was given for source and target; one of them must be a file"
+    )
+
+
+# Tables
+
+
+@pytest.mark.parametrize("columns", [None, (3, 1), ("3", "1"), ("source", "Target"), ("source", 1)])
+def test_a_header_is_no_pair(write, columns):
+    assert pairs(write("a.tsv", "Target\tid\tsource\nb\t1\ta\n"), columns=columns) == [("a", "b")]
+
+
+def test_columns_by_name_and_number(write):
+    table = write("a.tsv", "id\tde\ten\n1\tja\tyes\n2\tnein\tno\n")
+    assert pairs(table, columns=("en", "de")) == [("yes", "ja"), ("no", "nein")]
+    assert pairs(table, columns=(2, "en")) == [("ja", "yes"), ("nein", "no")]
+    assert pairs(table, columns=(2, 3)) == [("de", "en"), ("ja", "yes"), ("nein", "no")]  # no header was spoken of
+    assert pairs(table, columns=("2", "3")) == pairs(table, columns=(2, 3))
+
+
+@pytest.mark.parametrize(
+    ("content", "columns", "said"),
+    [
+        ("a\n", None, "found 1 column (0 tabs); source and target make 2"
+         " (of several, choose two by number or name: --data.columns 1,2)"),
+        ("a\tb\tc\n", None, "found 3 columns (2 tabs); source and target make 2"
+         " (of several, choose two by number or name: --data.columns 1,2)"),
+        ("a\tb\n", (1, 3), "found 2 columns; column 3 is wanted"),
+        ("de\ten\n", ("de", "fr"), 'names no column "fr"; it has "de, en"'),
+    ],
+)  # fmt: skip
+def test_columns_that_are_not_there(write, content, columns, said):
+    assert error(read_pairs, write("a.tsv", content), columns=columns) == f"a.tsv, line 1: {said}"
+
+
+def test_rows_of_different_width(write):
+    said = "a.tsv, line 2: found 3 columns (2 tabs); line 1 has 2"
+    more = "; if there are columns to leave out, choose: --data.columns 1,2"
+    assert error(read_pairs, write("a.tsv", "a\tb\nc\td\te\n")) == said + more
+    assert error(read_pairs, "a.tsv", columns=(1, 2)) == said
+    assert error(read_pairs, "a.tsv", columns=(0, 2)) == "columns: found 0; the first column is 1"
+
+
+def test_csv_quotes(write):
+    content = 'source,target\n"a, b","say ""x"""\r\n"two\nlines",c\n\nd,e\n'
+    assert pairs(write("a.csv", content), empty="skip") == [("a, b", 'say "x"'), ("two\nlines", "c"), ("d", "e")]
+    assert error(read_pairs, "a.csv").startswith("a.csv, line 5: source and target are empty;")
+
+
+@pytest.mark.parametrize(("row", "found"), [('"a"b,c', "',' expected after '\"'"), ('"a,b', "unexpected end of data")])
+def test_csv_that_is_none(write, row, found):
+    assert error(read_pairs, write("a.csv", f"x,y\n{row}\n")) == (
+        f'a.csv, line 2: is no CSV ({found}); a text with a comma or a quote stands in "", and a quote in it is doubled'
+    )
+
+
+def test_csv_with_other_separators(write):
+    assert error(read_pairs, write("a.csv", "a;b\n")).startswith("a.csv, line 1: found 1 column; source and target")
+
+
+@given(st.lists(st.tuples(*[st.text(st.characters(codec="utf-8"), min_size=1)] * 2), min_size=1))
+def test_jsonl_against_json(tmp_path_factory, texts):
+    path = tmp_path_factory.getbasetemp() / "texts.jsonl"
+    path.write_text("".join(json.dumps({"translation": {"de": a, "en": b}}) + "\n" for a, b in texts))
+    kept = [(a.strip(), b.strip()) for a, b in texts if a.strip() and b.strip()]
+    assert pairs(path, columns=("translation.de", "translation.en"), empty="skip") == kept
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('{"source": "a"',
+         "is no JSON (Expecting ',' delimiter: line 1 column 15 (char 14)); one object a line is expected"),
+        ("[1]", 'found "[1]"; an object is expected, {"source": "…", "target": "…"}'),
+        ('{"id": 1, "translation": {"de": "a", "en": "b"}}',
+         'has no "source"; it has "id, translation.de, translation.en" (--data.columns a,b)'),
+        ('{"source": 7, "target": "b"}', '"source" is "7"; a text is expected'),
+        ('{"source": "\\ud800", "target": "b"}',
+         '"source" has half a surrogate pair, \\ud800 to \\udfff; both halves make a letter'),
+        ('{"source": null, "target": "b"}', "the source is empty; fill it, or leave such pairs out: --data.empty skip"),
+    ],
+)  # fmt: skip
+def test_jsonl_that_is_none(write, line, said):
+    assert error(read_pairs, write("a.jsonl", f"{line}\n")) == f"a.jsonl, line 1: {said}"
+
+
+def test_jsonl_keys(write):
+    path = write("a.jsonl", '{"a.b": "x", "c": "y"}\n')
+    assert pairs(path, columns=("a.b", "c")) == [("x", "y")]
+    assert error(read_pairs, path, columns=(1, 2)) == (
+        "a.jsonl: column 1 was chosen; JSON lines have names: --data.columns de,en"
+    )
+    assert error(read_pairs, write("a.jsonl", "[" * 100_000)).startswith("a.jsonl, line 1: is no JSON (")
+
+
+# Translation memories
+
+
+def memory(*units: str, header: str = '<header srclang="*all*"/>') -> str:
+    return f"<tmx>{header}<body>\n" + "\n".join(f"<tu>{unit}</tu>" for unit in units) + "\n</body></tmx>"
+
+
+def said_in(**texts: str) -> str:
+    return "".join(f'<tuv xml:lang="{name}"><seg>{text}</seg></tuv>' for name, text in texts.items())
+
+
+def test_languages_of_a_memory(write):
+    path = write(
+        "a.tmx", memory(said_in(de="ja", en_US="yes", fr="oui"), said_in(de="nein"), said_in(fr="non", DE="nein"))
+    )
+    assert pairs(path, columns=("de", "fr")) == [("ja", "oui"), ("nein", "non")]
+    assert pairs(path, columns=("en", "de")) == [("yes", "ja")]
+    assert pairs(path, columns=("en-us", "de")) == [("yes", "ja")]
+    assert error(read_pairs, path, columns=("en-GB", "de")) == (
+        'a.tmx: no unit has both "en-GB" and "de"; languages there: DE, de, en_US, fr (choose: --data.columns de,en)'
+    )
+    assert error(read_pairs, path) == (
+        'a.tmx, line 2: has texts in de, en_US, fr, and srclang is "*all*"; '
+        "choose source and target: --data.columns de,en"
+    )
+
+
+def test_a_memory_in_another_encoding(write):
+    whole = '<?xml version="1.0" encoding="{}"?>' + memory(said_in(de="schön", en="fine"))
+    for encoding in ("utf-16", "iso-8859-1", "windows-1252"):
+        raw = whole.format(encoding).encode(encoding)
+        assert pairs(write("a.tmx", raw), columns=("de", "en")) == [("schön", "fine")]
+    assert error(read_pairs, write("a.tmx", whole.format("none"))) == (
+        "a.tmx: its encoding cannot be read (unknown encoding: none); save it as UTF-8"
+    )
+
+
+def test_a_long_memory_is_read_in_blocks(write):
+    units = [said_in(de=f"Satz {n} ü&amp;", en=f"sentence {n}") for n in range(1200)]  # several blocks
+    found = read_pairs(write("a.tmx", memory(*units)[:-6]), columns=("de", "en"))
+    for n in range(1000):
+        assert next(found) == Example(f"Satz {n} ü&", f"sentence {n}")
+    with pytest.raises(
+        RegardError, match=r"^a.tmx, line 1202: is no XML \(no element found\); a TMX file is expected$"
+    ):
+        list(found)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("<html/>", "a.tmx, line 1: begins with <html>; a TMX file begins with <tmx>"),
+        ("<tmx>\n<a></tmx>", "a.tmx, line 2: is no XML (mismatched tag); a TMX file is expected"),
+        ("", "a.tmx, line 1: is no XML (no element found); a TMX file is expected"),
+        (memory("<tuv><seg>a</seg></tuv>"), "a.tmx, line 2: <tuv> does not say its language; xml:lang is needed"),
+        ('<!DOCTYPE tmx [\n<!ENTITY a SYSTEM "/etc/passwd">]><tmx/>',
+         'a.tmx, line 2: has the entity "a"; write the text itself'),
+        ('<!DOCTYPE tmx SYSTEM "x">' + memory(said_in(de="a&nbsp;b", en="a")),
+         'a.tmx, line 2: has the entity "nbsp"; write the text itself'),
+    ],
+)  # fmt: skip
+def test_a_memory_that_is_none(write, content, said):
+    assert error(read_pairs, write("a.tmx", content)) == said
+
+
+# Catalogues
+
+CATALOGUE = r"""# of the translators
+#, fuzzy
+msgid ""
+msgstr ""
+"Last-Translator: Jürgen\n"
+"Content-Type: text/plain; charset=%s\n"
+"Plural-Forms: nplurals=2; plural=(n != 1);\n"
+
+#: place.c:7
+#, c-format
+msgid "a \"file\"\n"
+msgstr "eine \x22Datei\042\n"
+#, fuzzy, c-format
+#| msgid "older"
+msgid "fuzzy"
+msgstr "unscharf"
+
+msgid "untranslated"
+msgstr ""
+
+msgctxt "menu"
+msgid ""
+"over "
+"lines\\n"
+msgstr ""
+"über "
+"Zeilen\\n"
+
+msgid "%%d file"
+msgid_plural "%%d files"
+msgstr[0] "%%d Datei"
+msgstr[1] "%%d Dateien"
+
+#, fuzzy
+#~ msgid "obsolete"
+#~ msgstr "veraltet"
+
+msgid "last"
+msgstr "zuletzt"
+"""
+
+TRANSLATED = [
+    ('a "file"', 'eine "Datei"'),
+    ("over lines\\n", "über Zeilen\\n"),
+    ("%d file", "%d Datei"),
+    ("%d files", "%d Dateien"),
+    ("last", "zuletzt"),
+]
+
+
+@pytest.mark.parametrize("charset", ["UTF-8", "ISO-8859-1", "cp1252"])
+def test_a_catalogue(write, charset):
+    path = write("de.po", (CATALOGUE % charset).encode(charset))
+    assert pairs(path) == TRANSLATED
+    assert pairs(path, columns=("msgstr", "msgid")) == [(target, source) for source, target in TRANSLATED]
+
+
+def test_a_template_has_nothing_translated(write):
+    header = "Content-Type: text/plain; charset=CHARSET\\nPlural-Forms: nplurals=INTEGER; plural=EXPRESSION;\\n"
+    assert pairs(write("a.po", f'msgid ""\nmsgstr "{header}"\n\nmsgid "a"\nmsgstr ""\n')) == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "forms", "expected"),
+    [
+        ("nplurals=1; plural=0;", ["x"], [("one", "x"), ("many", "x")]),
+        ("nplurals=2; plural=n>1;", ["x", "y"], [("one", "x"), ("many", "y")]),
+        ("nplurals=2; plural=n==1;", ["x", "y"], [("many", "x"), ("one", "y")]),
+        ("nplurals=3; plural=n==1 ? 0 : n<5 ? 1 : 2;", ["x", "y", "z"], [("one", "x"), ("many", "y"), ("many", "z")]),
+    ],
+)
+def test_plural_forms(write, rule, forms, expected):
+    strings = "".join(f'msgstr[{n}] "{form}"\n' for n, form in enumerate(forms))
+    entry = f'msgid "one"\nmsgid_plural "many"\n{strings}'
+    assert pairs(write("a.po", f'msgid ""\nmsgstr "Plural-Forms: {rule}\\n"\n\n{entry}')) == expected
+    key, found = b"one\0many", "\0".join(forms).encode()
+    assert pairs(write("a.mo", mo((b"", f"Plural-Forms: {rule}\n".encode()), (key, found)))) == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('msgid "a"\n', "line 1: the entry has msgid; msgid and msgstr are needed"),
+        ('msgid "a"\nmsgid "b"\n', "line 2: msgid comes twice; each entry has it once, and then msgstr"),
+        ('msgid "a"\nmsgstr b\n', 'line 2: found "msgstr b"; a PO file has lines such as msgid "…"'),
+        ('"a"\n', 'line 1: found ""a""; a PO file has lines such as msgid "…"'),
+        ('msgid "a"\nmsgstr "x"\n"\\q"\n', 'line 3: found \\q in a string; a quote is written \\", a backslash \\\\'),
+        ('msgid "a"\nmsgstr "x"y"\n', 'line 2: found " in a string; a quote is written \\", a backslash \\\\'),
+        ('msgid "a"\nmsgstr "\\8"\n', 'line 2: found \\8 in a string; a quote is written \\", a backslash \\\\'),
+        ('msgid ""\nmsgstr "charset=klingon"\n', 'line 1: the header names the charset "klingon"; UTF-8 is usual'),
+        ('msgid ""\nmsgstr "charset=base64"\n', 'line 1: the header names the charset "base64"; UTF-8 is usual'),
+        ('msgid ""\nmsgstr "plural=n%0;"\n', 'line 1: the header\'s plural rule is "n%0"; (n != 1) is usual'),
+        ('msgid ""\nmsgstr "plural=os;"\n', 'line 1: the header\'s plural rule is "os"; (n != 1) is usual'),
+    ],
+)
+def test_a_catalogue_that_is_none(write, content, said):
+    assert error(read_pairs, write("a.po", content)) == f"a.po, {said}"
+
+
+def test_a_catalogue_in_the_wrong_charset(write):
+    raw = (CATALOGUE % "UTF-8").encode("latin-1")
+    said = "de.po, line 26: byte 1 is 0xfc, which is no UTF-8 there; save the file as UTF-8"
+    assert error(read_pairs, write("de.po", raw)) == said
+    assert error(read_pairs, "de.po", columns=("de", "en")) == (
+        "de.po: columns are de, en; a catalogue has msgid and msgstr"
+    )
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_a_compiled_catalogue(write, order):
+    header = b"Content-Type: text/plain; charset=ISO-8859-1\n"
+    raw = mo((b"", header), (b"menu\4over", "über".encode("latin-1")), (b"yes", b"ja"), order=order)
+    reference = gettext.GNUTranslations(io.BytesIO(raw))
+    expected = [("over", reference.pgettext("menu", "over")), ("yes", reference.gettext("yes"))]
+    assert pairs(write("a.mo", raw)) == expected == [("over", "über"), ("yes", "ja")]
+
+
+def test_a_compiled_catalogue_that_is_none(write):
+    whole = mo((b"yes", b"ja"))
+    assert error(read_pairs, write("a.mo", b"PK\3\4")) == (
+        "a.mo: begins with 0x504b0304; an MO file begins with 0xde120495"
+    )
+    for raw in (whole[:10], whole[:40], whole[:-2]):
+        assert error(read_pairs, write("a.mo", raw)) == (
+            f"a.mo: its tables go beyond its end, {len(raw)} bytes; make or fetch it again"
+        )
+    assert error(read_pairs, write("a.mo", mo((b"yes", b"\xff")))) == (
+        "a.mo, entry 1: byte 1 is 0xff, which is no UTF-8 there; save the file as UTF-8"
+    )
+
+
+ENTRIES = st.text(st.characters(codec="utf-8", exclude_characters="\0\4"), min_size=1).filter(str.strip)
+
+
+@settings(max_examples=50)
+@given(texts=st.dictionaries(ENTRIES, ENTRIES, min_size=1, max_size=5))
+def test_catalogues_as_babel_writes_them(tmp_path_factory, texts):
+    catalog_module = pytest.importorskip("babel.messages.catalog")
+    from babel.messages.mofile import write_mo
+    from babel.messages.pofile import write_po
+
+    texts = {key: text for key, text in texts.items() if "\r" not in key + text}  # babel leaves these as they are
+    catalog = catalog_module.Catalog(locale="de")
+    for key, text in texts.items():
+        catalog.add(key, text)
+    expected = {(key.strip(), text.strip()) for key, text in texts.items()}
+    for name, write_catalog in (("babel.po", write_po), ("babel.mo", write_mo)):
+        path = tmp_path_factory.getbasetemp() / name
+        with path.open("wb") as file:
+            write_catalog(file, catalog)
+        assert set(pairs(path)) == expected
