@@ -1,0 +1,20 @@
+"""Text <-> numbers: characters, words, subwords and bytes."""
+
+from regard.text.choose import Choice, choose_kind, vocabulary_size
+from regard.text.learn import learn
+from regard.text.pair import Tokenizers, learn_pair
+from regard.text.steps import TextSteps
+from regard.text.tokenizer import KINDS, Encoded, Tokenizer
+
+__all__ = [
+    "KINDS",
+    "Choice",
+    "Encoded",
+    "TextSteps",
+    "Tokenizer",
+    "Tokenizers",
+    "choose_kind",
+    "learn",
+    "learn_pair",
+    "vocabulary_size",
+]

@@ -1,0 +1,148 @@
+import itertools
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from regard.errors import RegardError
+from regard.text import KINDS, TextSteps, learn
+
+TEXTS = ["b a c a", "a b", "d <unk> <unk>"]
+
+
+def test_the_most_frequent_words_come_first():
+    tokenizer = learn("words", TEXTS)  # a: 3, <unk> and b: 2, c and d: 1
+    assert tokenizer.tokens_of(range(tokenizer.size)) == [
+        "<pad>",
+        "<unk>",
+        "<bos>",
+        "<eos>",
+        "a",
+        "<unk>",
+        "b",
+        "c",
+        "d",
+    ]
+    assert tokenizer.encode("d c <unk> e") == [8, 7, 5, 1]
+
+
+def test_the_most_frequent_characters_come_first():
+    tokenizer = learn("characters", ["aab\n", "ba"])
+    assert tokenizer.tokens_of(range(tokenizer.size)) == ["<pad>", "<unk>", "<bos>", "<eos>", "a", "b", r"\n"]
+
+
+def test_size_and_least_count_keep_the_rare_out():
+    assert learn("words", TEXTS, least_count=2).encode("a b c d <unk>") == [4, 6, 1, 1, 5]
+    assert learn("words", TEXTS, size=6).encode("a b c d <unk>") == [4, 1, 1, 1, 5]
+    assert learn("characters", ["aab", "bca"], least_count=2).encode("abc") == [4, 5, 1]
+
+
+def test_bpe_merges_the_most_frequent_pair_first():  # "ow" is seen 6 times, " l" and " n" 3 times each
+    tokenizer = learn("bpe", ["low now", "low now", "low now"], size=263)
+    assert tokenizer.tokens_of(range(260, 263))[0] == "ow"
+    assert set(tokenizer.tokens_of(range(260, 263))[1:]) <= {"▁l", "▁n", "low", "now", "▁low", "▁now"}
+
+
+def test_bpe_merges_nothing_seen_once():
+    tokenizer = learn("bpe", ["once"])
+    assert tokenizer.size == 260
+    assert tokenizer.decode(tokenizer.encode(" once ")) == " once "
+
+
+def test_no_subword_reaches_over_two_words():
+    for kind in ("bpe", "unigram"):
+        tokenizer = learn(kind, ["of the of the\x1cof\u3000the"] * 50, size=400)
+        for token in tokenizer.tokens_of(range(4, tokenizer.size)):
+            assert len(token.replace("▁", " ").split()) <= 1
+
+
+def segmentations(word):
+    """Every way to cut a word into pieces."""
+    for cuts in itertools.product((False, True), repeat=len(word) - 1):
+        places = [0, *(place for place, cut in enumerate(cuts, 1) if cut), len(word)]
+        yield [word[start:stop] for start, stop in itertools.pairwise(places)]
+
+
+def test_unigram_takes_the_most_probable_pieces():
+    texts = [f"{stem}{ending}" for stem in ("walk", "talk", "jump", "call") for ending in ("s", "ed", "ing", "er")] * 5
+    tokenizer = learn("unigram", texts, size=300)
+    scores = {
+        piece.replace("Ġ", "▁"): score for piece, score in json.loads(tokenizer.model.to_str())["model"]["vocab"][4:]
+    }
+    for word in ("walking", "jumped", "stalker"):
+        known = [pieces for pieces in segmentations(f"▁{word}") if all(piece in scores for piece in pieces)]
+        best = max(sum(scores[piece] for piece in pieces) for pieces in known)
+        assert sum(scores[token] for token in tokenizer.encoded(word).tokens) == pytest.approx(best)
+    assert tokenizer.encoded("walking").tokens[0] == "▁walk"
+    assert 260 < tokenizer.size <= 300
+
+
+def test_steps_come_before_learning():
+    tokenizer = learn("words", ["A a"], steps=TextSteps(lowercase=True))
+    assert tokenizer.size == 5
+    assert tokenizer.encode("A") == [4]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_learning_repeats(kind):
+    texts = [f"{a}{b} {b}{a}ung {a}lich" for a in "rstlnmdk" for b in ("ei", "a", "o", "ü", "ie")]
+    files = {learn(kind, texts, size=350).model.to_str() for _ in range(4)}
+    assert len(files) == 1
+
+
+def test_learning_repeats_in_another_process():
+    texts = [f"{a}{b} {b}{a}ung" for a in "rstlnmdk" for b in ("ei", "a", "o", "ie")]
+    program = (
+        "import sys, json; from regard.text import learn; texts = json.load(sys.stdin);"
+        "json.dump([learn(kind, texts, size=300).model.to_str() for kind in ('bpe', 'unigram')], sys.stdout)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], input=json.dumps(texts), check=True, capture_output=True, text=True
+    )
+    assert json.loads(done.stdout) == [learn(kind, texts, size=300).model.to_str() for kind in ("bpe", "unigram")]
+
+
+@pytest.mark.parametrize("before", [None, "true"])
+def test_learning_leaves_no_trace(monkeypatch, before):
+    if before is None:
+        monkeypatch.delenv("TOKENIZERS_PARALLELISM", raising=False)
+    else:
+        monkeypatch.setenv("TOKENIZERS_PARALLELISM", before)
+    learn("bpe", TEXTS)
+    assert os.environ.get("TOKENIZERS_PARALLELISM") == before
+
+
+def test_a_process_forked_later_says_nothing():
+    program = (
+        "import os; from regard.text import learn;"
+        "[learn(kind, ['a b a b'] * 9).encode_all(['a'] * 9) for kind in ('bpe', 'unigram')];"
+        "child = os.fork(); child or os._exit(0); os.waitpid(child, 0)"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "TOKENIZERS_PARALLELISM"}
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, env=environment)
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "message"),
+    [
+        ("word", {}, 'kind: there is no "word"; did you mean "words"?'),
+        ("bpe", {"size": 100}, "size: 100 is too small for bpe; 260 is the least"),
+        ("words", {"size": 4}, "size: 4 is too small for words; 5 is the least"),
+        ("words", {"least_count": 0}, "least_count: 0 is too small; 1 is the least"),
+    ],
+)
+def test_impossible_settings(kind, settings, message):
+    with pytest.raises(RegardError) as caught:
+        learn(kind, TEXTS, **settings)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("texts", [[], ["", ""]])
+def test_there_must_be_text(texts):
+    with pytest.raises(RegardError) as caught:
+        learn("bpe", texts)
+    assert str(caught.value) == "bpe: there is no text to learn from"
+    assert learn("bytes", texts).size == 260
