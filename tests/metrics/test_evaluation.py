@@ -1,0 +1,59 @@
+import json
+
+import pytest
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+
+from regard.errors import RegardError
+from regard.metrics import METRICS, evaluate_text
+
+SOURCES = ["katzen mögen hunde nicht", "ja"]
+PREDICTIONS = ["cats do not like Dogs", "yes"]
+REFERENCES = ["cats do not like dogs", "yes"]
+
+
+def test_a_report_says_everything():
+    report = evaluate_text(SOURCES, PREDICTIONS, REFERENCES, edges=(2,))
+    bleu, chrf = BLEU(tokenize="13a"), CHRF()
+    whole, character = bleu.corpus_score(PREDICTIONS, [REFERENCES]), chrf.corpus_score(PREDICTIONS, [REFERENCES])
+    long = bleu.corpus_score(PREDICTIONS[:1], [REFERENCES[:1]])
+    signature = bleu.get_signature()
+    assert list(report.lines()) == [
+        f"BLEU {whole.score:.2f} ({signature})",
+        f"chrF {character.score:.2f} ({chrf.get_signature()})",
+        "exact match 0.5000 (nrefs:1|case:mixed|sentences:2)",
+        "word error rate 0.1667 (nrefs:1|case:mixed|sentences:2)",  # 1 of 6
+        "character error rate 0.0417 (nrefs:1|case:mixed|sentences:2)",  # 1 of 24
+        f"BLEU, sources of 0-2 words, 1 in all: 0.00 ({signature})",  # one word has no four in a row
+        f"BLEU, sources of 3+ words, 1 in all: {long.score:.2f} ({signature})",
+    ]
+
+
+def test_a_report_as_json():
+    report = evaluate_text(SOURCES, PREDICTIONS, REFERENCES, lowercase=True, against_length="exact_match")
+    found = json.loads(json.dumps(report.to_json()))
+    assert set(found) == {*METRICS, "by_length"}
+    values = {name: found[name]["value"] for name in METRICS}
+    assert values == {
+        "bleu": pytest.approx(100), "chrf": 100, "exact_match": 1, "word_error_rate": 0, "character_error_rate": 0
+    }  # fmt: skip
+    assert all("case:lc" in found[name]["signature"] for name in METRICS)
+    [row] = found["by_length"]["rows"]
+    assert (found["by_length"]["unit"], row["least"], row["most"], row["sentences"]) == ("word", 0, 10, 2)
+    assert row["score"]["name"] == "exact match"
+
+
+def test_options_reach_bleu_and_the_lengths():
+    report = evaluate_text(SOURCES, PREDICTIONS, REFERENCES, tokenize="char", unit="character", edges=(2, 10))
+    assert "tok:char" in report.bleu.signature
+    assert [row.lengths for row in report.by_length] == ["0-2", "11+"]
+    assert all("tok:char" in row.score.signature for row in report.by_length)
+
+
+def test_what_is_refused():
+    with pytest.raises(
+        RegardError, match=r'^evaluate_text: against_length: there is no "blue"; did you mean "bleu"\?$'
+    ):
+        evaluate_text(["a"], ["a"], ["a"], against_length="blue")
+    with pytest.raises(RegardError, match=r"^by_length: there are no predictions; one is the least$"):
+        evaluate_text([], [], [])

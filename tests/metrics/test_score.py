@@ -1,0 +1,36 @@
+import pytest
+
+from regard.errors import RegardError
+from regard.metrics import METRICS, Score
+from regard.metrics.score import right_answers
+
+
+def test_a_score_prints_its_conditions():
+    assert str(Score("BLEU", 31.4159, "nrefs:1|tok:13a", decimals=2)) == "BLEU 31.42 (nrefs:1|tok:13a)"
+    assert Score("x", 0.25, "y").to_json() == {"name": "x", "value": 0.25, "signature": "y"}
+
+
+def test_one_right_answer_or_several():
+    assert right_answers("x", ["a", "b"], ["c", ["d", "e"]]) == [("c",), ("d", "e")]
+
+
+@pytest.mark.parametrize(
+    ("name", "called"),
+    {
+        "bleu": "BLEU",
+        "chrf": "chrF",
+        "exact_match": "exact match",
+        "word_error_rate": "word error rate",
+        "character_error_rate": "character error rate",
+    }.items(),
+)
+def test_every_metric_refuses_what_does_not_belong_together(name, called):
+    metric = METRICS[name]
+    with pytest.raises(
+        RegardError, match=f"^{called}: 1 predictions, 2 references; reference n must answer prediction n$"
+    ):
+        metric(["a"], ["a", "b"])
+    with pytest.raises(RegardError, match=f"^{called}: there are no predictions; one is the least$"):
+        metric([], [])
+    with pytest.raises(RegardError, match=f"^{called}: reference 2 has no right answer; one is the least$"):
+        metric(["a", "b"], ["a", []])
