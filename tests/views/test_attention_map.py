@@ -1,0 +1,222 @@
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from regard import RegardError
+from regard.views.attention_map import AttentionMap
+
+ROWS, COLUMNS = ("a", "b"), ("x", "y", "z")
+
+
+def of(weights, rows=ROWS, columns=COLUMNS, **more):
+    return AttentionMap(rows, columns, weights, **more)
+
+
+def even(layers=1, heads=1):
+    return np.full((layers, heads, 2, 3), 0.25)
+
+
+def test_layers_and_heads_are_counted_on_their_axes():
+    picture = of(even(5, 7))
+    assert (picture.layers, picture.heads) == (5, 7)
+
+
+def test_select_takes_one_or_averages():
+    weights = np.zeros((2, 2, 2, 3))
+    weights[:, :, 0, 0] = [[0.0, 0.25], [0.5, 1.0]]  # (layer, head)
+    picture = of(weights)
+
+    def first(layer, head):
+        return picture.select(layer, head)[0, 0]
+
+    assert (first(0, 1), first(1, 0), first(-1, -1)) == (0.25, 0.5, 1.0)
+    assert (first("mean", 1), first(1, "mean"), first("mean", "mean")) == (0.625, 0.75, 0.4375)
+    assert first(None, None) == 0.4375
+    assert (picture.select().shape, picture.select().dtype) == ((2, 3), np.float32)
+
+
+@pytest.mark.parametrize("layer", [2, -3, "last", "1"])
+def test_a_layer_that_is_not_there(layer):
+    with pytest.raises(RegardError) as caught:
+        of(even(2)).select(layer)
+    assert str(caught.value) == f'layer: there is no "{layer}"; give a number from 0 to 1, or "mean"'
+
+
+def test_the_caption_says_what_is_shown_where_there_is_a_choice():
+    assert of(even()).caption() == ""
+    assert of(even(), title="look").caption() == "look"
+    assert of(even(6, 8), title="look").caption(-1, "mean") == "look · layer 5, mean of 8 heads"
+    assert of(even(1, 8)).caption(0, 3) == "head 3"
+
+
+def test_the_weights_cannot_be_changed_from_outside():
+    given = np.full((1, 1, 2, 3), 0.25, np.float32)
+    picture = of(given)
+    given[:] = 1
+    assert picture.weights.max() == 0.25
+    with pytest.raises(ValueError, match="read-only"):
+        picture.weights[0] = 1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"rows": "ab"}, "attention map: rows are 'ab'; give a sequence of texts"),
+        ({"columns": [1, 2, 3]}, "attention map: columns are [1, 2, 3]; give a sequence of texts"),
+        ({"rows": []}, "attention map: there are no rows; give at least one"),
+        (
+            {"rows": ["a"]},
+            "attention map: weights have shape (1, 1, 2, 3); (layers, heads, 1 rows, 3 columns) are needed",
+        ),
+        (
+            {"weights": np.ones((2, 3))},
+            "attention map: weights have shape (2, 3); (layers, heads, 2 rows, 3 columns) are needed",
+        ),
+        (
+            {"weights": np.ones((0, 1, 2, 3))},
+            "attention map: weights have shape (0, 1, 2, 3); (layers, heads, 2 rows, 3 columns) are needed",
+        ),
+        ({"weights": even() > 0}, "attention map: weights are of type bool; numbers are needed"),
+        ({"merged": "word"}, 'attention map: merged: there is no "word"; did you mean "words"?'),
+        ({"title": 3}, "attention map: title is 3; give a text"),
+        ({"links": [(0, 0.5)]}, "attention map: links are [(0, 0.5)]; give pairs of whole numbers, (column, row)"),
+        (
+            {"links": [(1, 2)]},  # a column 1 and a row 2, of which there are but two
+            "attention map: the link (column 1, row 2) lies outside; columns go from 0 to 2, rows from 0 to 1",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused(change, message):
+    with pytest.raises(RegardError) as caught:
+        AttentionMap.from_record(of(even()).record() | change)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("value", "said"), [(np.nan, "nan"), (np.inf, "inf"), (1e300, "inf"), (-0.5, "-0.5"), (1.02, "1.02")]
+)
+def test_a_weight_that_is_none(value, said):
+    weights = even(1, 2)
+    weights[0, 1, 0, 2] = value
+    with pytest.raises(RegardError) as caught:
+        of(weights)
+    assert str(caught.value) == (
+        f"attention map: the weight at layer, head, row, column (0, 1, 0, 2) is {said}; weights lie between 0 and 1"
+    )
+
+
+def test_a_sum_may_pass_one_by_a_rounding():
+    assert of(even() * 4.01).weights.max() == np.float32(1.0025)
+
+
+tokens = st.text(max_size=5)
+
+
+@given(
+    arrays.arrays(np.float32, (2, 1, 2, 3), elements=st.floats(0, 1, width=32)),
+    st.lists(tokens, min_size=2, max_size=2),
+    st.lists(tokens, min_size=3, max_size=3),
+    st.none() | st.sets(st.tuples(st.integers(0, 2), st.integers(0, 1))),
+)
+def test_a_saved_map_comes_back_to_the_bit(tmp_path_factory, weights, rows, columns, links):
+    path = tmp_path_factory.mktemp("maps") / "look.json"
+    links = None if links is None else frozenset(links)
+    of(weights, tuple(rows), tuple(columns), title="t", merged="words", links=links).save(path)
+    back = AttentionMap.load(path)
+    assert back.weights.tobytes() == weights.tobytes()
+    assert (back.rows, back.columns, back.title, back.merged) == (tuple(rows), tuple(columns), "t", "words")
+    assert back.links == links
+
+
+def test_half_a_surrogate_can_be_saved(tmp_path):
+    of(even(), rows=("\ud800", "b")).save(tmp_path / "look.json")
+    assert AttentionMap.load(tmp_path / "look.json").rows == ("\ud800", "b")
+    assert [path.name for path in tmp_path.iterdir()] == ["look.json"]  # nothing is left beside it
+
+
+def test_the_file_is_plain_json(tmp_path):
+    of(even(), links=frozenset({(2, 0), (0, 1)})).save(tmp_path / "look.json")
+    assert json.loads((tmp_path / "look.json").read_text()) == {
+        "format": "regard.attention_map/1",
+        "title": "",
+        "merged": "tokens",
+        "rows": ["a", "b"],
+        "columns": ["x", "y", "z"],
+        "links": [[0, 1], [2, 0]],
+        "weights": [[[[0.25, 0.25, 0.25], [0.25, 0.25, 0.25]]]],
+    }
+
+
+GOOD = of(even()).record()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "is not JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
+        ("[]", "found list; an attention map is a JSON object"),
+        ("{}", 'has format null; an attention map says "regard.attention_map/1"'),
+        (
+            '{"format": "regard.weights/1"}',
+            'has format "regard.weights/1"; an attention map says "regard.attention_map/1"',
+        ),
+        (
+            '{"format": "regard.attention_map/12"}',
+            'has format "regard.attention_map/12", of a newer regard; this one reads "regard.attention_map/1"',
+        ),
+        (
+            '{"format": "regard.attention_map/1", "title": ""}',
+            'has no "merged"; an attention map has title, merged, rows, columns, links, weights',
+        ),
+        (json.dumps(GOOD | {"row": 1}), 'attention map: there is no "row"; did you mean "rows"?'),
+        (json.dumps(GOOD | {"rows": [1, 2]}), "attention map: rows are [1, 2]; give a sequence of texts"),
+        (json.dumps(GOOD | {"weights": "0"}), "attention map: weights are of type <U1; numbers are needed"),
+        (json.dumps(GOOD | {"weights": None}), "attention map: weights are of type object; numbers are needed"),
+        (json.dumps(GOOD | {"links": [1]}), "attention map: links are [1]; give pairs of whole numbers, (column, row)"),
+    ],
+)
+def test_a_broken_file_says_what_is_wrong(tmp_path, text, message):
+    path = tmp_path / "look.json"
+    path.write_text(text)
+    with pytest.raises(RegardError) as caught:
+        AttentionMap.load(path)
+    assert str(caught.value) == f"{path}: {message}"
+
+
+def test_ragged_weights_in_a_file(tmp_path):
+    (tmp_path / "look.json").write_text(json.dumps(GOOD | {"weights": [[[[1, 2], [1]]]]}))
+    with pytest.raises(RegardError, match=r"look\.json: attention map: weights are no array: "):
+        AttentionMap.load(tmp_path / "look.json")
+
+
+def test_a_file_that_is_not_there_or_not_text(tmp_path):
+    path = tmp_path / "look.json"
+    with pytest.raises(RegardError) as caught:
+        AttentionMap.load(path)
+    assert str(caught.value) == f"{path}: cannot be read: No such file or directory"
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(RegardError) as caught:
+        AttentionMap.load(str(path))
+    assert str(caught.value) == f"{path}: is not text; an attention map is a JSON file"
+
+
+def test_a_folder_that_is_not_there(tmp_path):
+    path = tmp_path / "none" / "look.json"
+    with pytest.raises(RegardError) as caught:
+        of(even()).save(path)
+    assert str(caught.value) == f"{path}: cannot be written: No such file or directory"
+
+
+def test_views_need_no_torch():
+    program = (
+        "import sys, numpy, regard.views.terminal as t, regard.views.matrix, regard.views.attention_map as m;"
+        "t.draw(m.AttentionMap(('a',), ('b',), numpy.ones((1, 1, 1, 1))));"
+        "assert not {'torch', 'matplotlib'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -1,0 +1,73 @@
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from regard.views.display import centred, clusters, cut, display_width, harmless, isolated, left_padded
+
+
+@pytest.mark.parametrize(
+    ("token", "shown"),
+    [
+        ("\x1b[31mred", "␛[31mred"),
+        ("\n\t\0\x7f", "␊␉␀␡"),
+        ("\x9b31m", "\ufffd31m"),  # the one-byte form of an escape sequence
+        ("\u202eabc", "\ufffdabc"),  # would write everything after it backwards
+        ("\u2028", "\ufffd"),
+        ("\ud800", "\ufffd"),
+        ("  ", "␣␣"),
+        ("a b", "a b"),
+        ("\u0301", "◌\u0301"),
+        ("e\u0301", "é"),
+        ("\u1112\u1161\u11ab", "한"),
+        ("👍🏽", "👍"),
+        ("❤\ufe0f", "❤"),
+        ("🇩🇪", "DE"),
+        ("بی\u200cتی", "بیتی"),
+        ("", ""),
+    ],
+)
+def test_what_steers_the_display_becomes_a_sign(token, shown):
+    assert harmless(token) == shown
+
+
+@given(st.text())
+def test_nothing_that_steers_is_left(token):
+    found = {unicodedata.category(char) for char in harmless(token)}
+    assert not found & {"Cc", "Cf", "Cs", "Zl", "Zp"}
+
+
+@pytest.mark.parametrize(
+    ("text", "width"),
+    [("abc", 3), ("日本", 4), ("ｱ", 1), ("\uff31", 2), ("x\u0301", 1), ("👍", 2), ("שלמ", 3), ("…", 1)],
+)
+def test_widths_are_those_of_terminals(text, width):
+    assert display_width(text) == width == cell_len(text)
+
+
+@given(st.text(st.sampled_from("aé日本x\u0301한ש👍ц"), max_size=8), st.integers(1, 9))
+def test_a_cut_text_fits(text, limit):
+    shown = cut(harmless(text), limit)
+    assert cell_len(shown) <= limit
+    assert shown == harmless(text) or shown[-1] == "…"
+
+
+def test_marks_stay_with_their_letters():
+    assert clusters("ax\u0301\u0302日") == ["a", "x\u0301\u0302", "日"]
+    assert clusters("कि") == ["कि"]
+    assert cut("x\u0301yz", 2) == "x\u0301…"
+
+
+def test_only_what_runs_to_the_left_is_isolated():
+    assert isolated("abc日") == "abc日"
+    assert isolated("שלמ") == "\u2068שלמ\u2069"
+    assert isolated("٣") == "\u2068٣\u2069"
+
+
+def test_padding_counts_columns():
+    assert left_padded("日", 4) == "  日"
+    assert centred("a", 3) == " a "
+    assert centred("日", 3) == "日 "
+    assert cell_len(left_padded("שלמ", 6)) == 6
