@@ -1,0 +1,26 @@
+"""From a model to targets: greedy, sampled, the best of a beam, or given ones scored; written once for every model.
+
+A model takes part by the step protocol of `regard.models.seq2seq`. <pad>, <bos> and,
+unless allowed, <unk> are never chosen; the probabilities of all other tokens stay those
+of the model's own softmax, in which these have their share.
+"""
+
+from regard.decoding.beam import beam_search
+from regard.decoding.corpus import decode_all
+from regard.decoding.forced import forced_weights, score_targets, token_log_probabilities
+from regard.decoding.greedy import greedy
+from regard.decoding.hypothesis import Hypothesis
+from regard.decoding.sample import sample
+from regard.decoding.steps import default_longest
+
+__all__ = [
+    "Hypothesis",
+    "beam_search",
+    "decode_all",
+    "default_longest",
+    "forced_weights",
+    "greedy",
+    "sample",
+    "score_targets",
+    "token_log_probabilities",
+]

@@ -1,0 +1,174 @@
+import math
+from dataclasses import astuple
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from regard import RegardError
+from regard.batch import BOS, EOS, PAD, UNKNOWN
+from regard.decoding import Hypothesis, beam_search, greedy
+from tests.decoding.tiny import constant_model, exhaustive, log_probability, random_model, sources
+
+SOURCES = [(4, 5), (5,), (4, 4, 5, 5), ()]
+
+
+def same(found, wanted):
+    assert [(each.tokens, each.ended) for each in found] == [(tokens, ended) for tokens, _, ended in wanted]
+    for each, (_, log_probability_, _) in zip(found, wanted, strict=True):
+        assert each.log_probability == pytest.approx(log_probability_, abs=1e-4)
+
+
+@settings(max_examples=40)
+@given(
+    seed=st.integers(0, 10**6),
+    nbest=st.integers(1, 8),
+    alpha=st.sampled_from([0.0, 0.6, 1.0, 2.5]),
+    longest=st.integers(1, 4),
+    spread=st.sampled_from([0.5, 2.0, 6.0]),
+)
+def test_a_wide_beam_is_exhaustive_search(seed, nbest, alpha, longest, spread):
+    model = random_model(seed, spread=spread)
+    found = beam_search(model, sources(*SOURCES), 24, nbest, alpha, longest=longest)  # 2 ** 3 * 3 choices at most
+    for source, best in zip(SOURCES, found, strict=True):
+        same(best, exhaustive(model, source, longest, alpha)[:nbest])
+
+
+def test_three_tokens_and_unknown_allowed():
+    model = random_model(7, ordinary=2)
+    found = beam_search(model, sources(*SOURCES), 108, 108, 1.3, longest=4, allow_unknown=True)
+    for source, best in zip(SOURCES, found, strict=True):
+        wanted = exhaustive(model, source, 4, 1.3, allowed=[UNKNOWN])
+        assert len(wanted) == 1 + 3 + 9 + 27 + 81
+        same(best, wanted[:108])
+
+
+@settings(max_examples=30)
+@given(seed=st.integers(0, 10**6), ordinary=st.integers(1, 6))
+def test_width_one_is_greedy(seed, ordinary):
+    model, batch = random_model(seed, ordinary), sources(*SOURCES)
+    found = beam_search(model, batch, 1, length_penalty=0.0, longest=12)
+    assert found == [[each] for each in greedy(model, batch, longest=12)]
+
+
+@settings(max_examples=30)
+@given(seed=st.integers(0, 10**6), width=st.integers(1, 6), alpha=st.sampled_from([0.0, 1.0]), data=st.data())
+def test_a_batch_is_its_sentences_one_by_one(seed, width, alpha, data):
+    nbest = data.draw(st.integers(1, width))
+    model = random_model(seed, ordinary=4, spread=1.0)
+    limits = torch.tensor([9, 5, 7, 1])
+    together = beam_search(model, sources(*SOURCES), width, nbest, alpha, longest=limits)
+    for source, limit, best in zip(SOURCES, limits.tolist(), together, strict=True):
+        assert [best] == beam_search(model, sources(source), width, nbest, alpha, longest=limit)
+
+
+@settings(max_examples=30)
+@given(seed=st.integers(0, 10**6), width=st.integers(2, 7), alpha=st.sampled_from([0.0, 0.6, 1.0]))
+def test_n_best_are_sorted_different_and_rightly_scored(seed, width, alpha):
+    model = random_model(seed, ordinary=4, spread=1.0)
+    for source, best in zip(
+        SOURCES, beam_search(model, sources(*SOURCES), width, width, alpha, longest=6), strict=True
+    ):
+        assert len({each.tokens for each in best}) == len(best) == width
+        ranks = [(not h.ended, -h.log_probability / ((5 + len(h.tokens)) / 6) ** alpha) for h in best]
+        assert ranks == sorted(ranks)
+        for each in best:
+            assert not {PAD, BOS, UNKNOWN} & set(each.tokens)
+            assert EOS not in each.target
+            assert each.log_probability == pytest.approx(log_probability(model, source, each.tokens), abs=1e-4)
+
+
+def test_a_beam_finds_what_greedy_misses():  # "4" is likelier first, but "5" leads to the likelier whole
+    model = constant_model(*[-math.inf] * 3, 0, 0, 0)
+    model.table = model.table.clone()
+    model.table[:, 3] = torch.tensor([0, 0, 0, 0, 0.6, 0.4]).log()  # after <bos>
+    model.table[:, 35] = torch.tensor([0, 0, 0, 0.5, 0.25, 0.25]).log()  # after <bos> 4
+    model.table[:, 36] = torch.tensor([0, 0, 0, 0.9, 0.05, 0.05]).log()
+    (wide,), (narrow,) = (beam_search(model, sources((4,)), width, 1, 0.0)[0] for width in (2, 1))
+    assert astuple(wide) == ((5, EOS), pytest.approx(math.log(0.36)), True)
+    assert astuple(narrow) == ((4, EOS), pytest.approx(math.log(0.3)), True)
+
+
+def test_the_length_penalty_prefers_longer_ones():
+    model = constant_model(-9, -9, -9, 0, 0)  # a half each: "4" * n has log-probability (n + 1) log(1/2)
+    (short,), (long,) = (beam_search(model, sources((4,)), 2, 1, alpha, longest=5)[0] for alpha in (0.0, 4.0))
+    assert (short.tokens, long.tokens) == ((EOS,), (4, 4, 4, 4, EOS))
+    half = -math.log(2 + 3 * math.exp(-9))
+    assert long.log_probability == pytest.approx(5 * half, abs=1e-5)  # the sum itself, not divided
+
+
+def test_it_stops_when_nothing_better_can_come():
+    model = constant_model(-9, -9, -9, 5, 0)
+    beam_search(model, sources((4,), (4, 4)), 3, 1, 0.0)
+    assert model.steps == 1
+    model.steps = 0
+    beam_search(model, sources((4,), (4, 4)), 3, 3, 0.0)
+    assert model.steps == 3  # "", "4" and "4 4"
+
+
+def test_a_model_that_never_ends():
+    model = constant_model(0, 0, 0, -math.inf, 5, 4)
+    found = beam_search(model, sources((4,), (4, 4)), 2, 2, longest=torch.tensor([1, 3]))
+    assert [[each.tokens for each in best] for best in found] == [[(4,), (5,)], [(4, 4, 4), (4, 4, 5)]]
+    assert not any(each.ended for best in found for each in best)
+
+
+def test_a_model_that_ends_at_once():
+    model = constant_model(*[-math.inf] * 3, 0, -math.inf)
+    assert (
+        beam_search(model, sources((4,), ()), 4, 3) == [[Hypothesis((EOS,), 0.0, ended=True)]] * 2
+    )  # no other is possible
+
+
+def test_wider_than_the_vocabulary():
+    model = random_model(1, ordinary=1)
+    (best,) = beam_search(model, sources((4,)), 50, 50, 0.0, longest=3)
+    same(best, exhaustive(model, (4,), 3, 0.0))
+
+
+def test_equals_rank_by_age_then_by_token():
+    model = constant_model(*[-math.inf] * 3, 0, 0, 0)
+    (best,) = beam_search(model, sources((4,)), 12, 12, 0.0, longest=3)
+    assert [each.tokens for each in best[:7]] == [
+        (EOS,), (4, EOS), (5, EOS), (4, 4, EOS), (4, 5, EOS), (5, 4, EOS), (5, 5, EOS)
+    ]  # fmt: skip
+
+
+def test_an_empty_batch():
+    assert beam_search(random_model(), sources()) == []
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf])
+def test_no_finite_probabilities(wrong):
+    model = random_model()
+    model.table[:, 5:, 4] = wrong  # not at the first step
+    with pytest.raises(RegardError) as error:
+        beam_search(model, sources((4,)), nbest=5)
+    assert str(error.value) == (
+        "decoding: the model gave no finite probabilities; look for NaN or infinity in its parameters and input"
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"width": 0}, "beam_search: width is 0; 1 is the least"),
+        ({"width": 3, "nbest": 4}, "beam_search: nbest is 4; a beam of width 3 gives 1 to 3"),
+        ({"nbest": 0}, "beam_search: nbest is 0; a beam of width 5 gives 1 to 5"),
+        (
+            {"length_penalty": -0.5},
+            "beam_search: length_penalty is -0.5; 0 is none, a number above it favours length",
+        ),
+        ({"longest": 0}, "decoding: longest is 0; 1 is the least"),
+    ],
+)
+def test_wrong_settings(settings, message):
+    with pytest.raises(RegardError) as error:
+        beam_search(random_model(), sources((4,)), **settings)
+    assert str(error.value) == message
+
+
+def test_a_model_in_training_is_refused():
+    with pytest.raises(RegardError, match=r"^decoding: the model is in training mode; call model\.eval\(\) first$"):
+        beam_search(random_model().train(), sources((4,)))
