@@ -157,6 +157,47 @@ def test_a_cache_refuses_gradients():
     assert str(error.value) == "cache: memory that is written again keeps no gradients; use it under torch.no_grad()"
 
 
+def test_a_cache_is_reordered_in_its_own_memory():
+    layer, other = MultiHeadAttention(8, 2), torch.tensor([2, 0, 2])
+    x, y = torch.randn(3, 4, 8), torch.randn(3, 1, 8)
+    with torch.no_grad():
+        cache = layer.new_cache(3, capacity=5)
+        layer(x, cache=cache)
+        address = cache.keys.data_ptr()
+        cache.select(other)
+        found = layer(y, cache=cache)
+        assert cache.keys.data_ptr() == address
+        torch.testing.assert_close(found, layer(y, torch.cat([x[other], y], 1)))
+        with pytest.raises(RegardError) as error:
+            cache.select(torch.tensor([0]))
+    assert str(error.value) == "cache: 1 rows are selected; there are places for 3"
+
+
+def test_a_cache_has_the_type_the_layer_works_in():
+    layer, x = MultiHeadAttention(8, 2), torch.randn(3, 4, 8)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        cache = layer.new_cache(3, capacity=4)
+        assert cache.keys.dtype == torch.bfloat16
+        torch.testing.assert_close(layer(x, cache=cache), layer(x))
+        assert layer.double().new_cache(3, capacity=4).keys.dtype == torch.float64
+    assert layer.new_cache(3, capacity=4, dtype=torch.float16).keys.dtype == torch.float16
+
+
+@pytest.mark.parametrize("groups", [None, 2])
+def test_a_turn_reaches_queries_and_keys_alone(groups):
+    layer, x = MultiHeadAttention(16, 4, groups=groups), torch.randn(2, 5, 16)
+    _, plain = layer(x, return_weights=True)
+    out, half = layer(x, turn=lambda heads: heads / 2, return_weights=True)
+    wanted = torch.softmax(plain.dense().log() / 4, -1)  # a score of half a query and half a key is a quarter
+    torch.testing.assert_close(half.dense(), wanted)
+    values = layer.values(x).unflatten(-1, (-1, 4)).transpose(1, 2)
+    values = values.unsqueeze(2) if groups else values
+    torch.testing.assert_close(out, layer.output((wanted @ values).reshape(2, 4, 5, 4).transpose(1, 2).flatten(2)))
+    with pytest.raises(RegardError) as error:
+        layer(x, x, turn=lambda heads: heads)
+    assert str(error.value) == "MultiHeadAttention: turn is for queries that attend to themselves; leave out keys"
+
+
 def test_dropout_is_for_training():
     layer = MultiHeadAttention(8, 2, dropout=0.5)
     x = torch.randn(2, 5, 8)

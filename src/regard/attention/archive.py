@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.attention import normalise, scores, visible
 from regard.attention.comparison import Comparison, Terms
-from regard.attention.scores import Additive, Concat, Dot, FixedDot, Kernel, ScaledDot, Score, Uniform
+from regard.attention.scores import Additive, Concat, Dot, FixedDot, Kernel, ScaledDot, Score, Settled, Uniform
 from regard.attention.visible import Rule
 from regard.attention.weights import DenseWeights, LazyWeights, MeanWeights, Weights
 from regard.errors import RegardError
@@ -90,6 +90,8 @@ def rebuild(record: dict[str, Any], tensors: dict[str, Tensor]) -> Weights:
 
 def describe_score(score: Score, parameters: tuple[Tensor, ...], tensors: dict[str, Tensor]) -> dict[str, Any]:
     """Just what is needed to compare queries and keys that are prepared already."""
+    if isinstance(score, Settled):
+        score = score.score
     named = dict(zip((name for name, _ in score.named_parameters()), parameters, strict=True))
     if isinstance(score, FixedDot):
         return {"kind": "FixedDot", "factor": score.factor}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import Literal, overload
 
@@ -103,6 +105,8 @@ def attend(
     if bias is not None and isinstance(how, KernelSum):
         bias = bias - row_peaks(bias)
     terms = Terms(module, rule, how, shape)
+    for listen in _listeners.get():
+        listen(terms, query, keys)
     if path is None:
         path = choose_path(terms, query, keys, bias, dropout)
     else:
@@ -113,6 +117,22 @@ def attend(
     weights = see() if lazy else see().apart()
     report(weights)
     return (output, weights) if return_weights else output
+
+
+Listener = Callable[[Terms, Tensor, Tensor], None]
+"""What is told the terms, the query and the keys of a call."""
+
+_listeners: ContextVar[tuple[Listener, ...]] = ContextVar("regard_listening", default=())
+
+
+@contextmanager
+def listening(listener: Listener) -> Iterator[None]:
+    """Tell a function of every call of `attend` in this thread or task, before anything is computed."""
+    token = _listeners.set((*_listeners.get(), listener))
+    try:
+        yield
+    finally:
+        _listeners.reset(token)
 
 
 See = Callable[[], Weights]

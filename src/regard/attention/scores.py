@@ -42,6 +42,7 @@ class Score(nn.Module):
 
     query_dim: int | None = None  # the widths it is made for; None takes any
     key_dim: int | None = None
+    differentiable: ClassVar[bool] = True  # whether query and key get a gradient
 
     def forward(
         self, query: Float[Tensor, "*#batch queries query_width"], keys: Float[Tensor, "*#batch keys key_width"]
@@ -62,6 +63,10 @@ class Score(nn.Module):
         scores: Tensor = self.forward(query, keys)
         return scores
 
+    def settle(self, keys: Float[Tensor, "..."]) -> tuple[Score, Tensor]:
+        """What is done once for each key, done: a score and keys that give the same when queries come one by one."""
+        return self, keys
+
     def extra_repr(self) -> str:
         found = ((name, p) for name, p in self.named_parameters(recurse=False))
         return ", ".join(f"{name}={p.item():g}" if p.numel() == 1 else f"{name}={tuple(p.shape)}" for name, p in found)
@@ -69,6 +74,44 @@ class Score(nn.Module):
     def numbers_per_pair(self, query: Tensor, keys: Tensor) -> int:
         """How many numbers `compare` holds for each pair at once; sets the size of a tile."""
         return max(1, query.shape[-1])
+
+
+class SplitScore(Score):
+    """A score with work of its own for each query and for each key."""
+
+    def prepare_query(self, query: Float[Tensor, "..."]) -> Tensor:
+        """What is done once for each query."""
+        raise NotImplementedError(f"{type(self).__name__} must define prepare_query(query)")
+
+    def prepare_keys(self, keys: Float[Tensor, "..."]) -> Tensor:
+        """What is done once for each key."""
+        raise NotImplementedError(f"{type(self).__name__} must define prepare_keys(keys)")
+
+    def prepare(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> tuple[Tensor, Tensor]:
+        return self.prepare_query(query), self.prepare_keys(keys)
+
+    def settle(self, keys: Float[Tensor, "..."]) -> tuple[Score, Tensor]:
+        return Settled(self), self.prepare_keys(keys)
+
+
+class Settled(Score):
+    """Another score, for keys that are prepared already."""
+
+    def __init__(self, score: SplitScore) -> None:
+        super().__init__()
+        self.score, self.query_dim = score, score.query_dim
+
+    def forward(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
+        return self.score.compare(self.score.prepare_query(query), keys)
+
+    def prepare(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> tuple[Tensor, Tensor]:
+        return self.score.prepare_query(query), keys
+
+    def compare(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
+        return self.score.compare(query, keys)
+
+    def numbers_per_pair(self, query: Tensor, keys: Tensor) -> int:
+        return self.score.numbers_per_pair(query, keys)
 
 
 class Dot(Score):
@@ -111,6 +154,8 @@ class FixedDot(Dot):
 class Hard(Dot):
     """q·k, and the best key (the first of equals) gets all the weight; no gradient for query and key."""
 
+    differentiable: ClassVar[bool] = False
+
 
 class Bilinear(Score):
     """q^T W k, also where query and key differ in width (Luong et al. 2015 call it general)."""
@@ -130,7 +175,7 @@ class Bilinear(Score):
         return 1
 
 
-class ReducedRank(Score):
+class ReducedRank(SplitScore):
     """(U^T k)·(V q): `Bilinear` with a matrix of low rank, V^T U^T, that is never made."""
 
     def __init__(self, query_dim: int, key_dim: int, rank: int, *, heads: Heads = None) -> None:
@@ -140,16 +185,25 @@ class ReducedRank(Score):
         self.key_weight = new_parameter(heads, key_dim, rank, fan_in=key_dim)
 
     def forward(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
-        return product(query @ self.query_weight.mT, (keys @ self.key_weight).mT)
+        return self.compare(*self.prepare(query, keys))
 
     def as_dot(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> DotForm:
-        return DotForm(query @ self.query_weight.mT, keys @ self.key_weight)
+        return DotForm(*self.prepare(query, keys))
+
+    def prepare_query(self, query: Float[Tensor, "..."]) -> Tensor:
+        return query @ self.query_weight.mT
+
+    def prepare_keys(self, keys: Float[Tensor, "..."]) -> Tensor:
+        return keys @ self.key_weight
+
+    def compare(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
+        return product(query, keys.mT)
 
     def numbers_per_pair(self, query: Tensor, keys: Tensor) -> int:
         return 1
 
 
-class Additive(Score):
+class Additive(SplitScore):
     """w·g(W q + V k), g = tanh unless told otherwise (Bahdanau et al. 2015)."""
 
     def __init__(
@@ -172,8 +226,11 @@ class Additive(Score):
         ours, theirs = self.prepare(query, keys)
         return weigh(self.activation(every_pair(ours, theirs)), self.energy)
 
-    def prepare(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> tuple[Tensor, Tensor]:
-        return query @ self.query_weight.mT, keys @ self.key_weight.mT
+    def prepare_query(self, query: Float[Tensor, "..."]) -> Tensor:
+        return query @ self.query_weight.mT
+
+    def prepare_keys(self, keys: Float[Tensor, "..."]) -> Tensor:
+        return keys @ self.key_weight.mT
 
     def compare(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
         if self.activation is torch.tanh:
@@ -184,7 +241,7 @@ class Additive(Score):
         return self.energy.shape[-1]
 
 
-class Concat(Score):
+class Concat(SplitScore):
     """w·tanh(W [q; k]), as first written down: equals `Additive` with W split in two."""
 
     def __init__(self, query_dim: int, key_dim: int, hidden: int, *, heads: Heads = None) -> None:
@@ -202,9 +259,11 @@ class Concat(Score):
         mixed = torch.tanh(widened(joined @ self.weight.mT))
         return weigh(mixed.unflatten(-2, (n, m)), self.energy)
 
-    def prepare(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> tuple[Tensor, Tensor]:
-        ours, theirs = self.weight[..., : self.query_dim], self.weight[..., self.query_dim :]
-        return query @ ours.mT, keys @ theirs.mT
+    def prepare_query(self, query: Float[Tensor, "..."]) -> Tensor:
+        return query @ self.weight[..., : self.query_dim].mT
+
+    def prepare_keys(self, keys: Float[Tensor, "..."]) -> Tensor:
+        return keys @ self.weight[..., self.query_dim :].mT
 
     def compare(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
         return energy_of_tanh(query, keys, self.energy)
@@ -268,6 +327,8 @@ class Gaussian(Kernel):
 class Boxcar(Kernel):
     """1 where |q - k| <= width, else 0; no gradient for query and key."""
 
+    differentiable: ClassVar[bool] = False
+
     def kernel(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
         apart = distance(self, query, keys)
         return (apart <= self.width.abs()).to(apart.dtype)
@@ -288,6 +349,8 @@ class Epanechnikov(Kernel):
 class Exact(Kernel):
     """1 where the key equals the query, else 0: a look-up in a database; no gradient for query and key."""
 
+    differentiable: ClassVar[bool] = False
+
     def __init__(self) -> None:
         super().__init__()
 
@@ -299,6 +362,8 @@ class Exact(Kernel):
 
 class Uniform(Score):
     """Every key alike: average pooling; no gradient for query and key."""
+
+    differentiable: ClassVar[bool] = False
 
     def forward(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
         batch = torch.broadcast_shapes(query.shape[:-2], keys.shape[:-2])
@@ -324,6 +389,9 @@ PARAMETER_FREE: dict[str, type[Score]] = {
 
 SCORES = sorted([*PARAMETER_FREE, "additive", "bilinear", "concat", "reduced_rank"])
 """The names of all score functions."""
+
+EQUAL_WIDTHS = frozenset(PARAMETER_FREE) - {"uniform"}
+"""Those that need query and key to be of one width."""
 
 
 def as_score(score: object) -> Score:
@@ -360,6 +428,15 @@ def build_score(
     if name == "reduced_rank":
         return ReducedRank(query_dim, key_dim, rank or max(1, min(query_dim, key_dim) // 4), heads=heads)
     return as_score(name)
+
+
+def without_gradient(model: nn.Module) -> dict[str, str]:
+    """The score functions inside a model from which query and key learn nothing: path -> class."""
+    return {
+        path: type(module).__name__
+        for path, module in model.named_modules()
+        if isinstance(module, Score) and not module.differentiable
+    }
 
 
 def head_axes(heads: Heads) -> tuple[int, ...]:

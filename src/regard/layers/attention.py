@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Literal, overload
 
 import torch
@@ -17,6 +17,9 @@ from regard.errors import RegardError
 from regard.layers.cache import KeyValueCache
 
 PROJECTED = ("query", "keys", "values")
+
+Turn = Callable[[Tensor], Tensor]
+"""What tells queries and keys, (*batch, heads, n, head_width), where they stand."""
 
 
 class MultiHeadAttention(nn.Module):
@@ -84,14 +87,14 @@ class MultiHeadAttention(nn.Module):
     def forward(
         self, query: Tensor, keys: Tensor | KeyValueCache | None = ..., values: Tensor | None = ..., *,
         visible: Rule | Tensor | None = ..., bias: Tensor | None = ..., cache: KeyValueCache | None = ...,
-        return_weights: Literal[False] = ...,
+        turn: Turn | None = ..., return_weights: Literal[False] = ...,
     ) -> Tensor: ...  # fmt: skip
 
     @overload
     def forward(
         self, query: Tensor, keys: Tensor | KeyValueCache | None = ..., values: Tensor | None = ..., *,
         visible: Rule | Tensor | None = ..., bias: Tensor | None = ..., cache: KeyValueCache | None = ...,
-        return_weights: Literal[True],
+        turn: Turn | None = ..., return_weights: Literal[True],
     ) -> tuple[Tensor, Weights]: ...  # fmt: skip
 
     def forward(
@@ -103,6 +106,7 @@ class MultiHeadAttention(nn.Module):
         visible: Rule | Tensor | None = None,
         bias: Float[Tensor, "..."] | None = None,
         cache: KeyValueCache | None = None,
+        turn: Turn | None = None,
         return_weights: bool = False,
     ) -> Float[Tensor, "*batch queries width"] | tuple[Float[Tensor, "*batch queries width"], Weights]:
         """Attend from each query to the keys.
@@ -111,9 +115,12 @@ class MultiHeadAttention(nn.Module):
         before as well, to which they are added. Keys may be a filled cache, made by
         `remember`, so that a source is projected once. Tensors given for `visible` and
         `bias` broadcast to (*batch, n, m), or with an axis more to (*batch, heads, n, m).
-        The weights are (*batch, heads, n, m), with groups (*batch, groups, heads, n, m).
+        Rotary positions `turn` queries and keys in their heads, before they meet or are
+        kept. The weights are (*batch, heads, n, m), with groups (*batch, groups, heads, n, m).
         """
-        ours = self._heads(self.query(self._checked("query", query)), self.heads)
+        if turn is not None and keys is not None:
+            raise RegardError("MultiHeadAttention: turn is for queries that attend to themselves; leave out keys")
+        ours = turned(self._heads(self.query(self._checked("query", query)), self.heads), turn)
         batch = query.shape[:-2]
         if visible is not None:
             visible = over_given(as_rule(visible), lambda matrix: self._with_heads("visible", matrix, batch))
@@ -121,7 +128,7 @@ class MultiHeadAttention(nn.Module):
             bias = self._with_heads("bias", bias, batch)
         before = 0 if cache is None else cache.length
         lazy = cache is None and not isinstance(keys, KeyValueCache)  # memory of a cache is written again
-        memory = self._memory(query if keys is None else keys, values, cache)
+        memory = self._memory(query if keys is None else keys, values, cache, turn)
         try:
             found = self._attend(ours, memory, visible, bias, return_weights, lazy=lazy)
         except RegardError:
@@ -160,11 +167,12 @@ class MultiHeadAttention(nn.Module):
     def new_cache(
         self, *batch: int, capacity: int, dtype: torch.dtype | None = None, device: str | torch.device | None = None
     ) -> KeyValueCache:
-        """Room for `capacity` positions, in the type and on the device of this layer unless told otherwise."""
-        like = self.output.weight
-        return KeyValueCache(
-            batch, self.groups, capacity, self.head_width, dtype=dtype or like.dtype, device=device or like.device
-        )
+        """Room for `capacity` positions, in the type and on the device this layer works in unless told otherwise."""
+        device = torch.device(device or self.output.weight.device)
+        if dtype is None:
+            lower = torch.is_autocast_enabled(device.type) and self.output.weight.dtype != torch.float64
+            dtype = torch.get_autocast_dtype(device.type) if lower else self.output.weight.dtype
+        return KeyValueCache(batch, self.groups, capacity, self.head_width, dtype=dtype, device=device)
 
     def remember(
         self,
@@ -172,14 +180,18 @@ class MultiHeadAttention(nn.Module):
         values: Float[Tensor, "*batch keys value_width"] | None = None,
     ) -> KeyValueCache:
         """Keys and values of a source, projected once, to be given as `keys` again and again."""
-        theirs, found = self._memory(keys, values, None)
+        theirs, found = self._memory(keys, values)
         batch, m = theirs.shape[:-3], theirs.shape[-2]
         memory = self.new_cache(*batch, capacity=m, dtype=theirs.dtype, device=theirs.device)
         memory.append(theirs, found)
         return memory
 
     def _memory(
-        self, keys: Tensor | KeyValueCache, values: Tensor | None, cache: KeyValueCache | None
+        self,
+        keys: Tensor | KeyValueCache,
+        values: Tensor | None = None,
+        cache: KeyValueCache | None = None,
+        turn: Turn | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Keys and values in heads: (*batch, groups, m, head_width)."""
         if isinstance(keys, KeyValueCache):
@@ -187,7 +199,7 @@ class MultiHeadAttention(nn.Module):
                 raise RegardError("MultiHeadAttention: a filled cache given as keys leaves no room for values or cache")
             return keys.keys, keys.values
         found = keys if values is None else values
-        theirs = self._heads(self.keys(self._checked("keys", keys)), self.groups)
+        theirs = turned(self._heads(self.keys(self._checked("keys", keys)), self.groups), turn)
         found = self._heads(self.values(self._checked("values", found)), self.groups)
         if cache is None:
             return theirs, found
@@ -240,6 +252,11 @@ class MultiHeadAttention(nn.Module):
         if self.groups == self.heads:
             return tensor
         return tensor.unsqueeze(-3) if tensor.shape[-3] == 1 else self._grouped(tensor, self.heads // self.groups)
+
+
+def turned(heads: Float[Tensor, "..."], turn: Turn | None) -> Float[Tensor, "..."]:
+    """Queries or keys in their heads, told where they stand if there is a turn."""
+    return heads if turn is None else turn(heads)
 
 
 def new_linear(inputs: int, outputs: int, bias: bool) -> nn.Linear:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.errors import RegardError
@@ -56,6 +56,13 @@ class KeyValueCache:
         self._keys[..., self.length : end, :] = keys
         self._values[..., self.length : end, :] = values
         self.length = end
+
+    def select(self, rows: Int[Tensor, " rows"]) -> None:
+        """Put row rows[i] of the first axis in place i, in the same memory; rows may repeat."""
+        if len(rows) != len(self._keys):
+            raise RegardError(f"cache: {len(rows)} rows are selected; there are places for {len(self._keys)}")
+        for part in (self.keys, self.values):
+            part.copy_(part.index_select(0, rows))
 
     def __repr__(self) -> str:
         return f"KeyValueCache({self.length} of {self.capacity} positions, shape={tuple(self._keys.shape)})"

@@ -1,0 +1,61 @@
+"""Batch: sentences side by side, as tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+PAD, UNKNOWN, BOS, EOS = range(4)
+"""The first four numbers of every vocabulary."""
+
+
+class Pair(NamedTuple):
+    """A source and its target as numbers, without <bos> and <eos>; the target may be unknown."""
+
+    source: Sequence[int]
+    target: Sequence[int] | None = None
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sources that end in <eos>, and targets as they go in (<bos> first) and as they shall come out (<eos> last).
+
+    The end of shorter ones is filled with PAD. Without targets, to predict them, the last three are None.
+    """
+
+    source: Int[Tensor, "batch source"]
+    source_lengths: Int[Tensor, " batch"]
+    target_in: Int[Tensor, "batch target"] | None = None
+    target_out: Int[Tensor, "batch target"] | None = None
+    target_lengths: Int[Tensor, " batch"] | None = None
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def to(self, device: str | torch.device) -> Batch:
+        """The same batch in the memory of a device."""
+        return Batch(**{name: t if t is None else t.to(device) for name, t in vars(self).items()})
+
+
+def collate(pairs: Sequence[Pair]) -> Batch:
+    """One batch of all pairs; targets only if every pair has one."""
+    source, source_lengths = padded([[*pair.source, EOS] for pair in pairs])
+    targets = [pair.target for pair in pairs if pair.target is not None]
+    if len(targets) < len(pairs):
+        return Batch(source, source_lengths)
+    target_in, target_lengths = padded([[BOS, *target] for target in targets])
+    target_out, _ = padded([[*target, EOS] for target in targets])
+    return Batch(source, source_lengths, target_in, target_out, target_lengths)
+
+
+def padded(rows: Sequence[Sequence[int]]) -> tuple[Int[Tensor, "batch longest"], Int[Tensor, " batch"]]:
+    """Rows of numbers as one tensor, filled up at the end, and their lengths."""
+    lengths = torch.tensor([len(row) for row in rows], dtype=torch.long)
+    longest = max((len(row) for row in rows), default=0)
+    filled = [[*row, *[PAD] * (longest - len(row))] for row in rows]
+    return torch.tensor(filled, dtype=torch.long).reshape(len(rows), longest), lengths

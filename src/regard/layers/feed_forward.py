@@ -1,0 +1,32 @@
+"""The position-wise feed-forward network (Vaswani et al. 2017, 3.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional
+
+from regard.errors import unknown_name
+from regard.layers.attention import new_linear
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": functional.gelu, "relu": functional.relu}
+"""What may stand between the two layers."""
+
+
+class FeedForward(nn.Module):
+    """Wider, an activation, and back: the same for each place by itself."""
+
+    def __init__(self, width: int, hidden: int, *, activation: str = "relu", bias: bool = True) -> None:
+        super().__init__()
+        if activation not in ACTIVATIONS:
+            raise unknown_name("activation", activation, ACTIVATIONS)
+        self.activation = activation
+        self.wider = new_linear(width, hidden, bias)
+        self.back = new_linear(hidden, width, bias)
+
+    def forward(self, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
+        """back(activation(wider(x)))."""
+        found: Tensor = self.back(ACTIVATIONS[self.activation](self.wider(x)))
+        return found

@@ -1,0 +1,180 @@
+"""Attention over a source, as a recurrent decoder pays it: all steps at once, or again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from regard.attention.functional import attend
+from regard.attention.scores import EQUAL_WIDTHS, Kernel, Score, build_score
+from regard.errors import RegardError, unknown_name
+from regard.layers.attention import PROJECTED, new_linear
+
+KEPT = 2**26  # numbers of a score that may be kept for backward over all looks at a source
+
+COMPOSITIONS = ("concat", "gate", "join", "maxout", "sum")
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """A source made ready to be looked at, with all that is done once for each key done."""
+
+    score: Score
+    keys: Float[Tensor, "batch heads source key_width"]
+    values: Float[Tensor, "batch heads source value_width"]
+    visible: Bool[Tensor, "batch 1 1 source"] | None
+    looks: int  # how many times it will be looked at
+
+    def path(self, queries: Float[Tensor, "batch heads queries width"]) -> Literal["reference"] | None:
+        """The plain formula where one query at a time comes: it has the least to do around a small product."""
+        if self.looks == 1:
+            return None
+        pairs = queries.shape[:-1].numel() * self.keys.shape[-2]
+        kept = self.looks if torch.is_grad_enabled() else 1
+        return "reference" if kept * pairs * self.score.numbers_per_pair(queries, self.keys) <= KEPT else None
+
+
+class SourceAttention(nn.Module):
+    """From a decoder's states to the states of a source, with any score and any number of heads.
+
+    Without projections nothing is learnt but what the score learns. A score that needs
+    equal widths gets a projection of the keys where they differ.
+
+    Args:
+        query_width: Of the decoder's states.
+        key_width: Of the source's states.
+        score: Any name of `regard.attention.SCORES`.
+        heads: How many attentions side by side; what comes in is cut into as many parts.
+        project: Which of query, keys and values get a projection (W^Q, W^K, W^V).
+        normaliser: As in `attend`.
+        learn_width: Whether the width of a kernel is learnt.
+    """
+
+    def __init__(
+        self,
+        query_width: int,
+        key_width: int,
+        score: str = "dot",
+        heads: int = 1,
+        *,
+        project: Collection[str] = (),
+        normaliser: str = "softmax",
+        learn_width: bool = False,
+    ) -> None:
+        super().__init__()
+        if heads < 1:
+            raise RegardError(f"SourceAttention: {heads} heads are too few; 1 is the least")
+        unknown = [name for name in project if name not in PROJECTED]
+        if unknown:
+            raise RegardError(f'SourceAttention: project names "{unknown[0]}"; there are query, keys and values')
+        asked = key_width if "query" in project and "keys" not in project else query_width
+        differ = score in EQUAL_WIDTHS and asked != key_width
+        self.query = new_linear(query_width, asked, False) if "query" in project else nn.Identity()
+        self.keys = new_linear(key_width, query_width, False) if "keys" in project or differ else nn.Identity()
+        self.values = new_linear(key_width, query_width, False) if "values" in project else nn.Identity()
+        compared = query_width if isinstance(self.keys, nn.Linear) else key_width
+        self.width = query_width if "values" in project else key_width
+        for name, width in (("query", asked), ("keys", compared), ("values", self.width)):
+            if width % heads:
+                raise RegardError(f"SourceAttention: {heads} heads do not divide {name} of width {width}")
+        self.heads, self.normaliser = heads, normaliser
+        self.score = build_score(
+            score,
+            asked // heads,
+            compared // heads,
+            hidden=max(1, query_width // heads),
+            heads=heads if heads > 1 else None,
+        )
+        if isinstance(self.score, Kernel):
+            self.score.width.requires_grad_(learn_width)
+
+    def remember(
+        self,
+        states: Float[Tensor, "batch source key_width"],
+        lengths: Int[Tensor, " batch"] | None = None,
+        looks: int = 1,
+    ) -> Memory:
+        """A source to be looked at `looks` times, of which only the first `lengths` states are to be seen."""
+        keys, values = self._heads(self.keys(states)), self._heads(self.values(states))
+        score: Score = self.score
+        if looks > 1:
+            score, keys = score.settle(keys)
+        visible = None
+        if lengths is not None and len(lengths) and int(lengths.min()) < states.shape[1]:
+            places = torch.arange(states.shape[1], device=states.device)
+            visible = (places < lengths.to(states.device)[:, None])[:, None, None]
+        return Memory(score, keys, values, visible, looks)
+
+    def forward(
+        self, query: Float[Tensor, "batch queries query_width"], memory: Memory
+    ) -> Float[Tensor, "batch queries width"]:
+        """What the source answers to each query: its values averaged by weight, those of all heads side by side."""
+        ours = self._heads(self.query(query))
+        found = attend(
+            ours,
+            memory.keys,
+            memory.values,
+            memory.score,
+            visible=memory.visible,
+            normaliser=self.normaliser,
+            path=memory.path(ours),
+        )
+        return found.transpose(1, 2).flatten(2)
+
+    def _heads(self, tensor: Tensor) -> Tensor:
+        """(batch, n, width) -> (batch, heads, n, width / heads)."""
+        return tensor.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+
+class Composition(nn.Module):
+    """A decoder's state and what it found in the source, made into one vector of width `width`.
+
+    Args:
+        how: `join` puts them side by side as they are. `concat` is tanh(W [c; s]), the
+            attentional state of Luong et al. 2015; `sum` is s + c and `gate` g s + (1 - g) c
+            with g = sigmoid(W [c; s]), c first projected where it is not as wide as s.
+            `maxout` is the deep output of Bahdanau et al. 2015 (A.2.2), which sees the
+            token before too: the greater of each two of W [c; s; e].
+        state: The width of s.
+        summary: The width of c.
+        embedding: The width of e.
+    """
+
+    def __init__(self, how: str, state: int, summary: int, embedding: int) -> None:
+        super().__init__()
+        if how not in COMPOSITIONS:
+            raise unknown_name("composition", how, COMPOSITIONS)
+        self.how = how
+        self.width = state + summary if how == "join" else state
+        if how in ("sum", "gate") and summary != state:
+            self.project: nn.Module = new_linear(summary, state, False)
+        else:
+            self.project = nn.Identity()
+        if how in ("concat", "gate"):
+            self.mix = new_linear(summary + state, state, how == "gate")
+        elif how == "maxout":
+            self.mix = new_linear(summary + state + embedding, 2 * state, True)
+
+    def forward(
+        self,
+        state: Float[Tensor, "*places state"],
+        summary: Float[Tensor, "*places summary"],
+        embedded: Float[Tensor, "*places embedding"],
+    ) -> Float[Tensor, "*places width"]:
+        """One vector for each place."""
+        if self.how == "join":
+            return torch.cat([state, summary], -1)
+        if self.how == "sum":
+            return state + self.project(summary)
+        if self.how == "concat":
+            return torch.tanh(self.mix(torch.cat([summary, state], -1)))
+        if self.how == "gate":
+            gate = torch.sigmoid(self.mix(torch.cat([summary, state], -1)))
+            return torch.lerp(self.project(summary), state, gate)
+        both: Tensor = self.mix(torch.cat([summary, state, embedded], -1))
+        return torch.maximum(*both.chunk(2, -1))

@@ -1,0 +1,185 @@
+"""The layers of the Transformer (Vaswani et al. 2017, 3.1), for encoders, decoders and decoders alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.attention.scores import SCORES
+from regard.attention.visible import Rule
+from regard.errors import RegardError, unknown_name
+from regard.layers.attention import MultiHeadAttention, Turn
+from regard.layers.cache import KeyValueCache
+from regard.layers.feed_forward import ACTIVATIONS, FeedForward
+
+NORMS = ("post", "pre")
+"""Where the layer norm may stand."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerConfig:
+    """What all layers of a Transformer have in common."""
+
+    width: int = 256
+    heads: int = 4
+    feed_forward: int | None = None  # 4 * width unless told otherwise
+    score: str = "scaled_dot"  # any name of regard.attention.SCORES
+    activation: Literal["relu", "gelu"] = "relu"
+    norm: Literal["post", "pre"] = "post"  # after each residual as published, or before each sublayer
+    dropout: float = 0.1  # on embeddings and on what each sublayer adds
+    attention_dropout: float = 0.0  # on attention weights; more than 0 leaves the fused operators
+    bias: bool = True
+
+    def __post_init__(self) -> None:
+        check_counts(self, "width", "heads", *([] if self.feed_forward is None else ["feed_forward"]))
+        if self.width % self.heads:
+            raise RegardError(f"heads: {self.heads} do not divide a width of {self.width}")
+        for name in ("dropout", "attention_dropout"):
+            share = getattr(self, name)
+            if not 0 <= share < 1:
+                raise RegardError(f"{name}: is {share}; a share from 0 to less than 1 is needed")
+        for name, known in (("score", SCORES), ("activation", ACTIVATIONS), ("norm", NORMS)):
+            if getattr(self, name) not in known:
+                raise unknown_name(name, getattr(self, name), known)
+
+    @property
+    def head_width(self) -> int:
+        """Of each head."""
+        return self.width // self.heads
+
+
+class LayerMemory(NamedTuple):
+    """What a layer remembers between the steps of a decoder."""
+
+    own: KeyValueCache  # keys and values of the tokens so far
+    source: KeyValueCache | None  # those of the source, projected once
+
+
+class TransformerLayer(nn.Module):
+    """Self-attention, with `cross` attention to a source, and the feed-forward network."""
+
+    def __init__(self, config: LayerConfig, *, cross: bool = False) -> None:
+        super().__init__()
+        self.attention = new_attention(config)
+        self.attention_residual = Residual(config)
+        self.cross = new_attention(config) if cross else None
+        self.cross_residual = Residual(config) if cross else None
+        self.feed_forward = FeedForward(
+            config.width, config.feed_forward or 4 * config.width, activation=config.activation, bias=config.bias
+        )
+        self.feed_forward_residual = Residual(config)
+
+    def forward(
+        self,
+        x: Float[Tensor, "rows places width"],
+        source: Float[Tensor, "batch source width"] | KeyValueCache | None = None,
+        *,
+        visible: Rule | None = None,
+        source_visible: Rule | None = None,
+        turn: Turn | None = None,
+        cache: KeyValueCache | None = None,
+    ) -> Float[Tensor, "rows places width"]:
+        """The same places, each having looked at the others and at the source.
+
+        A source may serve several rows, those that follow one another: their places are
+        then the queries of one attention, and nothing of the source is repeated.
+        """
+        x = self.attention_residual(x, lambda y: self.attention(y, visible=visible, turn=turn, cache=cache))
+        if self.cross is not None and self.cross_residual is not None:
+            assert source is not None, "a layer with cross-attention needs a source"
+            x = self.cross_residual(x, lambda y: self._look_across(y, source, source_visible))
+        found: Tensor = self.feed_forward_residual(x, self.feed_forward)
+        return found
+
+    def _look_across(self, x: Tensor, source: Tensor | KeyValueCache, visible: Rule | None) -> Tensor:
+        assert self.cross is not None
+        batch = len(source.keys if isinstance(source, KeyValueCache) else source)
+        together = x if len(x) == batch else x.reshape(batch, -1, x.shape[-1])
+        return self.cross(together, source, visible=visible).reshape(x.shape)
+
+
+class Residual(nn.Module):
+    """What a sublayer finds is added to what it was given, with a layer norm after that or before."""
+
+    def __init__(self, config: LayerConfig) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(config.width, bias=config.bias)
+        self.norm_first = config.norm == "pre"
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(
+        self, x: Float[Tensor, "*batch width"], sublayer: Callable[[Tensor], Tensor]
+    ) -> Float[Tensor, "*batch width"]:
+        """norm(x + sublayer(x)) as published, x + sublayer(norm(x)) as Xiong et al. 2020 would have it."""
+        if self.norm_first:
+            return x + self.dropout(sublayer(self.norm(x)))
+        found: Tensor = self.norm(x + self.dropout(sublayer(x)))
+        return found
+
+
+class TransformerStack(nn.Module):
+    """Layers one upon the other: an encoder, with `cross` a decoder; with norms before, one more at the end."""
+
+    def __init__(self, config: LayerConfig, layers: int, *, cross: bool = False) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(TransformerLayer(config, cross=cross) for _ in range(layers))
+        self.norm = nn.LayerNorm(config.width, bias=config.bias) if config.norm == "pre" else nn.Identity()
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch places width"],
+        source: Float[Tensor, "batch source width"] | None = None,
+        *,
+        visible: Rule | None = None,
+        source_visible: Rule | None = None,
+        turn: Turn | None = None,
+    ) -> Float[Tensor, "batch places width"]:
+        """All places at once."""
+        for layer in self.layers:
+            x = layer(x, source, visible=visible, source_visible=source_visible, turn=turn)
+        found: Tensor = self.norm(x)
+        return found
+
+    def new_memory(
+        self, rows: int, capacity: int, source: Float[Tensor, "batch source width"] | None = None
+    ) -> list[LayerMemory]:
+        """Room for `capacity` places of each row, and the source as each layer sees it."""
+        memory = []
+        for layer in self.layers:
+            assert isinstance(layer, TransformerLayer)
+            own = layer.attention.new_cache(rows, capacity=capacity)
+            across = None if layer.cross is None or source is None else layer.cross.remember(source)
+            memory.append(LayerMemory(own, across))
+        return memory
+
+    def step(
+        self,
+        x: Float[Tensor, "rows 1 width"],
+        memory: Sequence[LayerMemory],
+        *,
+        source_visible: Rule | None = None,
+        turn: Turn | None = None,
+    ) -> Float[Tensor, "rows 1 width"]:
+        """The next place of each row, which sees those before it and is remembered with them."""
+        for layer, (own, source) in zip(self.layers, memory, strict=True):
+            x = layer(x, source, source_visible=source_visible, turn=turn, cache=own)
+        found: Tensor = self.norm(x)
+        return found
+
+
+def new_attention(config: LayerConfig) -> MultiHeadAttention:
+    """The multi-head attention of a layer."""
+    return MultiHeadAttention(
+        config.width, config.heads, score=config.score, bias=config.bias, dropout=config.attention_dropout
+    )
+
+
+def check_counts(config: object, *names: str) -> None:
+    """Raise a `RegardError` unless these settings are 1 or more."""
+    for name in names:
+        if getattr(config, name) < 1:
+            raise RegardError(f"{name}: is {getattr(config, name)}; 1 is the least")

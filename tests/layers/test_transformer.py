@@ -1,0 +1,70 @@
+import jaxtyping
+import pytest
+import torch
+from torch import nn
+
+from regard import RegardError, causal, lengths
+from regard.layers.feed_forward import FeedForward
+from regard.layers.transformer import LayerConfig, TransformerLayer, TransformerStack
+
+
+def test_feed_forward_follows_the_formula():
+    layer = FeedForward(1, 2, activation="relu")
+    with torch.no_grad():
+        layer.wider.weight.copy_(torch.tensor([[1.0], [-2.0]]))
+        layer.wider.bias.copy_(torch.tensor([1.0, 0.0]))
+        layer.back.weight.copy_(torch.tensor([[3.0, 5.0]]))
+        layer.back.bias.fill_(7.0)
+    x = torch.tensor([[2.0], [-2.0]])  # relu: (3, 0) and (0, 4)
+    torch.testing.assert_close(layer(x), torch.tensor([[16.0], [27.0]]))
+    with pytest.raises(RegardError) as error:
+        FeedForward(1, 2, activation="gleu")
+    assert str(error.value) == 'activation: there is no "gleu"; did you mean "gelu"?'
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_a_stack_without_a_source_reads_on_from_its_memory(norm):
+    torch.manual_seed(0)
+    stack = TransformerStack(LayerConfig(width=16, heads=2, norm=norm, activation="gelu"), 2).double().eval()
+    x = torch.randn(3, 5, 16, dtype=torch.float64)
+    with torch.no_grad():
+        whole = stack(x, visible=causal())
+        memory = stack.new_memory(3, 5)
+        steps = [stack.step(x[:, place : place + 1], memory) for place in range(5)]
+    torch.testing.assert_close(torch.cat(steps, 1), whole)
+    assert isinstance(stack.norm, nn.LayerNorm if norm == "pre" else nn.Identity)
+
+
+def test_rows_that_share_a_source_see_what_each_would_see_alone():
+    torch.manual_seed(0)
+    layer = TransformerLayer(LayerConfig(width=16, heads=2, dropout=0.0), cross=True)
+    x, source, visible = torch.randn(6, 4, 16), torch.randn(2, 5, 16), torch.tensor([5, 3])
+    found = layer(x, source, source_visible=lengths(visible))
+    wanted = layer(x, source.repeat_interleave(3, 0), source_visible=lengths(visible.repeat_interleave(3)))
+    torch.testing.assert_close(found, wanted)
+
+
+def test_without_bias_nothing_has_one():
+    stack = TransformerStack(LayerConfig(width=16, heads=2, norm="pre", bias=False), 1, cross=True)
+    assert not [name for name, _ in stack.named_parameters() if name.endswith("bias")]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"width": 0}, "width: is 0; 1 is the least"),
+        ({"heads": -1}, "heads: is -1; 1 is the least"),
+        ({"feed_forward": 0}, "feed_forward: is 0; 1 is the least"),
+        ({"width": 10, "heads": 4}, "heads: 4 do not divide a width of 10"),
+        ({"dropout": 1.0}, "dropout: is 1.0; a share from 0 to less than 1 is needed"),
+        ({"attention_dropout": -0.1}, "attention_dropout: is -0.1; a share from 0 to less than 1 is needed"),
+        ({"score": "scaled"}, 'score: there is no "scaled"; did you mean "scaled_dot"?'),
+        ({"activation": "gleu"}, 'activation: there is no "gleu"; did you mean "gelu"?'),
+        ({"norm": "before"}, 'norm: there is no "before"; there are: post, pre'),
+    ],
+)
+def test_settings_that_do_not_fit_are_said(settings, message, monkeypatch):
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as outside of tests, where any value may come
+    with pytest.raises(RegardError) as error:
+        LayerConfig(**settings)
+    assert str(error.value) == message
