@@ -12,12 +12,16 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 _HOME = {
+    "AttentionMap": "regard.views.attention_map",
+    "Prediction": "regard.predictor",
+    "Predictor": "regard.predictor",
     "RegardError": "regard.errors",
     "Weights": "regard.attention.weights",
     "attend": "regard.attention.functional",
     "causal": "regard.attention.visible",
     "documents": "regard.attention.visible",
     "lengths": "regard.attention.visible",
+    "load": "regard.predictor",
     "watch": "regard.attention.watch",
     "window": "regard.attention.visible",
 }
@@ -33,10 +37,14 @@ if TYPE_CHECKING:
     from regard.attention.watch import watch as watch
     from regard.attention.weights import Weights as Weights
     from regard.errors import RegardError as RegardError
+    from regard.predictor import Prediction as Prediction
+    from regard.predictor import Predictor as Predictor
+    from regard.predictor import load as load
+    from regard.views.attention_map import AttentionMap as AttentionMap
 
 
 def __getattr__(name: str) -> object:
-    if name in ("attention", "layers"):
+    if name in ("attention", "layers", "models"):
         return import_module(f"regard.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'regard' has no attribute {name!r}")

@@ -18,6 +18,14 @@ from regard.errors import RegardError
 
 USER_ERROR, PIPE_CLOSED, OUR_BUG, INTERRUPTED = 2, 1, 70, 130
 
+COMMANDS = [  # name, help, example
+    ("demo", "Train a model in a minute and look inside it.", "demo"),
+    ("predict", "Write the target of each line.", "predict runs/dates --beam 5 < in.txt > out.txt"),
+    ("evaluate", "Score a run on data it has not seen.", "evaluate runs/mine --source t.en --target t.de"),
+    ("align", "Link the words of sources and targets by attention.", "align runs/mine --source t.en --target t.de"),
+    ("inspect", "Say what a run is, how it was trained, how good it was.", "inspect runs/dates"),
+]
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line, that of this process unless told otherwise, and give its exit status."""
@@ -52,10 +60,14 @@ def command_line() -> App:
         suppress_keyboard_interrupt=False,
         result_action="return_value",
     )
+    for name, help_, example in COMMANDS:
+        app.command(f"regard.cli.{name}:{name}", name=name, help=help_, help_epilogue=f"Example: regard {example}")
     app.command(
-        "regard.cli.demo:demo",
-        help="Draw regression by attention: each kernel, its curve and its weights.",
-        help_epilogue="Example: regard demo --out regression.svg",
+        "regard.cli.train:train",
+        name="train",
+        help="Train a model on pairs of texts.",
+        help_flags=(),  # its settings depend on the model, so it writes its own help
+        version_flags=(),
     )
     app.command(bench_commands())
     return app

@@ -1,0 +1,271 @@
+"""The loop: batches in, better parameters out, resumable at every step.
+
+What is random in a step depends on the seed and the step's number alone, and the
+batches of an epoch on the seed and the epoch; so a step number, the parameters and the
+optimizer's memory are all that is needed to go on to the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from regard.errors import RegardError
+from regard.run import Checkpoint, Run, checkpoints_of, save_checkpoint, write_tensors
+from regard.training.optimizer import MovingAverage, Optimizer
+from regard.training.schedule import rate_at
+from regard.training.settings import TrainingSettings
+from regard.training.stop import StopAsked
+from regard.training.talk import Talk
+
+CHECK_EVERY = 50  # steps between looks at a GPU's loss: each look waits for all its work
+
+
+class Batches(Protocol):
+    """Training data, as the loop needs it: batches by their place in an epoch."""
+
+    def plan(self, epoch: int) -> Sequence[Sequence[int]]:
+        """The batches of an epoch, each the places of its examples."""
+
+    def batch(self, places: Sequence[int], epoch: int) -> Any:
+        """The tensors of one batch; it has `.to(device)`."""
+
+    def name(self, places: Sequence[int]) -> str:
+        """A batch in words, for an error."""
+
+
+Validate = Callable[[nn.Module], Mapping[str, float]]
+"""How good a model is: numbers by name, `loss` among them."""
+
+
+@dataclass
+class Counters:
+    """Where training stands; saved with every checkpoint."""
+
+    step: int = 0
+    epoch: int = 0
+    place: int = 0  # batches of this epoch that are done
+    tokens: int = 0  # target tokens seen
+    seconds: float = 0.0
+    loss: float = 0.0  # summed since the last validation
+    loss_tokens: int = 0
+    best: float | None = None
+    best_step: int = 0
+    waited: int = 0  # validations since the best
+    finished: bool = False
+
+
+class Trainer:
+    """Trains one model in one run folder.
+
+    Args:
+        step: The model with its loss: a batch in, (summed loss, tokens) out.
+        batches: The training data.
+        validate: How good the model is.
+        settings: With nothing left open: no setting that suits the data is None.
+        run: Where parameters, metrics and checkpoints go.
+        device: Where to train.
+        talk: Whom to tell.
+        on_better: Called after better parameters were written.
+    """
+
+    def __init__(
+        self,
+        step: nn.Module,
+        batches: Batches,
+        validate: Validate,
+        settings: TrainingSettings,
+        run: Run,
+        *,
+        device: str,
+        talk: Talk,
+        on_better: Callable[[Counters], None] = lambda _: None,
+    ) -> None:
+        self.model: nn.Module = step.model  # type: ignore[assignment]
+        self.module = step.to(device)
+        self.step = torch.compile(self.module, dynamic=True) if settings.compile else self.module
+        self.batches, self.validate, self.settings, self.run = batches, validate, settings, run
+        self.device, self.talk, self.on_better = device, talk, on_better
+        self.optimizer = Optimizer(self.model, settings)
+        self.average = MovingAverage(self.model, settings.ema) if settings.ema else None
+        self.counters = Counters()
+        self.plan: Sequence[Sequence[int]] = ()
+        self._unchecked: list[tuple[int, Tensor, list[Sequence[int]]]] = []
+
+    def train(self) -> Counters:
+        """Train to the end, from the newest checkpoint if there is one."""
+        assert self.settings.steps is not None and self.settings.validate_every is not None
+        self.resume()
+        with ExitStack() as stack:
+            stop = stack.enter_context(StopAsked())
+            events = stack.enter_context(self.talk.events(self.run, self.settings.tensorboard, self.counters.step))
+            stack.enter_context(self.talk.progress(self.settings.steps, self.counters.step))
+            while not self.is_over():
+                self.update()
+                if self.counters.step % self.settings.validate_every == 0 or self.counters.step == self.settings.steps:
+                    events(self.look())
+                    self.save()
+                if stop:
+                    self.save()
+                    raise KeyboardInterrupt
+        if not self.counters.finished:
+            self.finish()
+        return self.counters
+
+    def update(self) -> None:
+        """One update of the parameters."""
+        began, counters = time.perf_counter(), self.counters
+        counters.step += 1
+        taken = [self.next_places() for _ in range(self.settings.accumulate)]
+        torch.manual_seed(self.settings.seed * 1_000_003 + counters.step)
+        self.model.train()
+        sums, counts = [], []
+        for places in taken:
+            with self.autocast():
+                loss, count = self.step(self.batches.batch(places, counters.epoch).to(self.device))
+            loss.backward()
+            sums.append(loss.detach())
+            counts.append(count)
+        total, tokens = torch.stack(sums).sum(), torch.stack(counts).sum()
+        gradients = [p.grad for p in self.optimizer.parameters.values() if p.grad is not None]
+        torch._foreach_div_(gradients, tokens.to(gradients[0].dtype))
+        self.optimizer.step(rate_at(counters.step, self.settings))
+        if self.average is not None:
+            self.average.follow()
+        self._unchecked.append((counters.step, torch.stack([total.double(), tokens.double()]), taken))
+        if self.device == "cpu" or len(self._unchecked) >= CHECK_EVERY:
+            self.check()
+        counters.seconds += time.perf_counter() - began
+
+    def next_places(self) -> Sequence[int]:
+        """The next batch of this epoch, or the first of the next one."""
+        counters = self.counters
+        if not self.plan:
+            self.plan = self.batches.plan(counters.epoch)
+        if counters.place >= len(self.plan):
+            counters.epoch, counters.place = counters.epoch + 1, 0
+            self.plan = self.batches.plan(counters.epoch)
+        counters.place += 1
+        return self.plan[counters.place - 1]
+
+    def check(self) -> None:
+        """Add up the losses of the last steps; one that is no number ends training, with its batch named."""
+        for step, (loss, tokens), taken in [(s, v.tolist(), t) for s, v, t in self._unchecked]:
+            if not math.isfinite(loss):
+                names = "; ".join(self.batches.name(places) for places in taken)
+                raise RegardError(
+                    f"step {step}: the loss is {loss}, with the batch {names}; "
+                    f"try a lower --training.rate (it was {rate_at(step, self.settings):.2g})"
+                )
+            self.counters.loss += loss
+            self.counters.loss_tokens += int(tokens)
+            self.counters.tokens += int(tokens)
+            self.talk.step(step, self.counters.epoch, loss / max(1.0, tokens))
+        self._unchecked.clear()
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """bfloat16 where it was asked for, or on a GPU unless told otherwise."""
+        kind = torch.device(self.device).type
+        low = self.settings.precision == "bfloat16" or (self.settings.precision == "auto" and kind == "cuda")
+        return torch.autocast(kind, torch.bfloat16) if low else nullcontext()
+
+    def look(self) -> dict[str, float]:
+        """Validate, keep the parameters if they are the best so far, and write down what was found."""
+        self.check()
+        counters = self.counters
+        if self.average is not None:
+            self.average.swap()
+        found = self.judge()
+        counters.waited = 0 if self.keep_if_better(found) else counters.waited + 1
+        if self.average is not None:
+            self.average.swap()
+        line = {
+            "step": counters.step,
+            "epoch": counters.epoch,
+            "train_loss": counters.loss / max(1, counters.loss_tokens),
+            **{f"valid_{name}": value for name, value in found.items()},
+            "rate": rate_at(counters.step, self.settings),
+            "tokens": counters.tokens,
+            "seconds": round(counters.seconds, 1),
+        }
+        self.run.add_metrics(line)
+        self.talk.validated(line, better=counters.waited == 0)
+        counters.loss, counters.loss_tokens = 0.0, 0
+        return line
+
+    def judge(self) -> Mapping[str, float]:
+        """What validation finds."""
+        self.model.eval()
+        with torch.inference_mode(), self.autocast():
+            return self.validate(self.model)
+
+    def keep_if_better(self, found: Mapping[str, float]) -> bool:
+        """Write the parameters to the run if they are the best so far."""
+        counters, metric = self.counters, self.settings.metric
+        value = -found["loss"] if metric == "loss" else found[metric]
+        better = counters.best is None or value > counters.best
+        if better:
+            counters.best, counters.best_step = value, counters.step
+            write_tensors(self.run.model_file, self.model.state_dict())
+            self.on_better(counters)
+        return better
+
+    def finish(self) -> None:
+        """Try the mean of the last checkpoints, if that was asked for, and say that training is over."""
+        self.counters.finished = True
+        kept = checkpoints_of(self.run)[-self.settings.average :] if self.settings.average > 1 else []
+        if len(kept) > 1:
+            held = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
+            self.model.load_state_dict(mean_of(kept))
+            found = self.judge()
+            better = self.keep_if_better(found)
+            self.talk.averaged(len(kept), found, better=better)
+            self.model.load_state_dict(held)
+        self.save()
+
+    def save(self) -> None:
+        """Write a checkpoint."""
+        self.check()
+        tensors = {"model": self.model.state_dict(), "optimizer": self.optimizer.tensors()}
+        if self.average is not None:
+            tensors["average"] = self.average.values
+        save_checkpoint(self.run, self.counters.step, tensors, asdict(self.counters), max(1, self.settings.average))
+
+    def resume(self) -> None:
+        """Go on from the newest whole checkpoint."""
+        found = checkpoints_of(self.run)
+        if not found:
+            return
+        newest = found[-1]
+        self.model.load_state_dict(newest.tensors("model", self.device))
+        self.optimizer.restore(newest.tensors("optimizer", self.device))
+        if self.average is not None:
+            self.average.values.update(newest.tensors("average", self.device))
+        self.counters = Counters(**newest.state())
+        self.counters.finished = self.counters.finished and self.is_over()  # or more steps were asked for since
+        if self.counters.place:
+            self.plan = self.batches.plan(self.counters.epoch)
+        self.run.cut_metrics(newest.step)
+
+    def is_over(self) -> bool:
+        """Whether all steps are made, or patience is at its end."""
+        assert self.settings.steps is not None
+        at_end = bool(self.settings.patience) and self.counters.waited >= self.settings.patience
+        return at_end or self.counters.step >= self.settings.steps
+
+
+def mean_of(checkpoints: Sequence[Checkpoint]) -> dict[str, Tensor]:
+    """The mean of the parameters of several checkpoints."""
+    total: dict[str, Tensor] = {}
+    for checkpoint in checkpoints:
+        for name, tensor in checkpoint.tensors("model").items():
+            total[name] = total[name] + tensor.double() if name in total else tensor.double()
+    first = checkpoints[0].tensors("model")
+    return {name: (tensor / len(checkpoints)).to(first[name].dtype) for name, tensor in total.items()}

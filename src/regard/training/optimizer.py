@@ -1,0 +1,84 @@
+"""AdamW over named parameters, whose memory can be written to a file and read back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from regard.errors import RegardError
+from regard.training.settings import TrainingSettings
+
+
+class Optimizer:
+    """AdamW (Loshchilov and Hutter 2019); vectors (biases, norms) do not decay."""
+
+    def __init__(self, model: nn.Module, settings: TrainingSettings) -> None:
+        self.parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        matrices = [p for p in self.parameters.values() if p.ndim >= 2]
+        vectors = [p for p in self.parameters.values() if p.ndim < 2]
+        groups = [{"params": matrices, "weight_decay": settings.weight_decay}, {"params": vectors, "weight_decay": 0.0}]
+        self.adam = torch.optim.AdamW(
+            [group for group in groups if group["params"]],
+            lr=1.0,
+            betas=(settings.betas[0], settings.betas[1]),
+            eps=1e-9,
+            fused=True,
+        )
+        self.clip = settings.clip
+
+    def step(self, rate: float) -> Tensor:
+        """One update; returns the norm that the gradient had."""
+        norm = nn.utils.clip_grad_norm_(self.parameters.values(), self.clip or torch.inf, foreach=True)
+        for group in self.adam.param_groups:
+            group["lr"] = rate
+        self.adam.step()
+        self.adam.zero_grad(set_to_none=True)
+        return norm
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Its memory by name: `moment.NAME`, `square.NAME` and `steps.NAME`."""
+        found = {}
+        for name, parameter in self.parameters.items():
+            state = self.adam.state.get(parameter)
+            if state:
+                found[f"moment.{name}"], found[f"square.{name}"] = state["exp_avg"], state["exp_avg_sq"]
+                found[f"steps.{name}"] = state["step"]
+        return found
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take over the memory that `tensors` gave."""
+        for name, parameter in self.parameters.items():
+            if f"steps.{name}" not in tensors:
+                continue
+            if tensors[f"moment.{name}"].shape != parameter.shape:
+                raise RegardError(f"the checkpoint's {name} is of another shape than the model's; is it of another model?")
+            self.adam.state[parameter] = {
+                "step": tensors[f"steps.{name}"].to(parameter.device),
+                "exp_avg": tensors[f"moment.{name}"].to(parameter.device),
+                "exp_avg_sq": tensors[f"square.{name}"].to(parameter.device),
+            }
+
+
+class MovingAverage:
+    """Parameters that follow those of a model slowly, and may take their place for a while."""
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        self.model, self.decay = model, decay
+        self.values = {name: p.detach().clone() for name, p in model.named_parameters()}
+
+    @torch.no_grad()
+    def follow(self) -> None:
+        """Go a little way towards the model."""
+        mine = [self.values[name] for name, _ in self.model.named_parameters()]
+        theirs = [p.detach() for _, p in self.model.named_parameters()]
+        torch._foreach_lerp_(mine, theirs, 1 - self.decay)
+
+    @torch.no_grad()
+    def swap(self) -> None:
+        """Exchange the model's parameters for the averages, or back."""
+        for name, parameter in self.model.named_parameters():
+            held = parameter.detach().clone()
+            parameter.copy_(self.values[name])
+            self.values[name].copy_(held)

@@ -1,0 +1,52 @@
+"""How a model is trained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from regard.errors import RegardError
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingSettings:
+    """Everything about training; what is None is chosen to suit the data, and said."""
+
+    steps: int | None = None  # updates at the most
+    tokens: int | None = None  # places of a batch on its longer side, padding included
+    accumulate: int = 1  # batches for one update
+    rate: float | None = None  # learning rate at its peak
+    schedule: Literal["cosine", "inverse-sqrt", "constant"] = "cosine"  # what follows the warm-up
+    warmup: int | None = None  # updates until the peak
+    weight_decay: float = 0.01  # on matrices alone
+    betas: tuple[float, ...] = (0.9, 0.98)  # of AdamW
+    clip: float = 1.0  # the greatest norm of the gradient; 0 clips nothing
+    smoothing: float = 0.1  # label smoothing
+    validate_every: int | None = None  # updates between validations
+    validate_most: int = 1000  # examples that are decoded in a validation
+    metric: Literal["auto", "exact", "bleu", "chrf", "loss"] = "auto"  # what decides which parameters are best
+    patience: int = 10  # validations without a better one before training stops; 0 never stops
+    average: int = 0  # checkpoints whose mean is tried at the end
+    ema: float = 0.0  # decay of a moving average of the parameters that is used in their place; 0 has none
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"  # auto: bfloat16 on a GPU
+    compile: bool = False  # torch.compile the step
+    deterministic: bool = False  # on a GPU too, the same bits each time
+    tensorboard: bool = False  # write events for TensorBoard too
+    seed: int = 0  # of everything that is random
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "tokens", "accumulate", "validate_every", "validate_most"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise RegardError(f"{name} is {value}; 1 is the least")
+        for name in ("warmup", "patience", "average", "clip", "weight_decay", "seed"):
+            value = getattr(self, name)
+            if value is not None and value < 0:
+                raise RegardError(f"{name} is {value}; 0 is the least")
+        if self.rate is not None and not self.rate > 0:
+            raise RegardError(f"rate is {self.rate}; a number above 0 is needed")
+        for name in ("smoothing", "ema"):
+            if not 0 <= getattr(self, name) < 1:
+                raise RegardError(f"{name} is {getattr(self, name)}; a number from 0 to below 1 is needed")
+        if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
+            raise RegardError(f"betas are {list(self.betas)}; two numbers from 0 to below 1 are needed")

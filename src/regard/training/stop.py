@@ -1,0 +1,36 @@
+"""Ctrl-C as a wish: the step is finished, the checkpoint saved, and only then training ends."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType, TracebackType
+from typing import Any
+
+
+class StopAsked:
+    """True from the first Ctrl-C (or SIGTERM) on; a second one stops at once.
+
+    Signals reach the main thread alone; elsewhere nothing is changed.
+    """
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._before: dict[int, Any] = {}
+
+    def __bool__(self) -> bool:
+        return self.asked
+
+    def __enter__(self) -> StopAsked:
+        if threading.current_thread() is threading.main_thread():
+            self._before = {number: signal.signal(number, self._ask) for number in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True

@@ -1,0 +1,65 @@
+"""Settings that suit the data, for all that the user left open."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from regard.batch import Pair
+from regard.recipe import Recipe
+
+LARGE = 20_000
+"""From so many pairs of running text on, a Transformer is the default."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of the training data once it is encoded."""
+
+    pairs: int
+    source_tokens: int
+    target_tokens: int
+    few_words: bool  # targets are a word or two, so a prediction is right or wrong as a whole
+    on_gpu: bool
+
+    @staticmethod
+    def of(pairs: Sequence[Pair], *, few_words: bool, on_gpu: bool) -> Facts:
+        """Count."""
+        source = sum(len(pair.source) + 1 for pair in pairs)
+        target = sum(len(pair.target or ()) + 1 for pair in pairs)
+        return Facts(len(pairs), source, target, few_words, on_gpu)
+
+    @property
+    def tokens(self) -> int:
+        """Of the longer side."""
+        return max(self.source_tokens, self.target_tokens)
+
+
+def choose_model(pairs: int, *, few_words: bool) -> str:
+    """The preset for data of a size: attention over a recurrent encoder needs less of it than a Transformer."""
+    return "transformer" if pairs >= LARGE and not few_words else "bahdanau"
+
+
+def suited(recipe: Recipe, facts: Facts) -> Recipe:
+    """The recipe with nothing left open."""
+    recurrent = recipe.model["name"] != "transformer"
+    training = recipe.training
+    tokens = training.tokens or min(max(facts.tokens // 60, 1024), 8192 if facts.on_gpu else 4096)
+    epoch = max(1, facts.tokens // (tokens * training.accumulate))
+    steps = training.steps or min(max(40 * epoch, 1500), 20_000)
+    training = replace(
+        training,
+        steps=steps,
+        tokens=tokens,
+        rate=training.rate or (2e-3 if recurrent else 1e-3),
+        warmup=training.warmup if training.warmup is not None else min(100 if recurrent else 400, steps // 10),
+        validate_every=training.validate_every or min(max(steps // 30, 50), 1000),
+        metric=training.metric if training.metric != "auto" else ("exact" if facts.few_words else "bleu"),
+    )
+    return replace(recipe, training=training, model={**model_defaults(recurrent, facts), **recipe.model})
+
+
+def model_defaults(recurrent: bool, facts: Facts) -> dict[str, object]:
+    """Sizes of a model for data of a size."""
+    width = 128 if facts.target_tokens < 400_000 else 256 if facts.target_tokens < 10_000_000 else 512
+    return {"hidden": width, "embedding": width} if recurrent else {"width": width}

@@ -1,0 +1,106 @@
+"""What is said while a model trains: to the terminal, to the run's log, and to TensorBoard on request."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import IO, Any
+
+from regard.errors import RegardError
+from regard.run import Run
+
+
+class Talk:
+    """Says things on stderr (not if quiet) and in the run's log; shows a bar where there is a terminal."""
+
+    def __init__(self, run: Run | None = None, *, quiet: bool = False, stream: IO[str] | None = None) -> None:
+        self.run, self.quiet = run, quiet
+        self.stream = stream or sys.stderr
+        self._bar: Any = None
+        self._task: Any = None
+        self._smooth: float | None = None
+
+    def say(self, text: str) -> None:
+        """One line."""
+        if self.run is not None and self.run.path.is_dir():
+            with self.run.log_file.open("a", encoding="utf-8") as file:
+                file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
+        if self.quiet:
+            return
+        if self._bar is not None:
+            self._bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        else:
+            print(text, file=self.stream, flush=True)
+
+    @contextmanager
+    def progress(self, steps: int, done: int) -> Iterator[None]:
+        """A bar over all steps, for as long as training lasts."""
+        if self.quiet or not self.stream.isatty() or done >= steps:
+            yield
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (
+            TextColumn("step {task.completed}/{task.total}"),
+            BarColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.description}"),
+        )
+        with Progress(*columns, console=Console(file=self.stream), transient=True) as bar:
+            self._bar, self._task = bar, bar.add_task("", total=steps, completed=done)
+            try:
+                yield
+            finally:
+                self._bar = self._task = None
+
+    def step(self, step: int, epoch: int, loss: float) -> None:
+        """A step was made."""
+        self._smooth = loss if self._smooth is None else 0.95 * self._smooth + 0.05 * loss
+        if self._bar is not None:
+            self._bar.update(self._task, completed=step, description=f"loss {self._smooth:.3f}")
+
+    def validated(self, line: Mapping[str, float], *, better: bool) -> None:
+        """A validation was made."""
+        found = "  ".join(in_words(name, value) for name, value in line.items() if name.startswith("valid_"))
+        mark = "  best so far" if better else ""
+        train = f"step {line['step']:>6}  {line['seconds']:.0f} s  train loss {line['train_loss']:.3f}"
+        self.say(f"{train}  {found}{mark}")
+
+    def averaged(self, count: int, found: Mapping[str, float], *, better: bool) -> None:
+        """The mean of several checkpoints was tried."""
+        words = "  ".join(in_words(f"valid_{name}", value) for name, value in found.items())
+        self.say(f"mean of the last {count} checkpoints: {words}  {'kept' if better else 'not better, not kept'}")
+
+    @contextmanager
+    def events(self, run: Run, wanted: bool, step: int) -> Iterator[Callable[[Mapping[str, float]], None]]:
+        """What takes the line of each validation to TensorBoard, if that is wanted."""
+        if not wanted:
+            yield lambda _: None
+            return
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            raise RegardError(
+                "training.tensorboard needs the package tensorboard: pip install 'regard[tensorboard]'"
+            ) from None
+        writer = SummaryWriter(str(run.path / "tensorboard"), purge_step=step + 1)
+
+        def write(line: Mapping[str, float]) -> None:
+            for name, value in line.items():
+                writer.add_scalar(name, value, int(line["step"]))
+
+        try:
+            yield write
+        finally:
+            writer.close()
+
+
+def in_words(name: str, value: float) -> str:
+    """One finding of a validation, as it is read aloud."""
+    name = name.removeprefix("valid_")
+    if name == "exact":
+        return f"exact {100 * value:.1f} %"
+    return f"valid loss {value:.3f}" if name == "loss" else f"{name.upper() if name == 'bleu' else name} {value:.1f}"
