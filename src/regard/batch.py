@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Int
@@ -39,7 +39,8 @@ class Batch:
 
     def to(self, device: str | torch.device) -> Batch:
         """The same batch in the memory of a device."""
-        return Batch(**{name: t if t is None else t.to(device) for name, t in vars(self).items()})
+        moved: dict[str, Any] = {name: t if t is None else t.to(device) for name, t in vars(self).items()}
+        return Batch(**moved)
 
 
 def collate(pairs: Sequence[Pair]) -> Batch:

@@ -60,7 +60,7 @@ class Predictor:
         self.tokenizers, self.recipe, self.card, self.device = tokenizers, recipe, card, str(device)
 
     @overload
-    def predict(
+    def predict(  # type: ignore[overload-overlap]  # a str is a sequence of str, too
         self,
         texts: str,
         *,
@@ -160,7 +160,8 @@ class Predictor:
         return_weights: bool,
     ) -> list[Prediction]:
         flat = [(text, source, each) for text, source, n in zip(texts, sources, hypotheses, strict=True) for each in n]
-        weights = iter(self._weights([(source, each) for _, source, each in flat]) if return_weights else [None] * len(flat))
+        seen = self._weights([(source, each) for _, source, each in flat]) if return_weights else [None] * len(flat)
+        weights = iter(seen)
         found = []
         for text, source, several in zip(texts, sources, hypotheses, strict=True):
             best, *others = [self._prediction(text, source, each, next(weights)) for each in several]

@@ -8,8 +8,8 @@
     log                  what was said during training
     training/            checkpoints, to go on from
 
-Every file is written under another name, flushed and renamed, so that it is whole or
-not there. Nothing is ever pickled.
+Every file but the log is written under another name, flushed and renamed, so that it is
+whole or not there. Nothing is ever pickled.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -27,12 +28,16 @@ from typing import IO, TYPE_CHECKING, Any
 
 from regard import __version__
 from regard.errors import RegardError
-from regard.settings import Table, read_toml, to_toml
+from regard.settings import Table, read_toml, shown, to_toml
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 FORMAT = 1
+BEFORE_THE_CARD = {"training", "log", "tokenizer.json", "recipe.toml"}
+"""What a run may have before its run.json; that comes last, so the rest is there with it."""
+
+UNFINISHED = ".unfinished"
 Card = dict[str, Any]
 
 
@@ -70,17 +75,23 @@ class Run:
     def checkpoints(self) -> Path:
         return self.path / "training"
 
+    @property
+    def lock_file(self) -> Path:
+        return self.checkpoints / "lock"
+
     def exists(self) -> bool:
         """Whether a run was begun here; a folder of other things is refused."""
-        if not self.path.exists() or (self.path.is_dir() and not any(self.path.iterdir())):
+        with reading(self.path):
+            if not self.path.exists():
+                return False
+            if not self.path.is_dir():
+                raise RegardError(f"{self.path}: is a file; a folder for the run is needed")
+            if self.card_file.exists():
+                return True
+            names = {each.name for each in self.path.iterdir() if not each.name.endswith(UNFINISHED)}
+            if names and not (self.lock_file.exists() and names <= BEFORE_THE_CARD):
+                raise RegardError(f"{self.path}: holds other things than a run; choose another folder")
             return False
-        if not self.path.is_dir():
-            raise RegardError(f"{self.path}: is a file; a folder for the run is needed")
-        if not self.card_file.exists():
-            if {each.name for each in self.path.iterdir()} <= {"training", "log", "tokenizer.json"}:
-                return False  # it was stopped before it had begun
-            raise RegardError(f"{self.path}: holds other things than a run; choose another folder")
-        return True
 
     def read_recipe(self) -> Table:
         """The settings as they were trained with."""
@@ -88,17 +99,18 @@ class Run:
 
     def read_card(self) -> Card:
         """What the run is, checked to be of a format that we know."""
-        if not self.path.is_dir():
-            raise RegardError(f"{self.path}: there is no such folder; a run made by regard train is needed")
         try:
-            card = json.loads(self.card_file.read_text("utf-8"))
-        except (FileNotFoundError, NotADirectoryError):
-            raise RegardError(f"{self.path}: is no run; there is no run.json in it") from None
-        except (UnicodeDecodeError, json.JSONDecodeError) as error:
+            with reading(self.card_file):
+                if not self.path.is_dir():
+                    raise RegardError(f"{self.path}: there is no such folder; a run made by regard train is needed")
+                if not self.card_file.exists():
+                    raise RegardError(f"{self.path}: is no run; there is no run.json in it")
+                card = json.loads(self.card_file.read_bytes())
+        except ValueError as error:
             raise RegardError(f"{self.card_file}: is damaged ({error}); restore it from a copy") from None
         found = card.get("format") if isinstance(card, dict) else None
         if type(found) is not int or found < 1:
-            raise RegardError(f"{self.card_file}: has the format {found!r}; this regard reads up to {FORMAT}")
+            raise RegardError(f"{self.card_file}: has the format {shown(found)}; this regard reads 1 to {FORMAT}")
         if found > FORMAT:
             raise RegardError(
                 f"{self.card_file}: has the format {found}, made by regard {card.get('regard')}; "
@@ -121,20 +133,38 @@ class Run:
         """The best parameters, checked against their checksum."""
         if not self.model_file.exists():
             raise RegardError(f"{self.path}: has no model.safetensors yet; train it until its first validation")
-        check_sum(self.model_file, self.read_card().get("sha256", {}).get(self.model_file.name))
+        self.check(self.model_file)
         return read_tensors(self.model_file, device)
+
+    def check(self, file: Path) -> None:
+        """Raise a `RegardError` if a file is not the one whose checksum the card has."""
+        sums = self.read_card().get("sha256")
+        wanted = sums.get(file.name) if isinstance(sums, dict) else None
+        if wanted is not None and checksum(file) != wanted:
+            raise RegardError(
+                f"{file}: is not the file that was written (its checksum differs); restore it from a copy"
+            )
 
     def metrics(self) -> list[dict[str, Any]]:
         """What each validation found."""
-        if not self.metrics_file.exists():
-            return []
-        return [json.loads(line) for line in self.metrics_file.read_text("utf-8").splitlines()]
+        found = []
+        for number, line in enumerate(self._metrics().splitlines(), 1):
+            try:
+                values = json.loads(line)
+            except ValueError:
+                values = None
+            if not isinstance(values, dict) or type(values.get("step")) is not int:
+                raise RegardError(f"{self.metrics_file}, line {number}: is damaged; remove the line")
+            found.append(values)
+        return found
+
+    def _metrics(self) -> bytes:
+        with reading(self.metrics_file):
+            return self.metrics_file.read_bytes() if self.metrics_file.exists() else b""
 
     def add_metrics(self, values: Mapping[str, Any]) -> None:
         """Put the findings of one validation behind the others."""
-        with self.metrics_file.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(dict(values)) + "\n")
-            flush(file)
+        write_bytes(self.metrics_file, self._metrics() + json.dumps(dict(values)).encode() + b"\n")
 
     def cut_metrics(self, step: int) -> None:
         """Forget what was found after a step from which training goes on."""
@@ -144,28 +174,41 @@ class Run:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the folder, so that no two trainings write to it."""
-        self.checkpoints.mkdir(parents=True, exist_ok=True)
-        with (self.checkpoints / "lock").open("w") as file:
+        with writing(self.lock_file):
+            self.checkpoints.mkdir(parents=True, exist_ok=True)
+            file = self.lock_file.open("w")
+        with file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise RegardError(f"{self.path}: another training writes here; wait, or choose another --out") from None
+            except OSError as error:
+                raise RegardError(f"{self.lock_file}: cannot be locked: {error.strerror or error}") from None
             yield
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """All that is needed to go on from a step as if training had never stopped."""
+    """All that is needed to go on from a step as if training had never stopped.
+
+    Its folder is `step-000000100`, or `step-000000100.1` if written anew at that step.
+    """
 
     path: Path
 
     @property
     def step(self) -> int:
-        return int(self.path.name.removeprefix("step-"))
+        return self.order[0]
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Its step, and how many were written at that step before."""
+        step, _, before = self.path.name.removeprefix("step-").partition(".")
+        return int(step), int(before or 0)
 
     def state(self) -> dict[str, Any]:
         """Counters and the like."""
-        return json.loads((self.path / "state.json").read_text("utf-8"))["state"]
+        return json.loads((self.path / "state.json").read_bytes())
 
     def tensors(self, name: str, device: str = "cpu") -> dict[str, Tensor]:
         """The parameters (`model`) or the memory of the optimizer (`optimizer`)."""
@@ -174,35 +217,53 @@ class Checkpoint:
     def is_whole(self) -> bool:
         """Whether all its files are there and unharmed."""
         try:
-            sums = json.loads((self.path / "state.json").read_text("utf-8"))["sha256"]
-            return all(checksum(self.path / name) == value for name, value in sums.items())
-        except (OSError, ValueError, KeyError):
+            sums = json.loads((self.path / "sha256.json").read_bytes())
+        except (OSError, ValueError):
             return False
+        if not isinstance(sums, dict) or "state.json" not in sums:
+            return False
+        return all((self.path / name).is_file() and checksum(self.path / name) == sums[name] for name in sums)
 
 
 def checkpoints_of(run: Run) -> list[Checkpoint]:
     """All checkpoints that are whole, oldest first."""
-    found = (Checkpoint(path) for path in sorted(run.checkpoints.glob("step-*")))
-    return [checkpoint for checkpoint in found if checkpoint.is_whole()]
+    return [checkpoint for checkpoint in all_checkpoints(run) if checkpoint.is_whole()]
+
+
+def all_checkpoints(run: Run) -> list[Checkpoint]:
+    """All checkpoints, oldest first."""
+    if not run.checkpoints.is_dir():
+        return []
+    with reading(run.checkpoints):
+        paths = [path for path in run.checkpoints.iterdir() if re.fullmatch(r"step-\d+(\.\d+)?", path.name)]
+    return sorted(map(Checkpoint, paths), key=lambda checkpoint: checkpoint.order)
 
 
 def save_checkpoint(
     run: Run, step: int, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any], keep: int
 ) -> Checkpoint:
-    """Write a checkpoint and remove all but the newest `keep`."""
-    checkpoint = Checkpoint(run.checkpoints / f"step-{step:09d}")
-    unfinished = run.checkpoints / "unfinished"
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir(parents=True)
-    for name, values in tensors.items():
-        write_tensors(unfinished / f"{name}.safetensors", values)
-    sums = {path.name: checksum(path) for path in sorted(unfinished.iterdir())}
-    write_text(unfinished / "state.json", json.dumps({"state": dict(state), "sha256": sums}))
-    shutil.rmtree(checkpoint.path, ignore_errors=True)
-    unfinished.rename(checkpoint.path)
-    flush_folder(run.checkpoints)
-    for old in sorted(run.checkpoints.glob("step-*"))[:-keep]:
-        shutil.rmtree(old)
+    """Write a checkpoint and remove all but the newest `keep`.
+
+    Those of later steps go too: training went on from before them, as they are damaged.
+    """
+    others = all_checkpoints(run)
+    same = [other.order[1] for other in others if other.step == step]
+    checkpoint = Checkpoint(run.checkpoints / (f"step-{step:09d}" + (f".{max(same) + 1}" if same else "")))
+    unfinished = run.checkpoints / UNFINISHED
+    with writing(checkpoint.path):
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(parents=True)
+        for name, values in tensors.items():
+            write_tensors(unfinished / f"{name}.safetensors", values)
+        write_text(unfinished / "state.json", json.dumps(dict(state)))
+        sums = {path.name: checksum(path) for path in sorted(unfinished.iterdir())}
+        write_text(unfinished / "sha256.json", json.dumps(sums))
+        unfinished.rename(checkpoint.path)
+        flush_folder(run.checkpoints)
+        kept = [other for other in others if other.step < step][-keep + 1 :] if keep > 1 else []
+        for other in others:
+            if other not in kept:
+                shutil.rmtree(other.path)
     return checkpoint
 
 
@@ -219,9 +280,10 @@ def read_tensors(path: Path, device: str = "cpu") -> dict[str, Tensor]:
     from safetensors.torch import load_file
 
     try:
-        return load_file(path, device=device)
-    except (OSError, SafetensorError) as error:
-        raise RegardError(f"{path}: cannot be read ({error}); restore it from a copy") from None
+        with reading(path):
+            return load_file(path, device=device)
+    except SafetensorError as error:
+        raise RegardError(f"{path}: is damaged ({error}); restore it from a copy") from None
 
 
 def write_text(path: Path, text: str) -> None:
@@ -230,18 +292,41 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a whole file or nothing."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.unfinished")
+    """Write a whole file or nothing; a link is followed, and what is no file, as a pipe, is written to as it is."""
+    with writing(path):
+        path = Path(os.path.realpath(path))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and not path.is_file():
+            path.write_bytes(content)
+            return
+        unfinished = path.with_name(f".{path.name}{UNFINISHED}")
+        try:
+            with unfinished.open("wb") as file:
+                file.write(content)
+                flush(file)
+            unfinished.replace(path)
+        except OSError:
+            unfinished.unlink(missing_ok=True)
+            raise
+        flush_folder(path.parent)
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Whatever the disk refuses as a `RegardError`."""
     try:
-        with unfinished.open("wb") as file:
-            file.write(content)
-            flush(file)
-        unfinished.replace(path)
+        yield
     except OSError as error:
-        unfinished.unlink(missing_ok=True)
-        raise RegardError(f"{path}: cannot be written: {error.strerror}") from None
-    flush_folder(path.parent)
+        raise RegardError(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Whatever the disk refuses as a `RegardError`."""
+    try:
+        yield
+    except OSError as error:
+        raise RegardError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
 def flush(file: IO[Any]) -> None:
@@ -251,21 +336,16 @@ def flush(file: IO[Any]) -> None:
 
 
 def flush_folder(path: Path) -> None:
-    """Bring a folder's new names to the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    """Bring a folder's new names to the disk, where the disk can do that."""
+    with contextlib.suppress(OSError):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def checksum(path: Path) -> str:
     """The SHA-256 of a file."""
-    with path.open("rb") as file:
+    with reading(path), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def check_sum(path: Path, wanted: str | None) -> None:
-    """Raise a `RegardError` if a file is not what was written."""
-    if wanted is not None and checksum(path) != wanted:
-        raise RegardError(f"{path}: is not the file that was written (its checksum differs); restore it from a copy")

@@ -11,11 +11,14 @@ import ast
 import dataclasses
 import inspect
 import json
+import re
+import sys
 import textwrap
 import tomllib
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import date, time
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -36,7 +39,6 @@ class Field:
     help: str
 
 
-@cache
 def fields_of(kind: type) -> dict[str, Field]:
     """The settings of a dataclass by name."""
     types_, remarks = get_type_hints(kind), remarks_of(kind)
@@ -51,6 +53,7 @@ def default_of(field: dataclasses.Field[Any]) -> Any:
     return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
 
 
+@cache
 def remarks_of(kind: type) -> dict[str, str]:
     """The remark behind each field in the source of its class, or of the class it comes from."""
     found: dict[str, str] = {}
@@ -61,15 +64,19 @@ def remarks_of(kind: type) -> dict[str, str]:
 
 
 def own_remarks(kind: type) -> dict[str, str]:
-    """The remarks behind the fields that a class itself defines."""
-    lines = textwrap.dedent(inspect.getsource(kind)).splitlines()
+    """The remarks behind the fields that a class itself defines; none where its source is not at hand."""
+    try:
+        lines = textwrap.dedent(inspect.getsource(kind)).splitlines()
+    except OSError:
+        return {}
     body = ast.parse("\n".join(lines)).body[0]
     assert isinstance(body, ast.ClassDef)
     found = {}
     for node in body.body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             assert node.end_lineno is not None
-            _, mark, remark = lines[node.end_lineno - 1][node.end_col_offset :].partition("# ")
+            behind = lines[node.end_lineno - 1].encode()[node.end_col_offset :].decode()  # columns are of bytes
+            _, mark, remark = behind.partition("# ")
             if mark:
                 found[node.target.id] = remark.strip()
     return found
@@ -80,38 +87,56 @@ def from_table(kind: type[Settings], table: Mapping[str, Any], where: str) -> Se
     known = fields_of(kind)
     for name in table:
         if name not in known:
-            raise unknown_name(f"{where}: settings", name, known)
+            raise unknown_name(beside(where, "settings"), name, known)
     missing = [name for name, field in known.items() if field.default is dataclasses.MISSING and name not in table]
     if missing:
-        raise RegardError(f"{where}: {', '.join(missing)} must be set")
+        raise RegardError(beside(where, f"{', '.join(missing)} must be set"))
+    values = {name: fitting(value, known[name].type, place(where, known[name])) for name, value in table.items()}
     try:
-        return kind(**{name: fitting(value, known[name].type, f"{where}.{name}") for name, value in table.items()})
+        return kind(**values)
     except RegardError as error:
-        raise error if str(error).startswith(where) else RegardError(f"{where}: {error}") from None
+        raise RegardError(beside(where, str(error))) from None
+
+
+def beside(where: str, text: str) -> str:
+    """Where something is, and what; the name of a table, in brackets, needs no colon."""
+    return f"{where} {text}" if where.endswith("]") else f"{where}: {text}"
+
+
+def place(where: str, field: Field) -> str:
+    """Where a setting stands: `copy.longest`, or in a file `de-en.toml: [data] longest`."""
+    if is_table(field.type):
+        return beside(where, f"[{field.name}]")
+    return beside(where, field.name) if where.endswith("]") else f"{where}.{field.name}"
+
+
+def is_table(wanted: Any) -> bool:
+    """Whether the values of a type are tables."""
+    return get_origin(wanted) is dict or (isinstance(wanted, type) and dataclasses.is_dataclass(wanted))
 
 
 def fitting(value: Any, wanted: Any, where: str) -> Any:
-    """A value of TOML or of Python in the type of its field."""
+    """A value of TOML or of Python in the type of its field; an int will do for a float, and no more than that."""
     origin, inside = get_origin(wanted), get_args(wanted)
-    if dataclasses.is_dataclass(wanted) and isinstance(wanted, type):
-        if isinstance(value, wanted):
-            return value
+    if is_table(wanted):
         if isinstance(value, Mapping):
-            return from_table(wanted, value, where)
+            return dict(value) if origin is dict else from_table(wanted, value, where)
+        if origin is None and isinstance(value, wanted):
+            return value
     elif origin is Literal:
-        if value in inside and type(value) in {type(each) for each in inside}:
+        if any(value == each and type(value) is type(each) for each in inside):
             return value
         raise unknown_name(where, value, (str(each) for each in inside))
     elif origin in (Union, types.UnionType):
         return first_fitting(value, inside, where)
-    elif origin in (tuple, list):
-        if isinstance(value, (list, tuple)):
+    elif origin is tuple:
+        if isinstance(value, (list, tuple)) and all(accepts(inside[0], each) for each in value):
             return tuple(fitting(each, inside[0], where) for each in value)
-    elif origin is dict or wanted is dict:
-        if isinstance(value, Mapping):
-            return dict(value)
-    elif wanted is float and type(value) is int:
-        return float(value)
+    elif wanted is float:
+        if type(value) in (int, float) and (abs(value) <= sys.float_info.max or abs(value) == float("inf")):
+            return float(value)
+    elif type(value) is str and not can_be_written(value):
+        raise RegardError(f"{where} is {shown(value)}; a text that UTF-8 can write is needed")
     elif wanted is Any or type(value) is wanted:
         return value
     raise RegardError(f"{where} is {shown(value)}; {in_words(wanted)} is needed")
@@ -119,43 +144,15 @@ def fitting(value: Any, wanted: Any, where: str) -> Any:
 
 def first_fitting(value: Any, kinds: tuple[Any, ...], where: str) -> Any:
     """A value in the first of several types that takes it."""
-    for kind in sorted(kinds, key=lambda each: type(value) is not each):  # its own type first
-        try:
-            return None if kind is types.NoneType and value is None else fitting(value, kind, where)
-        except RegardError:
-            continue
-    raise RegardError(f"{where} is {shown(value)}; {in_words(Union[kinds])} is needed")  # noqa: UP007
-
-
-def read_value(text: str, wanted: Any, where: str) -> Any:
-    """What somebody typed, in the type of its field."""
-    return fitting(plain_value(text, wanted), wanted, where)
-
-
-def plain_value(text: str, wanted: Any) -> Any:
-    """What somebody typed as the plain value it most likely means for a type."""
-    origin, inside = get_origin(wanted), get_args(wanted)
-    if origin in (Union, types.UnionType):
-        if text == "none" and types.NoneType in inside:
-            return None
-        for kind in (each for each in inside if each is not types.NoneType):
-            value = plain_value(text, kind)
-            if accepts(kind, value):
-                return value
-        return text
-    if origin in (tuple, list):
-        return [plain_value(each.strip(), inside[0]) for each in text.split(",") if each.strip()]
-    if wanted is bool:
-        return {"true": True, "yes": True, "false": False, "no": False}.get(text.lower(), text)
-    if wanted in (int, float) or wanted is Any:
-        for number in (int, float):
-            try:
-                return number(text.replace("_", ""))
-            except ValueError:
-                continue
-    if origin is Literal and text not in inside:
-        return next((each for each in inside if str(each) == text), text)
-    return text
+    if value is None and types.NoneType in kinds:
+        return None
+    others = [kind for kind in kinds if kind is not types.NoneType]
+    if len(others) == 1:
+        return fitting(value, others[0], where)
+    for kind in others:
+        if accepts(kind, value):
+            return fitting(value, kind, where)
+    raise RegardError(f"{where} is {shown(value)}; {' or '.join(map(in_words, others))} is needed")
 
 
 def accepts(kind: Any, value: Any) -> bool:
@@ -167,6 +164,48 @@ def accepts(kind: Any, value: Any) -> bool:
     return True
 
 
+def can_be_written(text: str) -> bool:
+    """Whether UTF-8, and so TOML, has a text; not half a surrogate, as in a file name of another encoding."""
+    return not re.search("[\ud800-\udfff]", text)
+
+
+def read_value(text: str, wanted: Any, where: str) -> Any:
+    """What somebody typed, in the type of its field."""
+    return fitting(plain_value(text, wanted), wanted, where)
+
+
+def plain_value(text: str, wanted: Any) -> Any:
+    """What somebody typed as the plain value it most likely means for a type, or as it is."""
+    origin, inside = get_origin(wanted), get_args(wanted)
+    if origin in (Union, types.UnionType):
+        if text == "none" and types.NoneType in inside:
+            return None
+        meanings = [(kind, plain_value(text, kind)) for kind in inside if kind is not types.NoneType]
+        return next((value for kind, value in meanings if accepts(kind, value)), text)
+    if origin is tuple:
+        return [plain_value(each.strip(), inside[0]) for each in text.split(",") if each.strip()]
+    if origin is Literal:
+        return next((each for each in inside if str(each) == text), text)
+    if wanted is bool:
+        return {"true": True, "yes": True, "false": False, "no": False}.get(text.lower(), text)
+    if wanted in (int, float):
+        return number_in(text)
+    if wanted is Any:  # "no" and "nan" are languages
+        known = {"true": True, "false": False}
+        return known[text] if text in known else number_in(text) if any(map(str.isdigit, text)) else text
+    return text
+
+
+def number_in(text: str) -> int | float | str:
+    """The number that a text is, or the text."""
+    for number in (int, float):
+        try:
+            return number(text)
+        except ValueError:
+            continue
+    return text
+
+
 def in_words(wanted: Any) -> str:
     """A type as a reader who knows no Python would say it."""
     origin, inside = get_origin(wanted), get_args(wanted)
@@ -174,10 +213,10 @@ def in_words(wanted: Any) -> str:
         return " or ".join(in_words(each) for each in inside)
     if origin is Literal:
         return ", ".join(str(each) for each in inside)
-    if origin in (tuple, list):
+    if origin is tuple:
         return f"a list of {in_words(inside[0]).removeprefix('a ')}s"
-    names = {int: "a whole number", float: "a number", str: "a text", bool: "true or false", dict: "a table"}
-    return "none" if wanted is types.NoneType else names.get(origin or wanted, "a table")
+    names = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+    return names.get(wanted, "a table")
 
 
 def shown(value: Any) -> str:
@@ -198,14 +237,14 @@ def to_table(settings: Any) -> Table:
 def read_toml(path: Path) -> Table:
     """The table in a TOML file."""
     try:
-        return tomllib.loads(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        return tomllib.loads(path.read_text("utf-8-sig"))
+    except (OSError, ValueError, RecursionError) as error:  # that of a number too long to read is a ValueError alone
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise RegardError(f"{path}: {reason}; a TOML file is needed") from None
 
 
 def to_toml(table: Mapping[str, Any]) -> str:
-    """A table as TOML: plain values first, then each table under its name."""
+    """A table as TOML: plain values first, then each table under its name. What is None is left out."""
     return "\n".join(toml_lines(table, "")).strip() + "\n"
 
 
@@ -215,11 +254,16 @@ def toml_lines(table: Mapping[str, Any], path: str) -> Iterator[str]:
         yield f"[{path}]"
     for name, value in table.items():
         if not isinstance(value, Mapping) and value is not None:
-            yield f"{name} = {toml_value(value)}"
+            yield f"{toml_key(name)} = {toml_value(value)}"
     for name, value in table.items():
         if isinstance(value, Mapping):
             yield ""
-            yield from toml_lines(value, f"{path}.{name}" if path else name)
+            yield from toml_lines(value, f"{path}.{toml_key(name)}" if path else toml_key(name))
+
+
+def toml_key(name: str) -> str:
+    """A name as TOML writes it: bare where it may be."""
+    return name if re.fullmatch("[A-Za-z0-9_-]+", name) else toml_value(name)
 
 
 def toml_value(value: Any) -> str:
@@ -227,9 +271,12 @@ def toml_value(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        return json.dumps(value, ensure_ascii=not can_be_written(value)).replace("\x7f", "\\u007f")
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(toml_value(each) for each in value)}]"
     if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{name} = {toml_value(each)}' for name, each in value.items())}}}"
+        pairs = (f"{toml_key(name)} = {toml_value(each)}" for name, each in value.items() if each is not None)
+        return f"{{{', '.join(pairs)}}}"
+    if isinstance(value, (date, time)):
+        return value.isoformat()
     return repr(value)

@@ -8,9 +8,9 @@ import torch
 from torch.autograd import gradcheck
 
 from regard import RegardError, attend, causal, lengths
-from regard.attention import Score
+from regard.attention import Boxcar, Score
 from regard.attention.comparison import Terms
-from regard.attention.functional import checked, choose_path
+from regard.attention.functional import checked, choose_path, listening
 from regard.attention.normalise import as_normaliser
 from regard.attention.scores import as_score
 
@@ -514,3 +514,19 @@ def test_a_bias_of_true_and_false_is_said():
     with pytest.raises(RegardError) as error:
         checked(*tensors(), torch.ones(4, 7, dtype=torch.bool), None, 0.0)
     assert str(error.value) == "bias: is bool; a float type is needed (what may be seen is said with visible)"
+
+
+def test_a_listener_is_told_of_each_call_before_it_is_computed():
+    query, keys, values = torch.zeros(1, 2), torch.tensor([[3.0, 4.0], [0.0, 1.0]]), torch.eye(2)
+    score, told = Boxcar(), []
+
+    def widen(terms, query, keys):
+        told.append((terms.shape, torch.cdist(query, keys).tolist()))
+        terms.score.width.fill_(9.0)
+
+    with torch.no_grad(), listening(widen):
+        found = attend(query, keys, values, score)
+    assert told == [((1, 2), [[5.0, 1.0]])]
+    assert found.tolist() == [[0.5, 0.5]]  # both within 9
+    attend(query, keys, values, score)
+    assert len(told) == 1

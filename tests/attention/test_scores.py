@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard import RegardError, attend
 from regard.attention import (
@@ -18,9 +18,9 @@ from regard.attention import (
     Score,
     build_score,
 )
-from regard.attention.scores import SCORES, as_score
+from regard.attention.scores import EQUAL_WIDTHS, SCORES, as_score, without_gradient
 
-from .cases import FORMULAS, NAMES, SMOOTH, WIDTH, make_score, numpy_weights, tensors
+from .cases import FORMULAS, NAMES, SMOOTH, STEPS, WIDTH, make_score, numpy_weights, tensors
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -248,3 +248,48 @@ def test_other_widths_than_a_score_was_made_for_are_said(kind):
 def test_a_score_shows_its_parameters():
     assert repr(Additive(5, 6, 3)) == "Additive(query_weight=(3, 5), key_weight=(3, 6), energy=(3,))"
     assert repr(Gaussian(0.5)) == "Gaussian(width=0.5)"
+
+
+@pytest.mark.parametrize("path", ["reference", "tiled"])
+@pytest.mark.parametrize("name", NAMES)
+def test_settled_keys_score_as_before(name, path):
+    query, keys, values = (tensor.requires_grad_() for tensor in tensors(2, 3))
+    score = make_score(name, heads=3)
+    wanted = attend(query, keys, values, score, path="reference")
+    settled, prepared = score.settle(keys)
+    found = attend(query, prepared, values, settled, path=path)
+    torch.testing.assert_close(found, wanted)
+    sources = [query, keys, values, *(p for p in score.parameters() if p.requires_grad)]
+    pulled, expected = (
+        torch.autograd.grad(out.square().sum(), sources, allow_unused=True, materialize_grads=True)
+        for out in (found, wanted)
+    )
+    torch.testing.assert_close(pulled, expected)
+
+
+@pytest.mark.parametrize("name", ["additive", "concat", "reduced_rank"])
+def test_keys_are_prepared_once(name):
+    score = make_score(name)
+    settled, prepared = score.settle(tensors()[1])
+    with torch.no_grad():
+        if name == "concat":
+            score.weight[:, WIDTH:] = 0  # no longer looked at
+        else:
+            score.key_weight.zero_()
+    query = tensors()[0]
+    torch.testing.assert_close(settled(query, prepared), make_score(name)(query, tensors()[1]))
+
+
+def test_the_scores_that_teach_nothing_are_found_in_a_model():
+    model = nn.ModuleDict({name: make_score(name) for name in NAMES})
+    assert without_gradient(model) == {name: name.capitalize() for name in STEPS}
+
+
+def test_the_names_that_need_equal_widths_are_those_that_refuse_others():
+    for name in SCORES:
+        score = build_score(name, 3, 4)
+        if name in EQUAL_WIDTHS:
+            with pytest.raises(RegardError, match="equal widths are needed"):
+                score(torch.zeros(2, 3), torch.zeros(2, 4))
+        else:
+            assert score(torch.zeros(2, 3), torch.zeros(5, 4)).shape == (2, 5)

@@ -221,6 +221,16 @@ def test_saved_weights_come_back(name, rule, tmp_path):
     torch.testing.assert_close(Weights.load(tmp_path / "dense.safetensors").dense(), weights.dense().detach())
 
 
+@pytest.mark.parametrize("name", ["additive", "concat", "reduced_rank"])
+def test_saved_weights_of_settled_keys_come_back(name, tmp_path):
+    query, keys, values = tensors(2, 3)
+    score, prepared = make_score(name).settle(keys)
+    _, weights = attend(query, prepared, values, score, path="tiled", return_weights=True)
+    weights.save(tmp_path / "weights.safetensors")
+    _, wanted = attend(query, keys, values, make_score(name), path="reference", return_weights=True)
+    torch.testing.assert_close(Weights.load(tmp_path / "weights.safetensors").dense(), wanted.dense().detach())
+
+
 def test_saved_weights_are_query_and_keys_not_the_matrix(tmp_path):
     weights = lazy("scaled_dot", n=200, m=200)
     weights.save(tmp_path / "w")

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.attention import normalise, scores, visible
 from regard.attention.comparison import Comparison, Terms
-from regard.attention.scores import Additive, Concat, Dot, FixedDot, Kernel, ScaledDot, Score, Settled, Uniform
+from regard.attention.scores import Additive, Concat, Dot, FixedDot, Kernel, ReducedRank, ScaledDot, Score, Settled, Uniform
 from regard.attention.visible import Rule
 from regard.attention.weights import DenseWeights, LazyWeights, MeanWeights, Weights
 from regard.errors import RegardError
@@ -93,8 +93,8 @@ def describe_score(score: Score, parameters: tuple[Tensor, ...], tensors: dict[s
     if isinstance(score, Settled):
         score = score.score
     named = dict(zip((name for name, _ in score.named_parameters()), parameters, strict=True))
-    if isinstance(score, FixedDot):
-        return {"kind": "FixedDot", "factor": score.factor}
+    if isinstance(score, (FixedDot, ReducedRank)):
+        return {"kind": "FixedDot", "factor": score.factor if isinstance(score, FixedDot) else 1.0}
     if type(score) in (Dot, ScaledDot, Uniform):
         return {"kind": type(score).__name__, "power": None}
     if isinstance(score, Concat) or (isinstance(score, Additive) and score.activation is torch.tanh):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -14,7 +15,20 @@ from regard.errors import RegardError
 
 if TYPE_CHECKING:
     from regard.data.example import Example
+    from regard.metrics import Report
     from regard.predictor import Prediction, Predictor
+
+Unit = Literal["word", "character"]
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """Under which conditions text is scored."""
+
+    lowercase: bool
+    tokenize: str
+    against_length: str
+    unit: Unit
 
 
 def evaluate(
@@ -30,7 +44,7 @@ def evaluate(
     lowercase: bool = False,
     tokenize: str = "13a",
     against_length: str = "bleu",
-    unit: Literal["word", "character"] = "word",
+    unit: Unit = "word",
     gold: Path | None = None,
     gold_base: Literal[0, 1] = 0,
     attention: str | None = None,
@@ -73,7 +87,8 @@ def evaluate(
         predictions = model.predict(sources, beam=beam, progress=progress)
     if out is not None:
         write_predictions(out, predictions)
-    reports = list(scored(model, predictions, answers, lowercase, tokenize, against_length, unit))
+    conditions = Conditions(lowercase, tokenize, against_length, unit)
+    reports = list(scored(model, predictions, answers, conditions))
     alignment = None
     if gold is not None or (examples[0].links is not None and model.model.attended):
         links = check_gold(gold, gold_base, examples)
@@ -127,23 +142,36 @@ def scored(
     model: Predictor,
     predictions: Sequence[Prediction],
     answers: Sequence[str] | Sequence[list[str]],
-    lowercase: bool,
-    tokenize: str,
-    against_length: str,
-    unit: Literal["word", "character"],
-) -> Iterator[tuple[str, object]]:
+    conditions: Conditions,
+) -> Iterator[tuple[str, Report]]:
     """The report on the text as a reader sees it, and, where text is prepared for the model, as the model writes it."""
-    from regard.metrics import evaluate_text
-
-    sources = [prediction.source for prediction in predictions]
-    options = {"lowercase": lowercase, "against_length": against_length, "unit": unit}
-    texts = [prediction.text for prediction in predictions]
-    yield "text", evaluate_text(sources, texts, answers, tokenize=tokenize, **options)
+    yield "text", report_on(predictions, [each.text for each in predictions], answers, conditions)
     steps = model.tokenizers.target.steps
     if steps != type(steps)():
         prepared = [[steps.apply(each) for each in ([a] if isinstance(a, str) else a)] for a in answers]
-        written = [prediction.written for prediction in predictions]
-        yield "text as prepared for the model", evaluate_text(sources, written, prepared, tokenize="none", **options)
+        written = [each.written for each in predictions]
+        as_is = replace(conditions, tokenize="none")
+        yield "text as prepared for the model", report_on(predictions, written, prepared, as_is)
+
+
+def report_on(
+    predictions: Sequence[Prediction],
+    texts: Sequence[str],
+    answers: Sequence[str] | Sequence[list[str]],
+    conditions: Conditions,
+) -> Report:
+    """All scores of some texts."""
+    from regard.metrics import evaluate_text
+
+    return evaluate_text(
+        [prediction.source for prediction in predictions],
+        texts,
+        answers,
+        lowercase=conditions.lowercase,
+        tokenize=conditions.tokenize,
+        against_length=conditions.against_length,
+        unit=conditions.unit,
+    )
 
 
 def write_predictions(path: Path, predictions: Sequence[Prediction]) -> None:

@@ -78,7 +78,11 @@ def write(prediction: Prediction, *, log_probabilities: bool, jsonl: bool) -> No
     """One prediction to stdout."""
     if jsonl:
         alternatives = [record(each) for each in prediction.alternatives]
-        print(json.dumps({"source": prediction.source, **alternatives[0], "alternatives": alternatives[1:]}, ensure_ascii=False))
+        print(
+            json.dumps(
+                {"source": prediction.source, **alternatives[0], "alternatives": alternatives[1:]}, ensure_ascii=False
+            )
+        )
         return
     for each in prediction.alternatives:
         print(f"{each.log_probability:.4f}\t{in_line(each.text)}" if log_probabilities else in_line(each.text))

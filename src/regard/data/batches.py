@@ -44,31 +44,37 @@ def plan(lengths: Sequence[tuple[int, int]], *, tokens: int, seed: int = 0, epoc
         return Plan((), 0.0)
     sizes = np.asarray(lengths, dtype=np.int64).reshape(-1, 2)
     random = np.random.Generator(np.random.PCG64([seed, epoch]))
-    order = like_lengths(sizes, random, POOL * tokens)
-    batches = cut(order, sizes, tokens)
-    shuffled = [batches[place] for place in random.permutation(len(batches))]
-    places = sum(int(sizes[list(batch)].max(0).sum()) * len(batch) for batch in shuffled)
-    return Plan(tuple(shuffled), 1 - int(sizes.sum()) / places if places else 0.0)
+    batches = cut(like_lengths(sizes, random, POOL * tokens), sizes.max(1), tokens)
+    shuffled = tuple(tuple(batches[place].tolist()) for place in random.permutation(len(batches)))
+    return Plan(shuffled, padding_share(batches, sizes))
 
 
 def like_lengths(sizes: NDArray[np.int64], random: np.random.Generator, pool: int) -> NDArray[np.int64]:
-    """All places in a random order, sorted by length within pools of about `pool` tokens."""
+    """All places in a random order, sorted by length within pools of about `pool` tokens.
+
+    The longer side decides. Among pairs of one length those whose source is longer stand
+    at one end, and the ends take turns, so that neighbours are alike on both sides.
+    """
     order = random.permutation(len(sizes))
-    pools = np.cumsum(sizes[order].max(1)) // pool
-    longest = sizes[order].max(1)
-    return order[np.lexsort((sizes[order].min(1), longest, pools))]
+    source, target = sizes[order].T
+    longest = np.maximum(source, target)
+    lean = np.where(longest % 2 == 0, source - target, target - source)
+    return order[np.lexsort((lean, longest, np.cumsum(longest) // pool))]
 
 
-def cut(order: NDArray[np.int64], sizes: NDArray[np.int64], tokens: int) -> list[tuple[int, ...]]:
+def cut(order: NDArray[np.int64], longest: NDArray[np.int64], tokens: int) -> list[NDArray[np.int64]]:
     """Cut an order into batches that are full, but not over the budget."""
-    batches: list[tuple[int, ...]] = []
-    batch: list[int] = []
-    longest = 0
-    for place in order.tolist():
-        size = int(sizes[place].max())
-        if batch and max(longest, size) * (len(batch) + 1) > tokens:
-            batches.append(tuple(batch))
-            batch, longest = [], 0
-        batch.append(place)
-        longest = max(longest, size)
-    return [*batches, tuple(batch)]
+    cuts: list[int] = []
+    start = most = 0
+    for here, size in enumerate(longest[order].tolist()):
+        most = max(most, size)
+        if here > start and most * (here + 1 - start) > tokens:
+            cuts.append(here)
+            start, most = here, size
+    return np.split(order, cuts)
+
+
+def padding_share(batches: Sequence[NDArray[np.int64]], sizes: NDArray[np.int64]) -> float:
+    """The share of all places of all batches that is padding."""
+    places = sum(len(batch) * int(sizes[batch].max(0).sum()) for batch in batches)
+    return 1 - int(sizes.sum()) / places if places else 0.0

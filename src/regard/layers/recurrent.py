@@ -91,7 +91,7 @@ class Recurrent(nn.Module):
         lengths: Int[Tensor, " batch"],
         state: Sequence[LayerState] | None,
     ) -> tuple[Float[Tensor, "batch time width"], list[LayerState]]:
-        """Every layer with its gates held where there is padding, so that its state stays what it was.
+        """Every layer with its gates held where there is padding, so that what it remembers stays what it was.
 
         On a CPU torch takes time quadratic in the length to learn from packed sequences.
         One more input, 1 at padding and 0 elsewhere, holds the gates; the direction that
@@ -114,7 +114,8 @@ class Recurrent(nn.Module):
             inputs, *last = RUNS[self.cell](
                 joined, begin if self.cell == "lstm" else begin[0], weights, True, 1, 0.0, True, each == 2, True
             )
-            found.append(tuple(part[-1] for part in last))
+            h = last[0][-1] if self.bidirectional else inputs[torch.arange(len(inputs)), lengths - 1]
+            found.append((h, *(c[-1] for c in last[1:])))
         return inputs * real, found
 
     def step(

@@ -30,13 +30,13 @@ class Memory:
     visible: Bool[Tensor, "batch 1 1 source"] | None
     looks: int  # how many times it will be looked at
 
-    def path(self, queries: Float[Tensor, "batch heads queries width"]) -> Literal["reference"] | None:
-        """The plain formula where one query at a time comes: it has the least to do around a small product."""
-        if self.looks == 1:
+    def path(self, query: Float[Tensor, "batch heads queries width"]) -> Literal["reference"] | None:
+        """The plain formula for looks so small that what a score holds is better kept than computed again."""
+        each = self.score.numbers_per_pair(query, self.keys)
+        if self.looks == 1 or each == 1:
             return None
-        pairs = queries.shape[:-1].numel() * self.keys.shape[-2]
         kept = self.looks if torch.is_grad_enabled() else 1
-        return "reference" if kept * pairs * self.score.numbers_per_pair(queries, self.keys) <= KEPT else None
+        return "reference" if kept * query.shape[:-1].numel() * self.keys.shape[-2] * each <= KEPT else None
 
 
 class SourceAttention(nn.Module):
@@ -139,7 +139,7 @@ class Composition(nn.Module):
             attentional state of Luong et al. 2015; `sum` is s + c and `gate` g s + (1 - g) c
             with g = sigmoid(W [c; s]), c first projected where it is not as wide as s.
             `maxout` is the deep output of Bahdanau et al. 2015 (A.2.2), which sees the
-            token before too: the greater of each two of W [c; s; e].
+            token before too: the greater of each two numbers of W [c; s; e], half as many as s has.
         state: The width of s.
         summary: The width of c.
         embedding: The width of e.
@@ -150,7 +150,7 @@ class Composition(nn.Module):
         if how not in COMPOSITIONS:
             raise unknown_name("composition", how, COMPOSITIONS)
         self.how = how
-        self.width = state + summary if how == "join" else state
+        self.width = {"join": state + summary, "maxout": max(1, state // 2)}.get(how, state)
         if how in ("sum", "gate") and summary != state:
             self.project: nn.Module = new_linear(summary, state, False)
         else:
@@ -158,7 +158,7 @@ class Composition(nn.Module):
         if how in ("concat", "gate"):
             self.mix = new_linear(summary + state, state, how == "gate")
         elif how == "maxout":
-            self.mix = new_linear(summary + state + embedding, 2 * state, True)
+            self.mix = new_linear(summary + state + embedding, 2 * self.width, True)
 
     def forward(
         self,

@@ -39,9 +39,7 @@ def recurrent(**settings: Any) -> Preset:
 MODELS: dict[str, Preset] = {
     "seq2seq": recurrent(attention="none"),
     "simple-attention": recurrent(input_feeding=False, composition="join"),
-    "parameterized-attention": recurrent(
-        input_feeding=False, composition="join", project=("query", "keys", "values")
-    ),
+    "parameterized-attention": recurrent(input_feeding=False, composition="join", project=("query", "keys", "values")),
     "bahdanau": recurrent(attention="before", score="additive", bidirectional=True, composition="maxout"),
     "luong-dot": recurrent(score="dot"),
     "luong-general": recurrent(score="bilinear"),

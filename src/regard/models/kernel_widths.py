@@ -41,7 +41,7 @@ def set_kernel_widths(model: nn.Module, batch: Batch) -> dict[str, float]:
             finally:
                 for module in training:
                     module.training = True
-    return {path: float(module.width.flatten()[0]) for module, path in paths.items() if isinstance(module, Kernel)}
+    return {path: module.width.flatten()[0].item() for module, path in paths.items() if isinstance(module, Kernel)}
 
 
 def has_width(module: nn.Module) -> bool:

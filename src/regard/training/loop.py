@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -25,9 +25,11 @@ from regard.training.settings import TrainingSettings
 from regard.training.stop import StopAsked
 from regard.training.talk import Talk
 
+PERFECT = {"exact": 1.0, "bleu": 100.0, "chrf": 100.0}
 CHECK_EVERY = 50  # steps between looks at a GPU's loss: each look waits for all its work
 
 
+@runtime_checkable
 class Batches(Protocol):
     """Training data, as the loop needs it: batches by their place in an epoch."""
 
@@ -255,10 +257,12 @@ class Trainer:
         self.run.cut_metrics(newest.step)
 
     def is_over(self) -> bool:
-        """Whether all steps are made, or patience is at its end."""
+        """Whether all steps are made, patience is at its end, or nothing is left to be better at."""
         assert self.settings.steps is not None
-        at_end = bool(self.settings.patience) and self.counters.waited >= self.settings.patience
-        return at_end or self.counters.step >= self.settings.steps
+        counters, patience = self.counters, self.settings.patience
+        if counters.best is not None and counters.best >= PERFECT.get(self.settings.metric, math.inf):
+            patience = min(patience, 1)  # it was seen once; it should be seen again
+        return (patience > 0 and counters.waited >= patience) or counters.step >= self.settings.steps
 
 
 def mean_of(checkpoints: Sequence[Checkpoint]) -> dict[str, Tensor]:

@@ -48,16 +48,19 @@ class Optimizer:
         return found
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take over the memory that `tensors` gave."""
+        """Take over a copy of the memory that `tensors` gave."""
         for name, parameter in self.parameters.items():
-            if f"steps.{name}" not in tensors:
+            if f"steps.{name}" not in tensors:  # it had no gradient yet
                 continue
             if tensors[f"moment.{name}"].shape != parameter.shape:
-                raise RegardError(f"the checkpoint's {name} is of another shape than the model's; is it of another model?")
+                raise RegardError(
+                    f"checkpoint: {name} is {tuple(tensors[f'moment.{name}'].shape)}, in the model "
+                    f"{tuple(parameter.shape)}; a checkpoint of the same model is needed"
+                )
             self.adam.state[parameter] = {
-                "step": tensors[f"steps.{name}"].to(parameter.device),
-                "exp_avg": tensors[f"moment.{name}"].to(parameter.device),
-                "exp_avg_sq": tensors[f"square.{name}"].to(parameter.device),
+                "step": tensors[f"steps.{name}"].to(parameter.device, copy=True),
+                "exp_avg": tensors[f"moment.{name}"].to(parameter.device, copy=True),
+                "exp_avg_sq": tensors[f"square.{name}"].to(parameter.device, copy=True),
             }
 
 

@@ -11,7 +11,8 @@ from typing import Any
 class StopAsked:
     """True from the first Ctrl-C (or SIGTERM) on; a second one stops at once.
 
-    Signals reach the main thread alone; elsewhere nothing is changed.
+    A signal that was ignored before still is. Signals reach the main thread alone;
+    elsewhere nothing is changed.
     """
 
     def __init__(self) -> None:
@@ -23,7 +24,9 @@ class StopAsked:
 
     def __enter__(self) -> StopAsked:
         if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.signal(number, self._ask) for number in (signal.SIGINT, signal.SIGTERM)}
+            for number in (signal.SIGINT, signal.SIGTERM):
+                if signal.getsignal(number) not in (signal.SIG_IGN, None):  # None: set by another than Python
+                    self._before[number] = signal.signal(number, self._ask)
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:

@@ -7,9 +7,13 @@ from dataclasses import dataclass, replace
 
 from regard.batch import Pair
 from regard.recipe import Recipe
+from regard.text import Tokenizer, Tokenizers
 
 LARGE = 20_000
 """From so many pairs of running text on, a Transformer is the default."""
+
+SMALL = 500
+"""A vocabulary of fewer words is one of symbols."""
 
 
 @dataclass(frozen=True)
@@ -19,15 +23,15 @@ class Facts:
     pairs: int
     source_tokens: int
     target_tokens: int
-    few_words: bool  # targets are a word or two, so a prediction is right or wrong as a whole
+    symbols: bool  # targets are right or wrong as a whole, not better or worse translations
     on_gpu: bool
 
     @staticmethod
-    def of(pairs: Sequence[Pair], *, few_words: bool, on_gpu: bool) -> Facts:
+    def of(pairs: Sequence[Pair], *, symbols: bool, on_gpu: bool) -> Facts:
         """Count."""
         source = sum(len(pair.source) + 1 for pair in pairs)
         target = sum(len(pair.target or ()) + 1 for pair in pairs)
-        return Facts(len(pairs), source, target, few_words, on_gpu)
+        return Facts(len(pairs), source, target, symbols, on_gpu)
 
     @property
     def tokens(self) -> int:
@@ -35,9 +39,14 @@ class Facts:
         return max(self.source_tokens, self.target_tokens)
 
 
-def choose_model(pairs: int, *, few_words: bool) -> str:
+def is_symbols(tokenizer: Tokenizer) -> bool:
+    """Whether a side is letters, phones, digits and the like, not running text."""
+    return tokenizer.kind == "characters" or (tokenizer.kind == "words" and tokenizer.size < SMALL)
+
+
+def choose_model(pairs: int, tokenizers: Tokenizers) -> str:
     """The preset for data of a size: attention over a recurrent encoder needs less of it than a Transformer."""
-    return "transformer" if pairs >= LARGE and not few_words else "bahdanau"
+    return "transformer" if pairs >= LARGE and not is_symbols(tokenizers.target) else "bahdanau"
 
 
 def suited(recipe: Recipe, facts: Facts) -> Recipe:
@@ -54,7 +63,7 @@ def suited(recipe: Recipe, facts: Facts) -> Recipe:
         rate=training.rate or (2e-3 if recurrent else 1e-3),
         warmup=training.warmup if training.warmup is not None else min(100 if recurrent else 400, steps // 10),
         validate_every=training.validate_every or min(max(steps // 30, 50), 1000),
-        metric=training.metric if training.metric != "auto" else ("exact" if facts.few_words else "bleu"),
+        metric=training.metric if training.metric != "auto" else ("exact" if facts.symbols else "bleu"),
     )
     return replace(recipe, training=training, model={**model_defaults(recurrent, facts), **recipe.model})
 

@@ -6,6 +6,7 @@ import hashlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from regard.text import Tokenizers, learn_pair
 from regard.training.corpus import PairCorpus, encode
 from regard.training.loop import Counters, Trainer
 from regard.training.loss import TrainingStep
-from regard.training.suit import Facts, choose_model, suited
+from regard.training.suit import Facts, choose_model, is_symbols, suited
 from regard.training.talk import Talk
 from regard.training.validation import PairValidation
 
@@ -73,12 +74,19 @@ def train(
     out.mkdir(parents=True, exist_ok=True)
     talk = Talk(run, quiet=quiet)
     with run.locked():
-        ready = prepare(tuned(table, base, where), run, base, device, talk, where)
+        asked = going_on_from(run, table) if going_on else tuned(table, base, where)
+        ready = prepare(asked, run, base, device, talk, where)
         if going_on:
             check_same(run, ready)
         model = new_model(ready, base, talk)
         begin(run, ready, model, base, talk)
         return fit(run, ready, model, device, talk)
+
+
+def going_on_from(run: Run, table: Mapping[str, Any]) -> Table:
+    """The recipe of a run that goes on: what is not said again stays as it was."""
+    before = run.read_recipe()
+    return {section: {**before.get(section, {}), **table.get(section, {})} for section in {**before, **table}}
 
 
 def tuned(table: Mapping[str, Any], base: Path | None, where: str) -> Table:
@@ -107,10 +115,9 @@ def prepare(table: Table, run: Run, base: Path | None, device: str, talk: Talk, 
     for reason in reasons:
         talk.say(f"tokens: {reason}")
     corpus, train_pairs, valid_pairs = encoded(corpus, tokenizers, recipe.data.longest, talk)
-    few_words = sum(len(e.target.split()) for e in corpus.train) < 3 * len(corpus.train)
-    name = recipe.model.get("name") or choose_model(len(train_pairs), few_words=few_words)
+    name = recipe.model.get("name") or choose_model(len(train_pairs), tokenizers)
     recipe = replace(recipe, model={**recipe.model, "name": name})
-    facts = Facts.of(train_pairs, few_words=few_words, on_gpu=device != "cpu")
+    facts = Facts.of(train_pairs, symbols=is_symbols(tokenizers.target), on_gpu=device != "cpu")
     return Prepared(suited(recipe, facts), corpus, tokenizers, train_pairs, valid_pairs)
 
 
@@ -142,7 +149,7 @@ def encoded(
             raise RegardError(f"data: every {name} pair has more than {longest} tokens; raise --data.longest")
         if not all(fits):
             talk.say(f"{name}: {fits.count(False)} pairs with more than {longest} tokens are left out (--data.longest)")
-        parts.append(([e for e, fit in zip(examples, fits, strict=True) if fit], [p for p, f in zip(pairs, fits) if f]))
+        parts.append((list(compress(examples, fits)), list(compress(pairs, fits))))
     (train_examples, train_pairs), (valid_examples, valid_pairs) = parts
     return Corpus(train_examples, valid_examples, corpus.origin), train_pairs, valid_pairs
 

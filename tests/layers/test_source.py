@@ -1,0 +1,128 @@
+import math
+
+import pytest
+import torch
+
+from regard import RegardError, watch
+from regard.attention.scores import SCORES
+from regard.layers import source
+from regard.layers.source import Composition, SourceAttention
+
+
+def test_the_plain_dot_product_is_what_it_was_taught_to_be():
+    attention = SourceAttention(2, 2)
+    assert not list(attention.parameters())
+    states = torch.tensor([[[1.0, 0.0], [0.0, 1.0], [9.0, 9.0]]])
+    memory = attention.remember(states, torch.tensor([2]))  # the third is padding
+    found = attention(torch.tensor([[[math.log(3), 0.0]]]), memory)
+    torch.testing.assert_close(found, torch.tensor([[[0.75, 0.25]]]))  # softmax of log 3 and 0
+
+
+def test_heads_are_attentions_of_their_own():
+    torch.manual_seed(1)
+    both, one = SourceAttention(6, 4, "bilinear", 2), SourceAttention(3, 2, "bilinear")
+    query, states = torch.randn(2, 5, 6), torch.randn(2, 7, 4)
+    found = both(query, both.remember(states))
+    for head in range(2):
+        one.score.weight.data = both.score.weight.data[head]
+        ours, theirs = query[..., 3 * head :][..., :3], states[..., 2 * head :][..., :2]
+        torch.testing.assert_close(found[..., 2 * head :][..., :2], one(ours, one.remember(theirs)))
+
+
+@pytest.mark.parametrize(
+    ("project", "score", "shapes", "width"),
+    [
+        ((), "additive", {}, 8),
+        ((), "dot", {"keys": (4, 8)}, 8),  # it needs equal widths
+        (("query",), "dot", {"query": (8, 4)}, 8),
+        (("keys",), "bilinear", {"keys": (4, 8)}, 8),
+        (("keys", "values"), "dot", {"keys": (4, 8), "values": (4, 8)}, 4),
+        (("query", "keys", "values"), "dot", {"query": (4, 4), "keys": (4, 8), "values": (4, 8)}, 4),
+    ],
+)
+def test_what_is_projected(project, score, shapes, width):
+    attention = SourceAttention(4, 8, score, 2, project=project)
+    assert attention.width == width
+    found = {name: tuple(p.shape) for name, p in attention.named_parameters() if "score" not in name}
+    assert found == {f"{name}.weight": shape for name, shape in shapes.items()}
+    query, states = torch.randn(2, 3, 4), torch.randn(2, 5, 8)
+    projected = {
+        name: x @ getattr(attention, name).weight.mT if name in shapes else x
+        for name, x in (("query", query), ("keys", states), ("values", states))
+    }
+    if score == "dot":
+        q, k, v = (x.unflatten(-1, (2, -1)).transpose(1, 2) for x in projected.values())
+        wanted = ((q @ k.mT).softmax(-1) @ v).transpose(1, 2).flatten(2)
+        torch.testing.assert_close(attention(query, attention.remember(states)), wanted)
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+@pytest.mark.parametrize("score", SCORES)
+def test_many_looks_are_as_one(score, heads, monkeypatch):
+    torch.manual_seed(2)
+    attention = SourceAttention(4, 4, score, heads).double()
+    query, states = torch.randn(2, 3, 4, dtype=torch.float64), torch.randn(2, 5, 4, dtype=torch.float64)
+    states[:, 1] = query[:, 0]
+    lengths = torch.tensor([5, 2])
+    with watch(attention, "dense") as seen:
+        wanted = attention(query, attention.remember(states, lengths))
+        for room in (2**26, 0):  # kept for backward, or computed again
+            monkeypatch.setattr(source, "KEPT", room)
+            memory = attention.remember(states, lengths, looks=3)
+            found = torch.cat([attention(each, memory) for each in query.split(1, 1)], 1)
+            torch.testing.assert_close(found, wanted)
+    (once, *steps) = seen[""]
+    assert once.shape == (2, heads, 3, 5)
+    assert not once[1, ..., 2:].any()
+    torch.testing.assert_close(torch.cat(steps[:3], 2), once)
+
+
+def test_small_looks_keep_what_large_ones_compute_again():
+    attention = SourceAttention(4, 4, "additive")
+    query, states = torch.randn(1, 1, 1, 4), torch.randn(1, 2**12, 4)
+    assert attention.remember(states).path(query) is None  # left to attend
+    assert attention.remember(states, looks=2**12).path(query) == "reference"  # 2^12 looks at 2^12 keys of 4 numbers
+    assert attention.remember(states, looks=2**12 + 1).path(query) is None
+    with torch.no_grad():
+        assert attention.remember(states, looks=2**12 + 1).path(query) == "reference"
+
+
+def test_state_and_summary_are_composed():
+    state, summary, embedded = torch.tensor([1.0, 2.0]), torch.tensor([3.0, 5.0]), torch.tensor([7.0])
+    assert Composition("join", 2, 2, 1)(state, summary, embedded).tolist() == [1, 2, 3, 5]
+    assert Composition("sum", 2, 2, 1)(state, summary, embedded).tolist() == [4, 7]
+    gate = Composition("gate", 2, 2, 1)
+    gate.mix.weight.data.zero_()
+    gate.mix.bias.data = torch.tensor([math.log(3), 0.0])  # gates of 3/4 and 1/2
+    torch.testing.assert_close(gate(state, summary, embedded), torch.tensor([0.75 * 1 + 0.25 * 3, 0.5 * 2 + 0.5 * 5]))
+    concat = Composition("concat", 2, 2, 1)
+    concat.mix.weight.data = torch.tensor([[1.0, 0, -1, 0], [0, 0.1, 0, 0.2]])
+    torch.testing.assert_close(concat(state, summary, embedded), torch.tensor([2.0, 0.9]).tanh())
+    maxout = Composition("maxout", 2, 2, 1)
+    maxout.mix.weight.data = torch.tensor([[0.0, 0, 0, 0, 1], [1, 1, 0, 0, 0]])  # the embedding, or both of the summary
+    assert maxout(state, summary, embedded).tolist() == [8]
+
+
+@pytest.mark.parametrize("how", ["sum", "gate"])
+def test_a_wider_summary_is_projected(how):
+    compose = Composition(how, 2, 4, 1)
+    assert compose.project.weight.shape == (2, 4)
+    assert compose(torch.zeros(3, 2), torch.ones(3, 4), torch.zeros(3, 1)).shape == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: SourceAttention(4, 4, heads=0), "SourceAttention: 0 heads are too few; 1 is the least"),
+        (lambda: SourceAttention(4, 4, heads=3), "SourceAttention: 3 heads do not divide query of width 4"),
+        (
+            lambda: SourceAttention(4, 4, project=("key",)),
+            'SourceAttention: project names "key"; there are query, keys and values',
+        ),
+        (lambda: Composition("gat", 2, 2, 1), 'composition: there is no "gat"; did you mean "gate"?'),
+    ],
+)
+def test_what_cannot_be_is_said(make, message):
+    with pytest.raises(RegardError) as raised:
+        make()
+    assert str(raised.value) == message

@@ -1,0 +1,178 @@
+"""AdamW against its formula and against torch's own; averages against theirs."""
+
+import copy
+import math
+import re
+
+import pytest
+import torch
+from torch import nn
+
+from regard.errors import RegardError
+from regard.run import read_tensors, write_tensors
+from regard.training.optimizer import MovingAverage, Optimizer
+from regard.training.settings import TrainingSettings
+
+
+def tiny_model():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.LayerNorm(4), nn.Linear(4, 2))
+
+
+def backward(model, seed):
+    inputs = torch.randn(5, 3, generator=torch.Generator().manual_seed(seed))
+    model(inputs).square().sum().backward()
+
+
+def equal(one, other):
+    return all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
+
+
+def test_two_updates_by_the_formula():
+    model = nn.Linear(1, 1).double()
+    with torch.no_grad():
+        model.weight.fill_(2.0)
+        model.bias.fill_(3.0)
+    optimizer = Optimizer(model, TrainingSettings(clip=0, weight_decay=0.1, betas=(0.9, 0.99)))
+    values, moments, squares = [2.0, 3.0], [0.0, 0.0], [0.0, 0.0]
+    for step, (gradient, rate) in enumerate(((0.5, 0.2), (-1.5, 0.1)), 1):
+        model.weight.grad, model.bias.grad = torch.full((1, 1), gradient).double(), torch.tensor([gradient]).double()
+        optimizer.step(rate)
+        for place, decay in enumerate((0.1, 0.0)):  # the matrix decays, the vector does not
+            moments[place] = 0.9 * moments[place] + 0.1 * gradient
+            squares[place] = 0.99 * squares[place] + 0.01 * gradient**2
+            mean, mean_square = moments[place] / (1 - 0.9**step), squares[place] / (1 - 0.99**step)
+            values[place] -= rate * decay * values[place] + rate * mean / (math.sqrt(mean_square) + 1e-9)
+        assert [model.weight.item(), model.bias.item()] == pytest.approx(values, rel=1e-12)
+
+
+def test_it_steps_as_adamw_of_torch_does():
+    ours, theirs = tiny_model(), tiny_model()
+    settings = TrainingSettings(weight_decay=0.05, betas=(0.8, 0.95), clip=0.5)
+    optimizer = Optimizer(ours, settings)
+    groups = [
+        {"params": [p for p in theirs.parameters() if p.ndim == 2], "weight_decay": 0.05},
+        {"params": [p for p in theirs.parameters() if p.ndim == 1], "weight_decay": 0.0},
+    ]
+    adam = torch.optim.AdamW(groups, betas=(0.8, 0.95), eps=1e-9, fused=False, foreach=False)
+    for step in range(6):
+        backward(ours, step)
+        backward(theirs, step)
+        norm = torch.nn.utils.clip_grad_norm_(theirs.parameters(), 0.5)
+        for group in adam.param_groups:
+            group["lr"] = 0.01 * (step + 1)
+        adam.step()
+        adam.zero_grad()
+        torch.testing.assert_close(optimizer.step(0.01 * (step + 1)), norm)
+        assert all(p.grad is None for p in ours.parameters())
+    for mine, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(mine, other)
+
+
+@pytest.mark.parametrize(("clip", "kept"), [(1.0, [0.6, 0.8]), (10.0, [3.0, 4.0]), (0.0, [3.0, 4.0])])
+def test_a_gradient_is_cut_to_the_norm(clip, kept):
+    model = nn.Linear(2, 1, bias=False)
+    optimizer = Optimizer(model, TrainingSettings(clip=clip))
+    model.weight.grad = torch.tensor([[3.0, 4.0]])
+    assert optimizer.step(0.1).item() == pytest.approx(5)
+    moment = optimizer.tensors()["moment.weight"]
+    torch.testing.assert_close(moment, 0.1 * torch.tensor([kept]))
+
+
+def test_written_and_read_back_it_goes_on_to_the_same_bits(tmp_path):
+    model = tiny_model()
+    optimizer = Optimizer(model, TrainingSettings())
+    for step in range(3):
+        backward(model, step)
+        optimizer.step(0.01)
+    other = copy.deepcopy(model)
+    write_tensors(tmp_path / "memory.safetensors", optimizer.tensors())
+    for step in range(3, 6):
+        backward(model, step)
+        optimizer.step(0.01)
+    assert not equal(model, other)
+    resumed = Optimizer(other, TrainingSettings())
+    resumed.restore(read_tensors(tmp_path / "memory.safetensors"))
+    for step in range(3, 6):
+        backward(other, step)
+        resumed.step(0.01)
+    assert equal(model, other)
+
+
+def test_restored_memory_is_a_copy():
+    model = tiny_model()
+    optimizer = Optimizer(model, TrainingSettings())
+    backward(model, 0)
+    optimizer.step(0.01)
+    other = tiny_model()
+    resumed = Optimizer(other, TrainingSettings())
+    resumed.restore(optimizer.tensors())
+    held = {name: tensor.clone() for name, tensor in optimizer.tensors().items()}
+    backward(other, 1)
+    resumed.step(0.01)
+    assert len(held) == 3 * 6
+    assert all(torch.equal(tensor, optimizer.tensors()[name]) for name, tensor in held.items())
+
+
+def test_before_the_first_step_there_is_no_memory():
+    optimizer = Optimizer(tiny_model(), TrainingSettings())
+    assert optimizer.tensors() == {}
+    optimizer.restore({})
+    assert optimizer.tensors() == {}
+
+
+def test_what_is_frozen_or_without_gradient_stays():
+    model = tiny_model()
+    model[0].requires_grad_(False)
+    before = [p.clone() for p in model.parameters()]
+    optimizer = Optimizer(model, TrainingSettings())
+    model[3].bias.grad = torch.ones(2)
+    optimizer.step(0.1)
+    changed = [not torch.equal(p, old) for p, old in zip(model.parameters(), before, strict=True)]
+    assert changed == [False] * 5 + [True]
+    assert sorted(optimizer.tensors()) == ["moment.3.bias", "square.3.bias", "steps.3.bias"]
+
+
+def test_a_tied_matrix_is_stepped_once():
+    model = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False))
+    model[1].weight = model[0].weight
+    assert list(Optimizer(model, TrainingSettings()).parameters) == ["0.weight"]
+
+
+def test_memory_of_another_model_is_refused():
+    model = nn.Linear(2, 3)
+    optimizer = Optimizer(model, TrainingSettings())
+    model(torch.ones(2)).sum().backward()
+    optimizer.step(0.1)
+    text = "checkpoint: weight is (3, 2), in the model (4, 2); a checkpoint of the same model is needed"
+    with pytest.raises(RegardError, match=f"^{re.escape(text)}$"):
+        Optimizer(nn.Linear(2, 4), TrainingSettings()).restore(optimizer.tensors())
+
+
+def test_the_average_follows_by_its_formula():
+    model = nn.Linear(1, 1, bias=False)
+    with torch.no_grad():
+        model.weight.fill_(1.0)
+    average = MovingAverage(model, decay=0.75)
+    for value in (5.0, 9.0):
+        with torch.no_grad():
+            model.weight.fill_(value)
+        average.follow()
+    # 0.75 * 1 + 0.25 * 5 = 2; 0.75 * 2 + 0.25 * 9 = 3.75
+    assert average.values["weight"].item() == 3.75
+    assert model.weight.item() == 9.0
+
+
+def test_swapping_twice_changes_nothing():
+    model = tiny_model()
+    average = MovingAverage(model, decay=0.9)
+    backward(model, 0)
+    Optimizer(model, TrainingSettings()).step(0.1)
+    before = copy.deepcopy(model)
+    first = {name: value.clone() for name, value in average.values.items()}
+    average.swap()
+    assert equal(model, tiny_model())  # the average is still where the model began
+    assert all(torch.equal(average.values[name], value) for name, value in before.named_parameters())
+    average.swap()
+    assert equal(model, before)
+    assert all(torch.equal(average.values[name], value) for name, value in first.items())

@@ -1,0 +1,62 @@
+"""Real signals to this process."""
+
+import os
+import signal
+import threading
+
+import pytest
+
+from regard.training.stop import StopAsked
+
+
+def send(number):
+    os.kill(os.getpid(), number)
+
+
+def handlers():
+    return [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_asks_and_the_second_stops(number):
+    before = handlers()
+    with StopAsked() as stop:
+        assert not stop
+        send(number)
+        assert stop
+        with pytest.raises(KeyboardInterrupt):
+            send(number)
+    assert handlers() == before
+    assert stop  # it says so afterwards too
+
+
+def test_handlers_come_back_after_an_error():
+    before = handlers()
+    with pytest.raises(ZeroDivisionError), StopAsked():
+        1 / 0  # noqa: B018
+    assert handlers() == before
+
+
+def test_what_was_ignored_stays_ignored():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with StopAsked() as stop:
+            send(signal.SIGINT)
+            assert not stop
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_another_thread_changes_nothing():
+    before, seen = handlers(), []
+
+    def work():
+        with StopAsked() as stop:
+            seen.append((handlers() == before, bool(stop)))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [(True, False)]
+    assert handlers() == before

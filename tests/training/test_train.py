@@ -1,0 +1,239 @@
+"""Training as a whole: tiny real models, in real run folders."""
+
+import json
+import math
+import os
+import re
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+
+import regard
+from regard.errors import RegardError
+from regard.run import Run, checkpoints_of, read_tensors
+from regard.training import loop
+from regard.training.train import train
+
+TINY = {
+    "data": {"train": "copy", "count": 200, "corpus": {"shortest": 2, "longest": 4, "alphabet": "abcd"}},
+    "model": {"name": "bahdanau", "hidden": 12, "embedding": 8, "dropout": 0.3},
+    "training": {"steps": 12, "tokens": 100, "validate_every": 4, "validate_most": 20, "patience": 0},
+}
+
+
+def changed(**sections):
+    return {**TINY, **{name: {**TINY.get(name, {}), **values} for name, values in sections.items()}}
+
+
+def without_times(run: Path) -> list[dict[str, float]]:
+    return [{k: v for k, v in line.items() if k != "seconds"} for line in Run(run).metrics()]
+
+
+def files_equal(a: Path, b: Path) -> bool:
+    first, second = read_tensors(a), read_tensors(b)
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
+class Stop(Exception):
+    """Somebody pulled the plug."""
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"accumulate": 2, "ema": 0.9, "average": 2}, {"schedule": "inverse-sqrt", "clip": 0.0}]
+)
+@pytest.mark.parametrize("name", ["bahdanau", "transformer"])
+def test_a_run_that_was_stopped_anywhere_ends_in_the_same_bits(name, settings, tmp_path, monkeypatch):
+    model = TINY["model"] if name == "bahdanau" else {"name": name, "width": 12, "heads": 2, "dropout": 0.3}
+    recipe = {**changed(training=settings), "model": model}
+    train(recipe, tmp_path / "whole", quiet=True)
+    update = loop.Trainer.update
+
+    def fragile(trainer):
+        update(trainer)
+        if trainer.counters.step in (6, 9) and trainer.counters.step not in met:
+            met.append(trainer.counters.step)
+            raise Stop if trainer.counters.step == 6 else KeyboardInterrupt
+
+    met: list[int] = []
+    monkeypatch.setattr(loop.Trainer, "update", fragile)
+    for expected in (Stop, KeyboardInterrupt):
+        with pytest.raises(expected):
+            train(recipe, tmp_path / "broken", quiet=True)
+    train(recipe, tmp_path / "broken", quiet=True)
+    assert met == [6, 9]
+    assert files_equal(tmp_path / "whole/model.safetensors", tmp_path / "broken/model.safetensors")
+    last = checkpoints_of(Run(tmp_path / "whole"))[-1].path.name
+    for part in ("model", "optimizer"):
+        assert files_equal(
+            tmp_path / f"whole/training/{last}/{part}.safetensors",
+            tmp_path / f"broken/training/{last}/{part}.safetensors",
+        )
+    assert without_times(tmp_path / "whole") == without_times(tmp_path / "broken")
+    assert len(without_times(tmp_path / "whole")) == 3
+
+
+def test_ctrl_c_saves_at_the_step_where_it_was_pressed(tmp_path, monkeypatch, capsys):
+    update = loop.Trainer.update
+
+    def pressed(trainer):
+        update(trainer)
+        if trainer.counters.step == 6:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(loop.Trainer, "update", pressed)
+    with pytest.raises(KeyboardInterrupt):
+        train(TINY, tmp_path / "run")
+    assert checkpoints_of(Run(tmp_path / "run"))[-1].step == 6
+    assert capsys.readouterr().err.endswith("stopped after step 6; the same command again goes on from there\n")
+
+
+def test_a_seed_decides_everything(tmp_path):
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        train(changed(training={"seed": seed}), tmp_path / name, quiet=True)
+    assert files_equal(tmp_path / "a/model.safetensors", tmp_path / "b/model.safetensors")
+    assert not files_equal(tmp_path / "a/model.safetensors", tmp_path / "c/model.safetensors")
+
+
+def test_accumulated_batches_give_the_gradient_of_one_large_batch(tmp_path):
+    """With all examples in each update, batches of 50 and of 400 tokens must lead to the same place."""
+    data = {"count": 24, "corpus": {"shortest": 3, "longest": 3, "alphabet": "abcd"}}
+    model = {"dropout": 0.0}
+    for name, tokens, accumulate in (("one", 24 * 4, 1), ("four", 6 * 4, 4)):
+        settings = {"tokens": tokens, "accumulate": accumulate, "steps": 2, "validate_every": 2}
+        train(changed(data=data, model=model, training=settings), tmp_path / name, quiet=True)
+    one, four = (read_tensors(tmp_path / f"{name}/model.safetensors") for name in ("one", "four"))
+    for name in one:
+        torch.testing.assert_close(one[name], four[name], rtol=1e-4, atol=1e-5)
+
+
+def test_a_finished_run_says_so_and_more_steps_go_on(tmp_path):
+    assert train(TINY, tmp_path / "run", quiet=True).step == 12
+    before = (tmp_path / "run/metrics.jsonl").read_text()
+    assert train(TINY, tmp_path / "run", quiet=True).step == 12
+    assert (tmp_path / "run/metrics.jsonl").read_text() == before
+    assert train({"training": {"steps": 16}}, tmp_path / "run", quiet=True).step == 16
+    assert [line["step"] for line in Run(tmp_path / "run").metrics()] == [4, 8, 12, 16]
+
+
+def test_other_settings_and_other_data_are_refused(tmp_path):
+    run = tmp_path / "run"
+    train(TINY, run, quiet=True)
+    with pytest.raises(RegardError, match=r"run: was begun with model.hidden = 12, not 16; choose another --out$"):
+        train(changed(model={"hidden": 16}), run, quiet=True)
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("".join(f"{'a b c d'[: 2 * n + 1]}\t{'b c d a'[: 2 * n + 1]}\n" for n in range(4)) * 5)
+    mine = changed(data={"train": str(pairs), "count": 200})
+    with pytest.raises(RegardError, match=r"was begun with other data; choose another --out, or --from "):
+        train(mine, run, quiet=True)
+
+
+def test_a_loss_that_is_no_number_names_its_batch_and_leaves_the_last_checkpoint(tmp_path, monkeypatch):
+    forward = loop.Trainer.update
+
+    def poisoned(trainer):
+        if trainer.counters.step == 5:
+            with torch.no_grad():
+                next(trainer.model.parameters()).fill_(math.nan)
+        forward(trainer)
+
+    monkeypatch.setattr(loop.Trainer, "update", poisoned)
+    found = r'^step 6: the loss is nan, with the batch of the examples [\d, and more]+, the first of them "[a-d ]+"; '
+    with pytest.raises(RegardError, match=found + r"try a lower --training.rate \(it was [\d.e-]+\)$"):
+        train(TINY, tmp_path / "run", quiet=True)
+    assert checkpoints_of(Run(tmp_path / "run"))[-1].step == 4
+
+
+def test_tuning_starts_from_the_parameters_of_another_run(tmp_path):
+    train(TINY, tmp_path / "base", quiet=True)
+    data = {**TINY["data"], "train": "reverse"}
+    train(
+        {"data": data, "training": {**TINY["training"], "steps": 1, "rate": 1e-12}},
+        tmp_path / "tuned",
+        base=tmp_path / "base",
+        quiet=True,
+    )
+    base, tuned = (read_tensors(tmp_path / f"{name}/model.safetensors") for name in ("base", "tuned"))
+    for name in base:
+        torch.testing.assert_close(base[name], tuned[name], atol=1e-6, rtol=0)
+    assert (tmp_path / "base/tokenizer.json").read_text() == (tmp_path / "tuned/tokenizer.json").read_text()
+    with pytest.raises(RegardError, match=r"is \(.*\), here \(.*\); --from needs the same model$"):
+        train(
+            {"data": data, "model": {"hidden": 20}, "training": TINY["training"]},
+            tmp_path / "wider",
+            base=tmp_path / "base",
+            quiet=True,
+        )
+
+
+def test_two_trainings_do_not_write_to_one_folder(tmp_path):
+    run = Run(tmp_path / "run")
+    with run.locked(), pytest.raises(RegardError, match=r"run: another training writes here; wait, or choose another"):
+        train(TINY, run.path, quiet=True)
+
+
+def test_patience_ends_training(tmp_path):
+    recipe = changed(training={"steps": 100, "validate_every": 2, "patience": 2, "rate": 1e-9, "metric": "exact"})
+    assert train(recipe, tmp_path / "run", quiet=True).step == 6  # 0 % at 2 is the best, 4 and 6 are no better
+
+
+def test_the_mean_of_the_last_checkpoints_is_their_mean(tmp_path):
+    train(changed(training={"average": 3, "metric": "loss"}), tmp_path / "run", quiet=True)
+    kept = checkpoints_of(Run(tmp_path / "run"))
+    assert [each.step for each in kept] == [4, 8, 12]
+    parts = [each.tensors("model") for each in kept]
+    found = loop.mean_of(kept)
+    for name, tensor in found.items():
+        torch.testing.assert_close(tensor, sum(part[name].double() for part in parts).div(3).float())
+    assert "mean of the last 3 checkpoints" in (tmp_path / "run/log").read_text()
+
+
+def test_training_in_a_thread_works(tmp_path):
+    worker = threading.Thread(target=train, args=(TINY, tmp_path / "run"), kwargs={"quiet": True})
+    worker.start()
+    worker.join()
+    assert len(Run(tmp_path / "run").metrics()) == 3
+
+
+@pytest.mark.parametrize("score", ["boxcar", "uniform", "exact", "hard"])
+def test_scores_without_a_gradient_train_without_nan_and_it_is_said(score, tmp_path):
+    train(changed(model={"score": score}), tmp_path / "run", quiet=True)
+    assert all(math.isfinite(line["train_loss"]) for line in Run(tmp_path / "run").metrics())
+    assert re.search(r"note: the score \w+ gives query and keys no gradient", (tmp_path / "run/log").read_text())
+
+
+def test_the_run_folder_can_be_read_with_less(tmp_path):
+    train(TINY, tmp_path / "run", quiet=True)
+    names = {path.name for path in (tmp_path / "run").iterdir()}
+    assert names == {
+        "log", "metrics.jsonl", "model.safetensors", "recipe.toml", "run.json", "tokenizer.json", "training",
+    }  # fmt: skip
+    recipe = Run(tmp_path / "run").read_recipe()
+    assert recipe["model"] == {"hidden": 12, "embedding": 8, "name": "bahdanau", "dropout": 0.3}
+    assert recipe["training"]["steps"] == 12
+    card = json.loads((tmp_path / "run/run.json").read_text())
+    assert card["best"]["metric"] == "exact"
+    assert card["parameters"] == sum(p.numel() for p in regard.load(tmp_path / "run").model.parameters())
+    assert not list((tmp_path / "run").rglob("*.pt")) + list((tmp_path / "run").rglob("*unfinished*"))
+
+
+def test_bpe_dropout_resumes_too(tmp_path, monkeypatch):
+    pairs = tmp_path / "pairs.tsv"
+    words = ["some words", "other words here", "words again", "again some other", "here and there"]
+    pairs.write_text("".join(f"{a} {b}\t{b} {a}\n" for a in words for b in words))
+    recipe = {
+        **changed(data={"train": str(pairs), "corpus": {}}),
+        "text": {"source": "bpe", "target": "bpe", "size": 290, "dropout": 0.2},
+    }
+    train(recipe, tmp_path / "whole", quiet=True)
+    constant = {**recipe, "training": {**recipe["training"], "schedule": "constant", "warmup": 0}}
+    train({**constant, "training": {**constant["training"], "steps": 5}}, tmp_path / "x", quiet=True)
+    train(constant, tmp_path / "x", quiet=True)
+    train(constant, tmp_path / "y", quiet=True)
+    last = checkpoints_of(Run(tmp_path / "y"))[-1].path.name
+    assert files_equal(
+        tmp_path / f"x/training/{last}/model.safetensors", tmp_path / f"y/training/{last}/model.safetensors"
+    )
+    assert not files_equal(tmp_path / "whole/model.safetensors", tmp_path / "y/model.safetensors")
