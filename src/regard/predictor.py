@@ -230,6 +230,7 @@ def load(path: str | Path, device: str | torch.device = "cpu") -> Predictor:
     run = Run(Path(path))
     card = run.read_card()
     recipe = to_recipe(run.read_recipe(), str(run.recipe_file))
+    run.check(run.tokenizer_file)
     tokenizers = Tokenizers.load(run.tokenizer_file)
     settings = {name: value for name, value in recipe.model.items() if name != "name"}
     model = build(

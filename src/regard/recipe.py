@@ -85,7 +85,7 @@ def override(table: Table, options: Sequence[tuple[str, str]], where: str = "com
         first, _, rest = key.partition(".")
         if section == "data" and first == "corpus" and rest:
             corpus = values["corpus"] = dict(values.get("corpus", {}))
-            corpus[rest] = corpus_value(text)
+            corpus[rest] = corpus_value(values.get("train"), rest, text)
         elif section == "model" and key == "name":
             values["name"] = text
         elif key in known:
@@ -95,11 +95,16 @@ def override(table: Table, options: Sequence[tuple[str, str]], where: str = "com
     return changed
 
 
-def corpus_value(text: str) -> Any:
-    """A corpus's setting: a number, a list with commas, or a word."""
-    if "," in text:
-        return [corpus_value(each.strip()) for each in text.split(",") if each.strip()]
-    return read_value(text, Any, "")
+def corpus_value(corpus: str | None, name: str, text: str) -> Any:
+    """A setting of a built-in corpus, in the type that the corpus gives it."""
+    from regard.data.corpora import CORPORA
+
+    if corpus not in CORPORA:
+        raise RegardError(f"--data.corpus.{name}: is for a built-in corpus ({', '.join(CORPORA)}); found {corpus}")
+    known = fields_of(CORPORA[corpus])
+    if name not in known:
+        raise unknown_name(f"--data.corpus.{name}: {corpus}", name, known)
+    return read_value(text, known[name].type, f"--data.corpus.{name}")
 
 
 def place_of(name: str, table: Mapping[str, Any], where: str) -> tuple[str, str]:

@@ -295,7 +295,8 @@ def write_bytes(path: Path, content: bytes) -> None:
     """Write a whole file or nothing; a link is followed, and what is no file, as a pipe, is written to as it is."""
     with writing(path):
         path = Path(os.path.realpath(path))
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.parent.exists():
+            path.parent.mkdir(parents=True)
         if path.exists() and not path.is_file():
             path.write_bytes(content)
             return

@@ -225,7 +225,7 @@ def test_bpe_dropout_resumes_too(tmp_path, monkeypatch):
     pairs.write_text("".join(f"{a} {b}\t{b} {a}\n" for a in words for b in words))
     recipe = {
         **changed(data={"train": str(pairs), "corpus": {}}),
-        "text": {"source": "bpe", "target": "bpe", "size": 290, "dropout": 0.2},
+        "text": {"source_kind": "bpe", "target_kind": "bpe", "size": 290, "bpe_dropout": 0.2},
     }
     train(recipe, tmp_path / "whole", quiet=True)
     constant = {**recipe, "training": {**recipe["training"], "schedule": "constant", "warmup": 0}}

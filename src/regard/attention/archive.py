@@ -14,7 +14,18 @@ from torch import Tensor
 
 from regard.attention import normalise, scores, visible
 from regard.attention.comparison import Comparison, Terms
-from regard.attention.scores import Additive, Concat, Dot, FixedDot, Kernel, ReducedRank, ScaledDot, Score, Settled, Uniform
+from regard.attention.scores import (
+    Additive,
+    Concat,
+    Dot,
+    FixedDot,
+    Kernel,
+    ReducedRank,
+    ScaledDot,
+    Score,
+    Settled,
+    Uniform,
+)
 from regard.attention.visible import Rule
 from regard.attention.weights import DenseWeights, LazyWeights, MeanWeights, Weights
 from regard.errors import RegardError

@@ -19,7 +19,7 @@ class DataSettings:
     format: str | None = None  # tsv, csv, jsonl, tmx, po, mo; by the name of the file unless set
     columns: tuple[str, ...] = ()  # which columns, keys or languages are source and target
     empty: Literal["error", "skip"] = "error"  # what to do with a pair whose source or target is empty
-    longest: int = 256  # tokens; pairs with a longer side are left out, and counted
+    most_tokens: int = 256  # of a side; pairs with a longer side are left out, and counted
     held_out: float = 0.05  # the share of train to validate with, where no valid is given
     count: int = 20_000  # examples to make of a built-in corpus
     corpus: dict[str, Any] = field(default_factory=dict)  # settings of a built-in corpus

@@ -103,34 +103,19 @@ class RecurrentSeq2Seq(Seq2Seq):
     def __init__(self, config: RecurrentConfig) -> None:
         super().__init__()
         self.config = config
-        self.source_embedding = new_embedding(config.source_size, config)
-        self.target_embedding = None if config.tied else new_embedding(config.target_size, config)
-        self.encoder = Recurrent(
-            config.cell,
-            config.embedding,
-            config.hidden,
-            config.layers,
-            bidirectional=config.bidirectional,
-            dropout=config.dropout,
-        )
+        is_output = config.tied_embeddings
+        self.source_embedding = new_embedding(config.source_size, config, is_output=is_output and config.tied)
+        self.target_embedding = None if config.tied else new_embedding(config.target_size, config, is_output=is_output)
+        self.encoder = new_stack(config, config.embedding, bidirectional=config.bidirectional)
         self.bridge = Bridge(config) if config.bidirectional else None
+        self.attention = None if config.attention == "none" else new_attention(config, self.encoder.width)
         width, fed = config.hidden, 0
-        self.attention: SourceAttention | None = None
-        if config.attention != "none":
-            self.attention = SourceAttention(
-                config.hidden,
-                self.encoder.width,
-                config.score,
-                config.heads,
-                project=config.project,
-                normaliser=config.normaliser,
-                learn_width=config.learn_width,
-            )
-            self.compose = Composition(config.composition, config.hidden, self.attention.width, config.embedding)
+        if self.attention is not None:
             self.attended = ("attention",)
+            self.compose = Composition(config.composition, width, self.attention.width, config.embedding)
             width = self.compose.width
-            fed = self.attention.width if config.attention == "before" else width * config.feeds
-        self.decoder = None if config.tied else self._new_decoder(fed)
+            fed = self.attention.width if config.attention == "before" else width if config.feeds else 0
+        self.decoder = None if config.tied else new_stack(config, config.embedding + fed)
         self.dropout = nn.Dropout(config.dropout)
         self.reduce = None
         if config.tied_embeddings:
@@ -138,11 +123,6 @@ class RecurrentSeq2Seq(Seq2Seq):
             self.bias = nn.Parameter(torch.zeros(config.target_size))
         else:
             self.vocabulary = new_linear(width, config.target_size, True)
-
-    def _new_decoder(self, fed: int) -> Recurrent:
-        config = self.config
-        inputs = config.embedding + fed
-        return Recurrent(config.cell, inputs, config.hidden, config.layers, dropout=config.dropout)
 
     def features(self, batch: Batch) -> Float[Tensor, "batch target width"]:
         if batch.target_in is None:
@@ -254,9 +234,29 @@ def reversing(lengths: Int[Tensor, " batch"], size: int) -> Int[Tensor, "batch s
     return torch.where(places <= last, last - places, places)
 
 
-def new_embedding(size: int, config: RecurrentConfig) -> nn.Embedding:
-    """Vectors of about unit length, nothing for padding."""
+def new_stack(config: RecurrentConfig, inputs: int, *, bidirectional: bool = False) -> Recurrent:
+    """Recurrent layers as they are set."""
+    return Recurrent(
+        config.cell, inputs, config.hidden, config.layers, bidirectional=bidirectional, dropout=config.dropout
+    )
+
+
+def new_attention(config: RecurrentConfig, key_width: int) -> SourceAttention:
+    """Attention from the decoder to states of this width, as it is set."""
+    return SourceAttention(
+        config.hidden,
+        key_width,
+        config.score,
+        config.heads,
+        project=config.project,
+        normaliser=config.normaliser,
+        learn_width=config.learn_width,
+    )
+
+
+def new_embedding(size: int, config: RecurrentConfig, *, is_output: bool) -> nn.Embedding:
+    """Nothing for padding, else numbers of variance one; where it makes the logits too, vectors of about length one."""
     embedding = nn.Embedding(size, config.embedding, padding_idx=PAD)
-    nn.init.normal_(embedding.weight, std=config.embedding**-0.5)
+    nn.init.normal_(embedding.weight, std=config.embedding**-0.5 if is_output else 1.0)
     nn.init.zeros_(embedding.weight[PAD])
     return embedding

@@ -13,19 +13,19 @@ from regard.text.steps import TextSteps
 class TextSettings:
     """How text becomes tokens."""
 
-    source: Literal["auto", "characters", "words", "bpe", "unigram", "bytes"] = "auto"  # tokens of the source
-    target: Literal["auto", "characters", "words", "bpe", "unigram", "bytes"] = "auto"  # tokens of the target
+    source_kind: Literal["auto", "characters", "words", "bpe", "unigram", "bytes"] = "auto"  # tokens of the source
+    target_kind: Literal["auto", "characters", "words", "bpe", "unigram", "bytes"] = "auto"  # tokens of the target
     size: int | None = None  # of a bpe or unigram vocabulary; to suit the data unless set
     least_count: int = 1  # a word (or character) that is rarer is unknown
     joint: bool | Literal["auto"] = "auto"  # one vocabulary for both sides; auto: where they share most words
     lowercase: bool = False  # both sides
     moses_source: str | None = None  # a language, whose punctuation is normalised and set apart as Moses does
     moses_target: str | None = None  # a language, likewise
-    dropout: float = 0.0  # bpe dropout: the share of merges left out in training
+    bpe_dropout: float = 0.0  # bpe dropout: the share of merges left out in training
 
     def __post_init__(self) -> None:
-        if not 0 <= self.dropout < 1:
-            raise RegardError(f"dropout is {self.dropout}; a number from 0 to below 1 is needed")
+        if not 0 <= self.bpe_dropout < 1:
+            raise RegardError(f"bpe_dropout is {self.bpe_dropout}; a number from 0 to below 1 is needed")
 
     def steps(self, moses: str | None) -> TextSteps:
         """What is done to the texts of a side whose Moses language this is."""

@@ -238,12 +238,13 @@ class Trainer:
         tensors = {"model": self.model.state_dict(), "optimizer": self.optimizer.tensors()}
         if self.average is not None:
             tensors["average"] = self.average.values
-        save_checkpoint(self.run, self.counters.step, tensors, asdict(self.counters), max(1, self.settings.average))
+        save_checkpoint(self.run, self.counters.step, tensors, asdict(self.counters), max(2, self.settings.average))
 
     def resume(self) -> None:
         """Go on from the newest whole checkpoint."""
         found = checkpoints_of(self.run)
         if not found:
+            self.run.cut_metrics(0)
             return
         newest = found[-1]
         self.model.load_state_dict(newest.tensors("model", self.device))

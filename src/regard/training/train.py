@@ -71,11 +71,10 @@ def train(
     """
     run = Run(out)
     going_on = run.exists()
-    out.mkdir(parents=True, exist_ok=True)
     talk = Talk(run, quiet=quiet)
     with run.locked():
         asked = going_on_from(run, table) if going_on else tuned(table, base, where)
-        ready = prepare(asked, run, base, device, talk, where)
+        ready = prepare(asked, run if going_on else base and Run(base), device, talk, where)
         if going_on:
             check_same(run, ready)
         model = new_model(ready, base, talk)
@@ -99,22 +98,22 @@ def tuned(table: Mapping[str, Any], base: Path | None, where: str) -> Table:
     return {**table, "text": before["text"], "model": {**before["model"], **table.get("model", {})}}
 
 
-def prepare(table: Table, run: Run, base: Path | None, device: str, talk: Talk, where: str) -> Prepared:
-    """Read and check the data, learn or take over the tokenizers, and settle what was left open."""
+def prepare(table: Table, home: Run | None, device: str, talk: Talk, where: str) -> Prepared:
+    """Read and check the data, learn the tokenizers or take those of a run, and settle what was left open."""
     recipe = to_recipe(table, where)
     torch.manual_seed(recipe.training.seed)
     corpus = load_corpus(recipe.data, recipe.training.seed)
     talk.say(f"data: {corpus.origin}")
     for line in check(corpus.train, corpus.valid).lines():
         talk.say(f"  {line}")
-    home = run if run.tokenizer_file.exists() else None if base is None else Run(base)
     if home is None:
         tokenizers, reasons = learn(recipe, corpus.train)
     else:
+        home.check(home.tokenizer_file)
         tokenizers, reasons = Tokenizers.load(home.tokenizer_file), [f"taken from {home.path}"]
     for reason in reasons:
         talk.say(f"tokens: {reason}")
-    corpus, train_pairs, valid_pairs = encoded(corpus, tokenizers, recipe.data.longest, talk)
+    corpus, train_pairs, valid_pairs = encoded(corpus, tokenizers, recipe.data.most_tokens, talk)
     name = recipe.model.get("name") or choose_model(len(train_pairs), tokenizers)
     recipe = replace(recipe, model={**recipe.model, "name": name})
     facts = Facts.of(train_pairs, symbols=is_symbols(tokenizers.target), on_gpu=device != "cpu")
@@ -127,8 +126,8 @@ def learn(recipe: Recipe, examples: Sequence[Example]) -> tuple[Tokenizers, list
     return learn_pair(
         [example.source for example in examples],
         [example.target for example in examples],
-        source_kind=text.source,
-        target_kind=text.target,
+        source_kind=text.source_kind,
+        target_kind=text.target_kind,
         size=text.size,
         least_count=text.least_count,
         joint=text.joint,
@@ -146,9 +145,11 @@ def encoded(
         pairs = encode(examples, tokenizers)
         fits = [max(len(pair.source), len(pair.target or ())) < longest for pair in pairs]
         if not any(fits):
-            raise RegardError(f"data: every {name} pair has more than {longest} tokens; raise --data.longest")
+            raise RegardError(f"data: every {name} pair has more than {longest} tokens; raise --data.most-tokens")
         if not all(fits):
-            talk.say(f"{name}: {fits.count(False)} pairs with more than {longest} tokens are left out (--data.longest)")
+            talk.say(
+                f"{name}: {fits.count(False)} pairs with more than {longest} tokens are left out (--data.most-tokens)"
+            )
         parts.append((list(compress(examples, fits)), list(compress(pairs, fits))))
     (train_examples, train_pairs), (valid_examples, valid_pairs) = parts
     return Corpus(train_examples, valid_examples, corpus.origin), train_pairs, valid_pairs
@@ -217,7 +218,7 @@ def fit(run: Run, ready: Prepared, model: Seq2Seq, device: str, talk: Talk) -> C
     if training.deterministic:
         torch.use_deterministic_algorithms(True)
     batches = PairCorpus(
-        ready.corpus.train, ready.train, ready.tokenizers, training.tokens, training.seed, ready.recipe.text.dropout
+        ready.corpus.train, ready.train, ready.tokenizers, training.tokens, training.seed, ready.recipe.text.bpe_dropout
     )
     talk.say(f"batches: {len(batches.plan(0))} an epoch, {100 * batches.full_plan(0).padding:.1f} % of them padding")
     metrics = ["exact"] if training.metric in ("exact", "loss") else ["exact", training.metric]
