@@ -13,7 +13,7 @@ from regard.batch import Batch
 
 @runtime_checkable
 class State(Protocol):
-    """What a decoder remembers between steps, for `rows` hypotheses: all of those of the first source, then the next's."""
+    """What a decoder remembers between steps of its hypotheses: those of the first source, then of the next."""
 
     def select(self, rows: Int[Tensor, " rows"]) -> None:
         """Put hypothesis rows[i] in place i, in the same memory.

@@ -74,7 +74,8 @@ def train(
     talk = Talk(run, quiet=quiet)
     with run.locked():
         asked = going_on_from(run, table) if going_on else tuned(table, base, where)
-        ready = prepare(asked, run if going_on else base and Run(base), device, talk, where)
+        home = run if going_on else None if base is None else Run(base)
+        ready = prepare(asked, home, device, talk, where)
         if going_on:
             check_same(run, ready)
         model = new_model(ready, base, talk)
