@@ -38,7 +38,7 @@ class RecurrentConfig:
     heads: int = 1  # attentions side by side
     project: tuple[str, ...] = ()  # which of query, keys and values are projected: W^Q, W^K, W^V
     normaliser: str = "softmax"  # softmax, sparsemax, entmax15 or none
-    learn_width: bool = False  # whether the width of a kernel is learnt
+    learn_width: bool = True  # whether the width of a kernel is learnt
     composition: Literal["join", "concat", "sum", "gate", "maxout"] = "concat"  # of state and what was found
     input_feeding: bool = True  # with attention after the step: the composed state enters the next step
     tied: bool = False  # encoder and decoder share one recurrent stack and one vocabulary

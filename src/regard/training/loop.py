@@ -262,7 +262,7 @@ class Trainer:
         assert self.settings.steps is not None
         counters, patience = self.counters, self.settings.patience
         if counters.best is not None and counters.best >= PERFECT.get(self.settings.metric, math.inf):
-            patience = min(patience, 1)  # it was seen once; it should be seen again
+            patience = min(patience, 2)  # seen once; it should be seen again and again
         return (patience > 0 and counters.waited >= patience) or counters.step >= self.settings.steps
 
 
