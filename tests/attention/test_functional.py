@@ -1,8 +1,11 @@
 """attend itself: values a reader can derive, the edges, and what is refused."""
 
 import math
+import subprocess
+import sys
 import threading
 
+import jaxtyping
 import pytest
 import torch
 from torch.autograd import gradcheck
@@ -10,13 +13,14 @@ from torch.autograd import gradcheck
 from regard import RegardError, attend, causal, lengths
 from regard.attention import Boxcar, Score
 from regard.attention.comparison import Terms
-from regard.attention.functional import checked, choose_path, listening
+from regard.attention.functional import listening
 from regard.attention.normalise import as_normaliser
+from regard.attention.paths import Call, choose_path
 from regard.attention.scores import as_score
 
 from .cases import DEVICES, FINITE, NAMES, SMOOTH, STEPS, make_score, tensors
 
-PATHS = ["reference", "sdpa", "tiled"]
+PATHS = ["reference", "sdpa", "tiled"]  # those for dot products; `uniform` has one more
 
 
 def paths_of(name: str) -> list[str]:
@@ -63,14 +67,23 @@ def test_exact_and_hard_look_up_a_table():
     assert attend(keys[3:4], twice, found, "hard").item() == 4
 
 
-@pytest.mark.parametrize("path", PATHS)
-def test_uniform_is_the_average_of_what_may_be_seen(path):
-    query, keys, values = tensors(2)
-    torch.testing.assert_close(
-        attend(query, keys, values, "uniform", path=path), values.mean(-2, keepdim=True).expand(2, 4, 3)
-    )
-    short = attend(query, keys, values, "uniform", visible=lengths(torch.tensor([2, 5])), path=path)
-    torch.testing.assert_close(short[1, 0], values[1, :5].mean(0))
+@pytest.mark.parametrize("path", [*PATHS, "mean"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
+def test_uniform_is_the_average_of_what_may_be_seen(path, dtype):
+    query, keys, values = (tensor.to(dtype).requires_grad_() for tensor in tensors(2))
+    rule = lengths(torch.tensor([0, 5]))
+    whole = attend(query, keys, values, "uniform", path=path)
+    short, weights = attend(query, keys, values, "uniform", visible=rule, path=path, return_weights=True)
+    torch.testing.assert_close(whole, values.mean(-2, keepdim=True).expand(2, 4, 3), rtol=1e-2, atol=1e-2)
+    torch.testing.assert_close(short[1], values[1, :5].mean(0).expand(4, 3), rtol=1e-2, atol=1e-2)
+    assert not short[0].any()
+    wanted = torch.tensor([[0.0] * 7, [0.2] * 5 + [0.0] * 2]).to(weights.dtype)[:, None].expand(2, 4, 7)
+    torch.testing.assert_close(weights.dense(), wanted)
+    torch.testing.assert_close(weights.entropy()[1], torch.full((4,), math.log(5), dtype=weights.dtype))
+    assert (weights.argmax()[0] == -1).all()
+    (gradient,) = torch.autograd.grad(short.sum(), values)  # of each value: four queries, a fifth of the weight
+    torch.testing.assert_close(gradient[1, :, 0], torch.tensor([0.8] * 5 + [0.0] * 2, dtype=dtype), rtol=1e-2, atol=0)
+    assert not gradient[0].any()
 
 
 @pytest.mark.parametrize(("name", "path"), EVERY)
@@ -432,13 +445,15 @@ def test_threads_can_train_one_score():
 
 
 def test_the_path_is_chosen_for_speed():
-    def chosen(name, *, n=300, dropout=0.0, normaliser="softmax", dtype=torch.float32):
+    def chosen(name, *, n=300, dropout=0.0, normaliser="softmax", dtype=torch.float32, visible=None):
         score = as_score(make_score(name, dtype))
-        query = torch.zeros(2, n, 6, dtype=dtype)
-        terms = Terms(score, None, as_normaliser(normaliser, score), torch.Size((2, n, 300)))
-        return choose_path(terms, query, query, None, dropout)
+        query, keys = torch.zeros(2, n, 6, dtype=dtype), torch.zeros(2, 300, 6, dtype=dtype)
+        terms = Terms(score, visible, as_normaliser(normaliser, score), torch.Size((2, n, 300)))
+        return choose_path(Call(terms, query, keys, keys, None, dropout))
 
-    assert chosen("scaled_dot") == chosen("gaussian") == chosen("bilinear") == chosen("uniform") == "sdpa"
+    assert chosen("scaled_dot") == chosen("gaussian") == chosen("bilinear") == "sdpa"
+    assert chosen("uniform") == chosen("uniform", visible=lengths(torch.tensor([3, 4]))) == "mean"
+    assert chosen("uniform", visible=causal()) == "sdpa"
     assert chosen("additive") == chosen("concat") == chosen("scaled_dot", n=3000, dropout=0.1) == "tiled"
     assert chosen("scaled_dot", n=3000, normaliser="sparsemax") == chosen("boxcar", n=3000) == "tiled"
     assert chosen("additive", n=1) == "reference"  # one step of a decoder
@@ -448,10 +463,25 @@ def test_the_path_is_chosen_for_speed():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"path": "flash"}, 'path: there is no "flash"; there are: reference, sdpa, tiled'),
+        ({"path": "flash"}, 'path: there is no "flash"; there are: mean, reference, sdpa, tiled'),
         (
             {"path": "sdpa", "score": "boxcar"},
             'path: "sdpa" cannot be had: Boxcar is no dot product here; leave out path, or take "tiled" or "reference"',
+        ),
+        (
+            {"path": "mean"},
+            'path: "mean" cannot be had: ScaledDot does not weigh all keys alike; '
+            'leave out path, or take "tiled" or "reference"',
+        ),
+        (
+            {"path": "mean", "score": "uniform", "visible": causal()},
+            'path: "mean" cannot be had: queries differ in what they may see; '
+            'leave out path, or take "tiled" or "reference"',
+        ),
+        (
+            {"path": "mean", "score": "uniform", "dropout": 0.5},
+            'path: "mean" cannot be had: it takes neither a bias nor dropout nor another normaliser; '
+            'leave out path, or take "tiled" or "reference"',
         ),
         ({"normaliser": "sparse"}, 'normaliser: there is no "sparse"; did you mean "sparsemax"?'),
         (
@@ -464,6 +494,8 @@ def test_the_path_is_chosen_for_speed():
             'normaliser: "none" does not go with Hard, whose best key gets all the weight',
         ),
         ({"dropout": 1.5}, "attend: dropout is 1.5; a share from 0 to 1 is needed"),
+        ({"dropout": "a"}, "attend: dropout is 'a'; a share from 0 to 1 is needed"),
+        ({"normaliser": ["softmax"]}, 'normaliser: there is no "[\'softmax\']"; did you mean "softmax"?'),
         (
             {"visible": torch.ones(2, 7, 4, dtype=torch.bool)},
             "visible: has shape (2, 7, 4), which does not broadcast to (2, 4, 7)",
@@ -479,41 +511,11 @@ def test_the_path_is_chosen_for_speed():
         ),
     ],
 )
-def test_what_does_not_fit_is_said(settings, message):
+def test_what_does_not_fit_is_said(settings, message, monkeypatch):
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as outside of tests, where any value may come
     with pytest.raises(RegardError) as error:
         attend(*tensors(2), **settings)
     assert str(error.value) == message
-
-
-@pytest.mark.parametrize(
-    ("shapes", "message"),
-    [
-        (((4, 6), (7, 6), (6, 3)), "attend: there are 7 keys and 6 values; each key needs one"),
-        (
-            ((2, 4, 6), (3, 7, 6), (3, 7, 3)),
-            "attend: leading axes of query, keys and values are (2,), (3,), (3,); they do not broadcast",
-        ),
-    ],
-)
-def test_shapes_that_do_not_fit_are_said(shapes, message):
-    with pytest.raises(RegardError) as error:
-        checked(*(torch.zeros(shape) for shape in shapes), None, None, 0.0)
-    assert str(error.value) == message
-
-
-def test_types_that_differ_are_said():
-    query, keys, values = tensors()
-    with pytest.raises(RegardError) as error:
-        attend(query.float(), keys, values)
-    assert (
-        str(error.value) == "attend: query, keys and values are float32, float64, float64; one type for all is needed"
-    )
-
-
-def test_a_bias_of_true_and_false_is_said():
-    with pytest.raises(RegardError) as error:
-        checked(*tensors(), torch.ones(4, 7, dtype=torch.bool), None, 0.0)
-    assert str(error.value) == "bias: is bool; a float type is needed (what may be seen is said with visible)"
 
 
 def test_a_listener_is_told_of_each_call_before_it_is_computed():
@@ -530,3 +532,12 @@ def test_a_listener_is_told_of_each_call_before_it_is_computed():
     assert found.tolist() == [[0.5, 0.5]]  # both within 9
     attend(query, keys, values, score)
     assert len(told) == 1
+
+
+def test_the_first_call_loads_no_algebra():
+    program = (
+        "import sys, torch; before = set(sys.modules); from regard import attend; x = torch.zeros(2, 3, 4); "
+        "attend(x, x[:1], x); attend(x, x[:1], x, 'uniform', path='reference'); "
+        "assert 'sympy' not in set(sys.modules) - before"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

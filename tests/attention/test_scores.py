@@ -9,10 +9,8 @@ from regard import RegardError, attend
 from regard.attention import (
     Additive,
     Bilinear,
-    Boxcar,
     Concat,
     DotForm,
-    Epanechnikov,
     Gaussian,
     ReducedRank,
     Score,
@@ -72,63 +70,6 @@ def test_reduced_rank_equals_bilinear_with_the_product_matrix():
     assert torch.linalg.matrix_rank(full.weight) == 2
     torch.testing.assert_close(low(query, keys), full(query, keys))
     torch.testing.assert_close(attend(query, keys, values, low), attend(query, keys, values, full))
-
-
-def test_gaussian_is_its_kernel_divided_by_the_sum():
-    query, keys, values = tensors(2)
-    kernel = torch.exp(-(query[:, :, None] - keys[:, None]).square().sum(-1) / 2)
-    wanted = kernel @ values / kernel.sum(-1, keepdim=True)
-    torch.testing.assert_close(attend(query, keys, values, "gaussian", path="sdpa"), wanted)
-
-
-def test_gaussian_equals_dot_where_all_keys_have_one_norm():
-    query, keys, values = tensors(2)
-    keys = 3 * keys / keys.norm(dim=-1, keepdim=True)
-    torch.testing.assert_close(attend(query, keys, values, "gaussian"), attend(query, keys, values, "dot"))
-    plain = torch.nn.functional.layer_norm(keys, (WIDTH,))
-    torch.testing.assert_close(
-        attend(query, plain, values, "gaussian"), attend(query, plain, values, "dot"), rtol=1e-4, atol=1e-4
-    )
-
-
-@pytest.mark.parametrize("kind", [Gaussian, Boxcar, Epanechnikov])
-def test_the_width_of_a_kernel_measures_distance(kind):
-    query, keys, values = tensors()
-    torch.testing.assert_close(
-        attend(query * 2.5, keys * 2.5, values, kind(2.5)), attend(query, keys, values, kind(1.0))
-    )
-
-
-@pytest.mark.parametrize("kind", [Gaussian, Epanechnikov])
-@pytest.mark.parametrize("path", ["reference", "tiled"])
-def test_a_learnable_width_for_each_head_has_a_gradient(kind, path):
-    query, keys, values = tensors(3)
-    score = kind(1.5, learnable=True, heads=3).double()
-    attend(query, keys, values, score, path=path).sum().backward()
-    step = 1e-6
-    with torch.no_grad():
-        score.width[1] += step
-        above = attend(query, keys, values, score).sum()
-        score.width[1] -= 2 * step
-        below = attend(query, keys, values, score).sum()
-    assert score.width.grad is not None
-    assert score.width.grad[1].item() == pytest.approx(((above - below) / (2 * step)).item(), rel=1e-4)
-
-
-def test_epanechnikov_by_hand():
-    keys = torch.tensor([[0.0], [0.5], [1.0], [3.0]])
-    values = torch.tensor([[1.0], [2.0], [4.0], [8.0]])
-    query = torch.tensor([[0.0], [2.0]])  # distances 0, .5, 1, 3 and 2, 1.5, 1, 1: the second reaches none
-    wanted = torch.tensor([[(1 * 1 + 0.5 * 2) / 1.5], [0.0]])
-    torch.testing.assert_close(attend(query, keys, values, "epanechnikov"), wanted)
-    squared = torch.tensor([[(1 * 1 + 0.75 * 2) / 1.75], [0.0]])
-    torch.testing.assert_close(attend(query, keys, values, Epanechnikov(power=2)), squared)
-
-
-def test_boxcar_takes_the_edge_in():
-    keys = torch.tensor([[1.0], [3.0], [3.0001]])
-    out = attend(torch.tensor([[2.0]]), keys, torch.tensor([[1.0], [3.0], [100.0]]), "boxcar")
-    torch.testing.assert_close(out, torch.tensor([[2.0]]))
 
 
 def test_heads_have_parameters_of_their_own():
@@ -212,30 +153,12 @@ def test_unequal_widths_are_said():
     )
 
 
-def test_a_width_of_zero_is_refused():
-    with pytest.raises(RegardError, match=r"^Gaussian: width is 0; a kernel's width is above 0$"):
-        Gaussian(0)
-
-
 def test_dot_products_of_unit_variance_have_variance_one_when_scaled():
     torch.manual_seed(0)
     query, keys = torch.randn(2000, 256), torch.randn(500, 256)
     assert as_score("dot")(query, keys).var().item() == pytest.approx(256, rel=0.05)
     assert as_score("scaled_dot")(query, keys).var().item() == pytest.approx(1, rel=0.05)
     assert math.isclose(as_score("scaled_dot")(query, keys)[0, 0], query[0] @ keys[0] / 16, rel_tol=1e-4)
-
-
-def test_a_score_of_the_wrong_shape_is_said():
-    class Wrong(Score):
-        def forward(self, query: Tensor, keys: Tensor) -> Tensor:
-            return keys @ query.mT
-
-    for path in ("reference", "tiled"):
-        with pytest.raises(RegardError) as error:
-            attend(*tensors(2), Wrong(), path=path)
-        assert str(error.value) == (
-            "Wrong: gave scores of shape (2, 7, 4) for 4 queries and 7 keys; (*batch, queries, keys) is needed"
-        )
 
 
 @pytest.mark.parametrize("kind", [Bilinear(5, 6), ReducedRank(5, 6, 2), Additive(5, 6, 3), Concat(5, 6, 3)], ids=repr)

@@ -1,3 +1,4 @@
+import jaxtyping
 import pytest
 import torch
 from hypothesis import given
@@ -149,11 +150,17 @@ def test_padding_on_either_side_changes_nothing(path):
             lambda: causal() and lengths(3),
             "visible: a rule is neither true nor false; combine rules with &, | and ~, not and, or, not",
         ),
+        (lambda: window("a", 1), "window: left is 'a'; give a whole number, 0 or more, or None for no limit"),
         (lambda: lengths([1.5]), "lengths: found float32; whole numbers are needed"),
+        (lambda: lengths(None), "lengths: found NoneType; whole numbers are needed"),
+        (lambda: lengths([[1], [2, 3]]), "lengths: found list; whole numbers are needed"),
+        (lambda: documents(None), "documents: found NoneType; whole numbers are needed"),
+        (lambda: documents(3), "documents: found one number; one for each position is needed"),
         (lambda: as_rule("x"), "visible: found str; give a bool tensor (True = may look) or a rule such as causal()"),
     ],
 )
-def test_a_rule_that_cannot_be_is_said(make, message):
+def test_a_rule_that_cannot_be_is_said(make, message, monkeypatch):
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as outside of tests, where any value may come
     with pytest.raises(RegardError) as error:
         make()
     assert str(error.value) == message

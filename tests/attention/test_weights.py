@@ -387,6 +387,7 @@ def test_autocast_at_the_time_of_the_call_is_that_of_the_weights():
     ("index", "message"),
     [
         ((0, 0, 0, 0), "weights[...]: 4 positions for 3 axes"),
+        ((..., 0, ...), "weights[...]: found 2 ellipses; one is taken, which fills up the axes not named"),
         ((0, 99), "weights[...]: there is no position 99 among 6"),
         ((0, torch.tensor([2, 7])), "weights[...]: a position from 2 to 7 is not among 6"),
         ("a", "weights[...]: found str; whole numbers, slices and tensors are taken"),

@@ -1,3 +1,4 @@
+import jaxtyping
 import pytest
 import torch
 from torch import nn
@@ -217,9 +218,15 @@ def test_a_score_may_be_a_module():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"width": 10, "heads": 0}, "MultiHeadAttention: 0 heads are too few; 1 is the least"),
+        ({"width": 10, "heads": 0}, "MultiHeadAttention: heads is 0; a whole number above 0 is needed"),
+        ({"width": 64, "heads": "8"}, "MultiHeadAttention: heads is '8'; a whole number above 0 is needed"),
+        ({"width": 8.0, "heads": 2}, "MultiHeadAttention: width is 8.0; a whole number above 0 is needed"),
+        (
+            {"width": 8, "heads": 2, "key_width": 0},
+            "MultiHeadAttention: key_width is 0; a whole number above 0 is needed",
+        ),
         ({"width": 10, "heads": 3}, "MultiHeadAttention: 3 heads do not divide a width of 10; set head_width"),
-        ({"width": 12, "heads": 3, "groups": 0}, "MultiHeadAttention: 0 groups do not divide 3 heads"),
+        ({"width": 12, "heads": 3, "groups": 0}, "MultiHeadAttention: groups is 0; a whole number above 0 is needed"),
         ({"width": 12, "heads": 3, "groups": 2}, "MultiHeadAttention: 2 groups do not divide 3 heads"),
         (
             {"width": 8, "heads": 2, "project": ["key"]},
@@ -230,9 +237,20 @@ def test_a_score_may_be_a_module():
             "MultiHeadAttention: keys without a projection have width 6; 2 heads of 4 need 8",
         ),
         ({"width": 8, "heads": 2, "score": "addditive"}, 'score: there is no "addditive"; did you mean "additive"?'),
+        ({"width": 8, "heads": 2, "dropout": "a"}, "MultiHeadAttention: dropout is 'a'; a share from 0 to 1 is needed"),
+        ({"width": 8, "heads": 2, "dropout": 1.5}, "MultiHeadAttention: dropout is 1.5; a share from 0 to 1 is needed"),
+        (
+            {"width": 8, "heads": 2, "normaliser": "softmin"},
+            'normaliser: there is no "softmin"; did you mean "softmax"?',
+        ),
+        (
+            {"width": 8, "heads": 2, "score": "hard", "normaliser": "none"},
+            'normaliser: "none" does not go with Hard, whose best key gets all the weight',
+        ),
     ],
 )
-def test_what_does_not_fit_is_said(settings, message):
+def test_what_does_not_fit_is_said(settings, message, monkeypatch):
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as outside of tests, where any value may come
     with pytest.raises(RegardError) as error:
         MultiHeadAttention(**settings)
     assert str(error.value) == message

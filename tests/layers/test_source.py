@@ -79,12 +79,12 @@ def test_many_looks_are_as_one(score, heads, monkeypatch):
 
 def test_small_looks_keep_what_large_ones_compute_again():
     attention = SourceAttention(4, 4, "additive")
-    query, states = torch.randn(1, 1, 1, 4), torch.randn(1, 2**12, 4)
+    query, states = torch.randn(1, 1, 1, 4), torch.randn(1, 2**13, 4)
     assert attention.remember(states).path(query) is None  # left to attend
-    assert attention.remember(states, looks=2**12).path(query) == "reference"  # 2^12 looks at 2^12 keys of 4 numbers
-    assert attention.remember(states, looks=2**12 + 1).path(query) is None
+    assert attention.remember(states, looks=2**13).path(query) == "reference"  # 2^13 looks at 2^13 keys of 4 numbers
+    assert attention.remember(states, looks=2**13 + 1).path(query) is None
     with torch.no_grad():
-        assert attention.remember(states, looks=2**12 + 1).path(query) == "reference"
+        assert attention.remember(states, looks=2**13 + 1).path(query) == "reference"
 
 
 def test_state_and_summary_are_composed():

@@ -3,23 +3,18 @@
 Needs torch and jaxtyping alone, so it can be carried anywhere.
 """
 
+from regard.attention.base_score import DotForm, Score
 from regard.attention.functional import attend
+from regard.attention.kernel_scores import Boxcar, Epanechnikov, Exact, Gaussian, Kernel
 from regard.attention.scores import (
     SCORES,
     Additive,
     Bilinear,
-    Boxcar,
     Concat,
     Dot,
-    DotForm,
-    Epanechnikov,
-    Exact,
-    Gaussian,
     Hard,
-    Kernel,
     ReducedRank,
     ScaledDot,
-    Score,
     Uniform,
     build_score,
 )

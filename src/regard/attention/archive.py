@@ -12,20 +12,11 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from regard.attention import normalise, scores, visible
+from regard.attention import kernel_scores, normalise, scores, visible
+from regard.attention.base_score import Score, Settled, learnt
 from regard.attention.comparison import Comparison, Terms
-from regard.attention.scores import (
-    Additive,
-    Concat,
-    Dot,
-    FixedDot,
-    Kernel,
-    ReducedRank,
-    ScaledDot,
-    Score,
-    Settled,
-    Uniform,
-)
+from regard.attention.kernel_scores import Kernel
+from regard.attention.scores import Additive, Concat, Dot, FixedDot, ReducedRank, ScaledDot, Uniform
 from regard.attention.visible import Rule
 from regard.attention.weights import DenseWeights, LazyWeights, MeanWeights, Weights
 from regard.errors import RegardError
@@ -103,7 +94,7 @@ def describe_score(score: Score, parameters: tuple[Tensor, ...], tensors: dict[s
     """Just what is needed to compare queries and keys that are prepared already."""
     if isinstance(score, Settled):
         score = score.score
-    named = dict(zip((name for name, _ in score.named_parameters()), parameters, strict=True))
+    named = dict(zip(learnt(score), parameters, strict=True))
     if isinstance(score, (FixedDot, ReducedRank)):
         return {"kind": "FixedDot", "factor": score.factor if isinstance(score, FixedDot) else 1.0}
     if type(score) in (Dot, ScaledDot, Uniform):
@@ -111,7 +102,7 @@ def describe_score(score: Score, parameters: tuple[Tensor, ...], tensors: dict[s
     if isinstance(score, Concat) or (isinstance(score, Additive) and score.activation is torch.tanh):
         tensors["energy"] = named["energy"]
         return {"kind": "Additive"}
-    if isinstance(score, Kernel) and type(score).__module__ == scores.__name__:
+    if isinstance(score, Kernel) and type(score).__module__ == kernel_scores.__name__:
         tensors["width"] = named["width"]
         return {"kind": type(score).__name__, "power": getattr(score, "power", None)}
     raise RegardError(
@@ -130,7 +121,7 @@ def rebuild_score(record: dict[str, Any], tensors: dict[str, Tensor]) -> Score:
             score: Score = Additive(1, 1, energy.shape[-1], heads=tuple(energy.shape[:-1]) or None)
         score.energy.data = energy
     else:
-        kind = getattr(scores, record["kind"])
+        kind = getattr(scores, record["kind"], None) or getattr(kernel_scores, record["kind"])
         score = kind() if record["power"] is None else kind(power=record["power"])
         if isinstance(score, Kernel):
             score.width.data = tensors["width"]

@@ -15,10 +15,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.attention.base_score import Score, learnt, widened
+from regard.attention.kernel_scores import Kernel
 from regard.attention.normalise import KernelSum, Normaliser, PlainKernelSum
-from regard.attention.scores import Kernel, Score, widened
+from regard.attention.score_checks import check_scores
 from regard.attention.visible import Index, Rule, count, pick, take
-from regard.errors import RegardError
 
 TILE_NUMBERS = {"cpu": 2**19, "cuda": 2**27}  # what one tile may hold: a core's cache, or enough to fill a GPU
 TILE_COLUMNS = 512
@@ -52,18 +53,16 @@ class Terms:
         `plain` takes queries and keys as the user gave them and the formula as it is
         written; otherwise they are prepared.
         """
-        if isinstance(self.normaliser, (KernelSum, PlainKernelSum)):
+        by_kernel = isinstance(self.normaliser, (KernelSum, PlainKernelSum))
+        if by_kernel:
             assert isinstance(self.score, Kernel)
             scores = self.score.kernel(query, keys)
-            scores = scores if bias is None else scores * bias.exp()
         else:
-            scores = widened(self.score(query, keys) if plain else self.score.compare(query, keys))
-            if scores.shape[-2:] != (query.shape[-2], keys.shape[-2]):
-                raise RegardError(
-                    f"{type(self.score).__name__}: gave scores of shape {tuple(scores.shape)} for "
-                    f"{query.shape[-2]} queries and {keys.shape[-2]} keys; (*batch, queries, keys) is needed"
-                )
-            scores = scores if bias is None else scores + bias
+            scores = self.score(query, keys) if plain else self.score.compare(query, keys)
+        check_scores(self.score, scores, (*self.shape[:-2], query.shape[-2], keys.shape[-2]))
+        scores = widened(scores)
+        if bias is not None:
+            scores = scores * bias.exp() if by_kernel else scores + bias
         if self.visible is None:
             return scores
         return torch.where(self.visible.tile(rows, cols, self.shape, scores.device), scores, self.normaliser.nothing)
@@ -132,7 +131,7 @@ def blocks(positions: range, size: int) -> Iterator[slice]:
 
 def rebound(score: Score, parameters: tuple[Tensor, ...]) -> Score:
     """The same score with these tensors for its parameters; a copy, so that threads can share a model."""
-    own = tuple(score.parameters())
+    own = tuple(learnt(score).values())
     if all(mine is given for mine, given in zip(own, parameters, strict=True)):
         return score
     instead = {id(mine): given for mine, given in zip(own, parameters, strict=True)}
@@ -146,20 +145,21 @@ class Gradients:
         self.parameters = tuple(p.detach().requires_grad_(w) for p, w in zip(parameters, wanted[3:], strict=True))
         terms = replace(comparison.terms, score=rebound(comparison.terms.score, self.parameters))
         self.comparison = replace(comparison, terms=terms)
-        self.wanted = wanted
+        moves, differentiable = terms.normaliser.differentiable, terms.score.differentiable
+        self.learning = [w and moves and (differentiable or i > 1) for i, w in enumerate(wanted)]
         inputs = (comparison.query, comparison.keys, comparison.bias, *parameters)
         self.sums = [
             torch.zeros_like(widened(t), memory_format=torch.contiguous_format) if t is not None and w else None
             for t, w in zip(inputs, wanted, strict=True)
         ]
 
-    def tile(self, rows: Index, cols: Index) -> tuple[Tensor, Callable[[Tensor], None]]:
-        """The scores of a tile, and a function that takes their gradient and adds it up."""
+    def tile(self, rows: Index, cols: Index) -> tuple[Tensor, Callable[[Tensor], None] | None]:
+        """The scores of a tile, and a function that takes their gradient and adds it up; None where nothing learns."""
         parts = self.comparison.parts(rows, cols)
         with torch.enable_grad():
             leaves = [
                 None if part is None else part.detach().requires_grad_(wanted)
-                for part, wanted in zip(parts, self.wanted, strict=False)
+                for part, wanted in zip(parts, self.learning, strict=False)
             ]
             query, keys, bias = leaves
             assert query is not None and keys is not None
@@ -167,14 +167,12 @@ class Gradients:
         sources = [(i, t) for i, t in enumerate((*leaves, *self.parameters)) if t is not None and t.requires_grad]
 
         def pull(gradient: Tensor) -> None:
-            if not scores.requires_grad:
-                return
             pulled = torch.autograd.grad(scores, [t for _, t in sources], gradient, allow_unused=True)
             for (i, _), found in zip(sources, pulled, strict=True):
                 if found is not None:
                     self._sum(i, found, rows, cols)
 
-        return scores.detach(), pull
+        return scores.detach(), pull if scores.requires_grad else None
 
     def _sum(self, which: int, found: Tensor, rows: Index, cols: Index) -> None:
         total = self.sums[which]

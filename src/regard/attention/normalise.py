@@ -21,7 +21,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention.scores import Hard, Kernel, Score
+from regard.attention.base_score import Score
+from regard.attention.kernel_scores import Kernel
+from regard.attention.scores import Hard
 from regard.attention.visible import Index, positions
 from regard.errors import RegardError, unknown_name
 
@@ -39,6 +41,8 @@ class Normaliser(ABC):
     """Whether weights are positive and sum to one, so that there is a most and a spread."""
     shares_by_weight: ClassVar[bool] = True
     """Whether `share` is the weight itself, so that the mean of the values is the output."""
+    differentiable: ClassVar[bool] = True
+    """Whether weights move with the scores at all."""
 
     @abstractmethod
     def statistic(self, scores: Float[Tensor, "*batch queries keys"], cols: Index) -> Tensor:
@@ -144,6 +148,7 @@ class HardMax(Normaliser):
     """All weight on the best key, the first of equals; the statistic is where it stands."""
 
     blind: ClassVar[float] = -1.0
+    differentiable: ClassVar[bool] = False
 
     def statistic(self, scores: Float[Tensor, "*batch queries keys"], cols: Index) -> Tensor:
         unseen = scores.amax(-1, keepdim=True) == -math.inf
@@ -192,7 +197,7 @@ NORMALISERS: dict[str, type[Normaliser]] = {
 
 def as_normaliser(name: str, score: Score) -> Normaliser:
     """The normaliser of a name, as this score function takes it."""
-    if name not in NORMALISERS:
+    if not isinstance(name, str) or name not in NORMALISERS:
         raise unknown_name("normaliser", name, NORMALISERS)
     if isinstance(score, Hard):
         if name != "softmax":

@@ -14,9 +14,10 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from regard.attention.base_score import widened
 from regard.attention.comparison import Comparison, blocks
 from regard.attention.normalise import LOG2_E, Normaliser
-from regard.attention.scores import FixedDot, widened
+from regard.attention.scores import FixedDot
 from regard.attention.visible import pick, take
 from regard.errors import RegardError, unknown_name
 

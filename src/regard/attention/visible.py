@@ -87,7 +87,7 @@ def window(left: int | None, right: int | None) -> Rule:
     """At most `left` keys before the query's position and `right` after it; None sets no limit."""
     for name, size in (("left", left), ("right", right)):
         if size is not None and (not isinstance(size, int) or size < 0):
-            raise RegardError(f"window: {name} is {size}; give a whole number, 0 or more, or None for no limit")
+            raise RegardError(f"window: {name} is {size!r}; give a whole number, 0 or more, or None for no limit")
     return Window(left, right)
 
 
@@ -107,12 +107,18 @@ def documents(keys: Numbers, queries: Numbers | None = None) -> Rule:
     a cache). Like those of `lengths`, the leading axes are the first axes of *batch.
     """
     numbers = whole_numbers("documents", keys)
-    return Documents(numbers, numbers if queries is None else whole_numbers("documents", queries))
+    others = numbers if queries is None else whole_numbers("documents", queries)
+    if not (numbers.ndim and others.ndim):
+        raise RegardError("documents: found one number; one for each position is needed")
+    return Documents(numbers, others)
 
 
 def whole_numbers(what: str, found: object) -> Int[Tensor, "..."]:
     """Numbers as a tensor, or a `RegardError` where they are not whole."""
-    numbers = found if isinstance(found, Tensor) else torch.tensor(found)
+    try:
+        numbers = found if isinstance(found, Tensor) else torch.tensor(found)
+    except (TypeError, ValueError, RuntimeError):  # what it raises for what are no numbers
+        raise RegardError(f"{what}: found {type(found).__name__}; whole numbers are needed") from None
     if numbers.is_floating_point() or numbers.is_complex() or numbers.dtype == torch.bool:
         raise RegardError(f"{what}: found {str(numbers.dtype).removeprefix('torch.')}; whole numbers are needed")
     return numbers

@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from regard.attention.base_score import learnt
 from regard.attention.comparison import Comparison, Gradients, blocks, rebound
 from regard.attention.normalise import HardMax, Softmax
 from regard.attention.reductions import Rows, ScoredRows, as_reduction, dot_rows, softmax_rows
@@ -97,9 +98,10 @@ class Weights(ABC):
 
     def mean(self, axis: int = -3) -> Weights:
         """The weights averaged over an axis of *batch, the heads unless told otherwise; as lazy as these."""
-        place = axis % len(self.shape) if -len(self.shape) <= axis < len(self.shape) else len(self.shape)
+        known = isinstance(axis, int) and -len(self.shape) <= axis < len(self.shape)
+        place = axis % len(self.shape) if known else len(self.shape)
         if place >= len(self.shape) - 2:
-            raise RegardError(f"mean: there is no axis {axis} among the leading axes of {tuple(self.shape)}")
+            raise RegardError(f"mean: there is no axis {axis!r} among the leading axes of {tuple(self.shape)}")
         return MeanWeights(self, place)
 
     def settled(self) -> Weights:
@@ -180,7 +182,7 @@ class LazyWeights(Weights):
         self.statistic = statistic
         self.random = random  # the score drew random numbers, which will not be the same again
         self.grad = torch.is_grad_enabled()
-        self.parameters = tuple(comparison.terms.score.parameters())
+        self.parameters = tuple(learnt(comparison.terms.score).values())
         self.autocast = Autocast.now(statistic.device)
         self.shape, self.ranked = comparison.terms.shape, comparison.terms.normaliser.ranked
         self.device, self.dtype = statistic.device, statistic.dtype
@@ -260,14 +262,14 @@ class LazyWeights(Weights):
     def _map(self, change: Callable[[Tensor], Tensor]) -> Weights:
         self.check()
         whole = self.comparison
-        score = copy.deepcopy(whole.terms.score).requires_grad_(False)
-        for own, ours in zip(score.parameters(), self.parameters, strict=True):
-            own.data = change(ours.detach()).clone()
+        own = learnt(whole.terms.score).values()
+        changed = {id(mine): change(used.detach()).clone() for mine, used in zip(own, self.parameters, strict=True)}
+        score = copy.deepcopy(whole.terms.score, changed)
         visible = None if whole.terms.visible is None else whole.terms.visible.map(change)
         terms = replace(whole.terms, score=score, visible=visible)
         bias = None if whole.bias is None else change(whole.bias)
-        changed = Comparison(terms, change(whole.query), change(whole.keys), bias)
-        weights = LazyWeights(changed, change(self.statistic))
+        comparison = Comparison(terms, change(whole.query), change(whole.keys), bias)
+        weights = LazyWeights(comparison, change(self.statistic))
         weights.autocast, weights.grad = self.autocast, self.grad
         return weights
 
@@ -340,7 +342,7 @@ class _Block(torch.autograd.Function):
         sums = Gradients(comparison, tuple(parameters), ctx.needs_input_grad[3:])
 
         with ctx.autocast.restored():
-            for local, own in row_parts(comparison, ctx.rows):
+            for local, own in row_parts(comparison, ctx.rows) if any(sums.learning) else ():
                 pull_rows(sums, own, ctx.cols, pick(statistic, -2, own), pick(gradient, -2, local))
         return None, None, None, *sums.all()
 
@@ -358,7 +360,8 @@ def pull_rows(sums: Gradients, rows: Index, cols: Index, statistic: Tensor, grad
     of_scores = normaliser.slope(scores, weights, statistic) * (of_weights - mean)
     for tile in comparison.columns(rows):
         found, pull = sums.tile(rows, tile)
-        pull(pick(of_scores, -1, tile).sum_to_size(found.shape))
+        if pull is not None:
+            pull(pick(of_scores, -1, tile).sum_to_size(found.shape))
 
 
 def row_parts(comparison: Comparison, rows: Index) -> Iterator[tuple[slice, Index]]:
@@ -375,7 +378,9 @@ def full_index(index: Any, rank: int) -> list[Any]:
     """One entry for each axis."""
     parts = [checked_position(part) for part in (index if isinstance(index, tuple) else (index,))]
     dots = [place for place, part in enumerate(parts) if part is Ellipsis]
-    if len(dots) > 1 or len(parts) - len(dots) > rank:
+    if len(dots) > 1:
+        raise RegardError(f"weights[...]: found {len(dots)} ellipses; one is taken, which fills up the axes not named")
+    if len(parts) - len(dots) > rank:
         raise RegardError(f"weights[...]: {len(parts)} positions for {rank} axes")
     place = dots[0] if dots else len(parts)
     filling = [slice(None)] * (rank - len(parts) + len(dots))

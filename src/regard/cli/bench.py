@@ -56,7 +56,7 @@ def attention(
     usual = QUICK if quick else Settings()
     length, repeats = usual.length if length is None else length, usual.repeats if repeats is None else repeats
     settings = replace(usual, length=length, width=width, heads=heads, dtype=dtype, device=device, repeats=repeats)
-    groups = choose(settings, [name for name in (scores or "").split(",") if name], compiled=compiled)
+    groups = choose(settings, [name.strip() for name in (scores or "").split(",") if name.strip()], compiled=compiled)
     with opened(jsonl) as records:
         rows, grown = measure(settings, groups, growth=growth, records=records)
     print_report(rows, grown, settings)

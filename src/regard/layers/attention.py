@@ -9,8 +9,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.attention.base_score import Score
 from regard.attention.functional import attend
-from regard.attention.scores import Score, as_score, build_score
+from regard.attention.inputs import check_share
+from regard.attention.normalise import as_normaliser
+from regard.attention.scores import as_score, build_score
 from regard.attention.visible import Rule, as_rule, over_given
 from regard.attention.weights import Weights
 from regard.errors import RegardError
@@ -58,15 +61,19 @@ class MultiHeadAttention(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        if heads < 1:
-            raise RegardError(f"MultiHeadAttention: {heads} heads are too few; 1 is the least")
-        if head_width is not None and head_width < 1:
-            raise RegardError(f"MultiHeadAttention: head_width is {head_width}; 1 is the least")
+        check_sizes(
+            width=width,
+            heads=heads,
+            head_width=head_width,
+            key_width=key_width,
+            value_width=value_width,
+            groups=groups,
+        )
         if head_width is None and width % heads:
             raise RegardError(f"MultiHeadAttention: {heads} heads do not divide a width of {width}; set head_width")
         self.heads, self.head_width = heads, head_width or width // heads
         self.groups = heads if groups is None else groups
-        if self.groups < 1 or heads % self.groups:
+        if heads % self.groups:
             raise RegardError(f"MultiHeadAttention: {self.groups} groups do not divide {heads} heads")
         unknown = [name for name in project if name not in PROJECTED]
         if unknown:
@@ -81,6 +88,8 @@ class MultiHeadAttention(nn.Module):
         if isinstance(score, str):
             score = build_score(score, self.head_width, self.head_width, heads=grid)
         self.score = as_score(score)
+        as_normaliser(normaliser, self.score)
+        check_share("MultiHeadAttention", dropout)
         self.normaliser, self.dropout = normaliser, dropout
 
     @overload
@@ -252,6 +261,13 @@ class MultiHeadAttention(nn.Module):
         if self.groups == self.heads:
             return tensor
         return tensor.unsqueeze(-3) if tensor.shape[-3] == 1 else self._grouped(tensor, self.heads // self.groups)
+
+
+def check_sizes(**sizes: int | None) -> None:
+    """Raise a `RegardError` that names the size which is no whole number above 0; None stands for the usual one."""
+    for name, size in sizes.items():
+        if size is not None and (not isinstance(size, int) or size < 1):
+            raise RegardError(f"MultiHeadAttention: {name} is {size!r}; a whole number above 0 is needed")
 
 
 def turned(heads: Float[Tensor, "..."], turn: Turn | None) -> Float[Tensor, "..."]:

@@ -10,12 +10,14 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from regard.attention.base_score import Score
 from regard.attention.functional import attend
-from regard.attention.scores import EQUAL_WIDTHS, Kernel, Score, build_score
+from regard.attention.kernel_scores import Kernel
+from regard.attention.scores import EQUAL_WIDTHS, build_score
 from regard.errors import RegardError, unknown_name
 from regard.layers.attention import PROJECTED, new_linear
 
-KEPT = 2**26  # numbers of a score that may be kept for backward over all looks at a source
+KEPT = 2**28  # numbers of a score that may be kept for backward over all looks at a source
 
 COMPOSITIONS = ("concat", "gate", "join", "maxout", "sum")
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from regard.attention.comparison import Terms
 from regard.attention.functional import listening
-from regard.attention.scores import Exact, Kernel, distance
+from regard.attention.kernel_scores import Exact, Kernel, distance
 from regard.batch import Batch
 
 QUERIES, KEYS = 32, 256  # how many of each sequence are looked at; they are spread over all of it

@@ -67,3 +67,22 @@ def test_parameters_swapped_for_a_call_are_those_of_its_backward():
         out = torch.func.functional_call(Layer(), {f"score.{name}": value for name, value in other.items()}, (path,))
         found.append(torch.autograd.grad(out.square().sum(), list(other.values())))
     torch.testing.assert_close(found[1], found[0])
+
+
+@pytest.mark.parametrize("name", ["boxcar", "exact", "hard"])
+def test_backward_does_no_work_for_what_learns_nothing(name, monkeypatch):
+    query, keys, values = tensors(2)
+    score = make_score(name)
+    walked = []
+    plain = comparison.Gradients.tile
+    monkeypatch.setattr(
+        comparison.Gradients, "tile", lambda self, *where: walked.append(plain(self, *where)) or walked[-1]
+    )
+    out, weights = attend(query.requires_grad_(), keys, values, score, path="tiled", return_weights=True)
+    assert not torch.autograd.grad(out.sum() + weights.dense().square().sum(), query)[0].any()
+    assert walked == []  # no tile is looked at again
+    out = attend(query, keys, values.requires_grad_(), score, path="tiled")
+    (found,) = torch.autograd.grad(out.square().sum(), values)
+    assert [pull for _, pull in walked] == [None] * len(walked)  # the weights alone, for the values
+    again = attend(query, keys, values, score, path="reference")
+    torch.testing.assert_close(found, torch.autograd.grad(again.square().sum(), values)[0])

@@ -1,7 +1,8 @@
 """The backward of softmax(q·k + bias) for when the bias has a gradient, which torch's fused operators lack.
 
 The same five matrix products as in those operators, over tiles whose two matrices
-are used again and again; the gradient of the bias is summed up as they pass by.
+are used again and again; the gradient of the bias is summed up as they pass by. What
+is added to a product is there before it, since a product adds to what it finds at no cost.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.attention.base_score import widened
 from regard.attention.comparison import Comparison, blocks
 from regard.attention.normalise import LOG2_E
-from regard.attention.scores import FixedDot, widened
-from regard.attention.visible import take
+from regard.attention.scores import FixedDot
+from regard.attention.visible import pick, take
 
 ROWS, COLUMNS = 1024, 256
 NUMBERS = 2**22  # how large one of the two matrices may be
@@ -38,9 +40,9 @@ def dot_backward(
         return widened(tensor).expand(*batch, *tensor.shape[-2:]).reshape(math.prod(batch), *tensor.shape[-2:])
 
     query, keys, values_, gradient_ = (flat(t) for t in (comparison.query, comparison.keys, values, gradient))
-    taken_back = (gradient_ * flat(output)).sum(-1, keepdim=True)
+    taken_back = -(gradient_ * flat(output)).sum(-1, keepdim=True)
     factor = terms.score.factor
-    scaled, lse_ = query * (factor * LOG2_E), flat(lse) * LOG2_E  # to base 2: exp2 is faster than exp
+    scaled, lse_ = query * (factor * LOG2_E), lse * LOG2_E  # to base 2: exp2 is faster than exp
     of_query, of_keys, of_values = (
         torch.zeros_like(t) if n * m == 0 else torch.empty_like(t) for t in (query, keys, values_)
     )
@@ -51,10 +53,10 @@ def dot_backward(
         for cols in blocks(range(m), COLUMNS):
             shape = (len(query), rows.stop - rows.start, cols.stop - cols.start)
             weights, of_scores = (part[: math.prod(shape)].view(shape) for part in room)
-            torch.bmm(scaled[:, rows], keys[:, cols].mT, out=weights).sub_(lse_[:, rows])
-            add_bias(weights.view(*batch, *shape[1:]), comparison, rows, cols)
-            weights.exp2_()
-            torch.bmm(gradient_[:, rows], values_[:, cols].mT, out=of_scores).sub_(taken_back[:, rows]).mul_(weights)
+            fill_with_bias(weights.view(*batch, *shape[1:]), comparison, rows, cols, lse_)
+            weights.baddbmm_(scaled[:, rows], keys[:, cols].mT).exp2_()
+            of_scores.copy_(taken_back[:, rows].expand(shape))
+            of_scores.baddbmm_(gradient_[:, rows], values_[:, cols].mT).mul_(weights)
             first_row, first_col = rows.start == 0, cols.start == 0  # what comes first is not added to anything
             of_values[:, cols].baddbmm_(weights.mT, gradient_[:, rows], beta=not first_row)
             of_keys[:, cols].baddbmm_(of_scores.mT, query[:, rows], beta=not first_row, alpha=factor)
@@ -69,10 +71,17 @@ def dot_backward(
     return folded(of_query, comparison.query), folded(of_keys, comparison.keys), of_bias, folded(of_values, values)
 
 
-def add_bias(scores: Float[Tensor, "*batch rows cols"], comparison: Comparison, rows: slice, cols: slice) -> None:
-    """Add a tile's bias to scores that are logarithms to base 2, in place, and hide what may not be seen."""
+def fill_with_bias(
+    tile: Float[Tensor, "*batch rows cols"],
+    comparison: Comparison,
+    rows: slice,
+    cols: slice,
+    lse: Float[Tensor, "*batch queries 1"],
+) -> None:
+    """Write to a tile what its products are added to: bias - log-sum-exp to base 2, -inf where none may look."""
     assert comparison.bias is not None
-    scores.add_(take(take(comparison.bias, -2, rows), -1, cols), alpha=LOG2_E)
+    bias = take(take(comparison.bias, -2, rows), -1, cols) * LOG2_E
+    torch.sub(bias.expand(*bias.shape[:-1], tile.shape[-1]), pick(lse, -2, rows), out=tile)
     if comparison.terms.visible is not None:
-        seen = comparison.terms.visible.tile(rows, cols, comparison.terms.shape, scores.device)
-        scores.masked_fill_(~seen, -math.inf)
+        seen = comparison.terms.visible.tile(rows, cols, comparison.terms.shape, tile.device)
+        tile.masked_fill_(~seen, -math.inf)

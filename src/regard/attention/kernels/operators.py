@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 aten = torch.ops.aten
+
+LONG = 1024  # queries from which cuDNN's attention is worth the plan it makes for every new shape
 
 Gradients = tuple[Tensor, Tensor, Tensor]
 """Of query, keys and values."""
@@ -80,7 +83,7 @@ class CudaFlash(Operator):
 
 
 class CudaCudnn(Operator):
-    """cuDNN's attention for half precision, the fastest on Hopper; used without a mask."""
+    """cuDNN's attention for half precision, the fastest on Hopper for long sequences; used without a mask."""
 
     def forward(self, work: Work) -> tuple[Tensor, Tensor, Any]:
         output, lse, *extra, _ = aten._scaled_dot_product_cudnn_attention(
@@ -116,13 +119,14 @@ class CudaEfficient(Operator):
         return output, lse[..., : work.query.shape[-2]], extra
 
     def backward(self, work: Work, gradient: Tensor, output: Tensor, lse: Tensor, extra: Any) -> Gradients:
-        padded = pad(lse, (0, -lse.shape[-1] % 32))  # the operator keeps its log-sum-exp in multiples of 32
+        padded = pad(lse, (0, -lse.shape[-1] % 32), value=math.inf)  # in multiples of 32; rows of inf weigh nothing
+        by_rows = output.transpose(1, 2).contiguous().transpose(1, 2)  # in memory (batch, queries, heads, width)
         wanted = [True, True, True, False]
         *found, _ = aten._scaled_dot_product_efficient_attention_backward(
             gradient,
             *work.inputs,
             aligned_mask(work),
-            output,
+            by_rows,
             padded,
             *extra,
             0.0,
@@ -150,13 +154,13 @@ def operator_for(query: Tensor, mask: bool) -> Operator | None:
         return CpuFlash()
     if query.device.type != "cuda" or query.dtype == torch.float64:
         return None
-    if half and not mask and width <= 128 and torch.backends.cuda.cudnn_sdp_enabled() and hopper(query.device):
+    if half and not mask and width <= 128 and query.shape[-2] >= LONG and has_fast_cudnn(query.device):
         return CudaCudnn()
     if half and not mask and width <= 256 and torch.backends.cuda.flash_sdp_enabled():
         return CudaFlash()
     return CudaEfficient()
 
 
-def hopper(device: torch.device) -> bool:
-    """Whether a GPU is one where cuDNN's attention leads."""
-    return torch.cuda.get_device_capability(device) >= (9, 0)
+def has_fast_cudnn(device: torch.device) -> bool:
+    """Whether a GPU is one where cuDNN's attention leads, and may be used."""
+    return torch.backends.cuda.cudnn_sdp_enabled() and torch.cuda.get_device_capability(device) >= (9, 0)

@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.attention.base_score import product
 from regard.attention.comparison import Terms
-from regard.attention.scores import product
 
 
 def reference_attention(

@@ -21,10 +21,11 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn.functional import pad
 
+from regard.attention.base_score import widened
 from regard.attention.comparison import Comparison, Terms, blocks
 from regard.attention.kernels.dot_backward import dot_backward
 from regard.attention.kernels.operators import Operator, Work, operator_for
-from regard.attention.scores import FixedDot, widened
+from regard.attention.scores import FixedDot
 from regard.attention.surroundings import refuse_second_derivative
 from regard.attention.visible import Both, Causal, Rule, alike_for_all_queries, conjuncts, pick, take
 
@@ -105,7 +106,8 @@ def run_part(terms: Terms, inputs: tuple[Tensor, ...], part: Part) -> tuple[Tens
     found, lse, extra = operator.forward(work)
     blind = part.blind()
     if blind is not None and (blind.is_cuda or blind.any()):  # the operators report a log-sum-exp of 0 here
-        found, lse = found.masked_fill(blind[..., None], 0), lse.masked_fill(blind, -math.inf)
+        found.masked_fill_(blind[..., None], 0)
+        lse.masked_fill_(blind, -math.inf)
     return found, lse, extra
 
 

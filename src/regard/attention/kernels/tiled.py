@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.attention.base_score import learnt, product, widened
 from regard.attention.comparison import Comparison, Gradients, Terms, add_rows
-from regard.attention.scores import product, widened
 from regard.attention.surroundings import Autocast, RandomState, refuse_second_derivative
 from regard.attention.visible import pick
 
@@ -21,7 +21,7 @@ def tiled_attention(
     """Output, the statistic of every row, (*batch, queries, 1), and whether the score drew random numbers."""
     seed = int(torch.randint(2**31, ())) if dropout else 0
     dropping = Dropping(dropout, seed, comparison.terms.shape[:-2])
-    parameters = comparison.terms.score.parameters()
+    parameters = learnt(comparison.terms.score).values()
     before = RandomState(values.device)
     output, statistic = _Tiled.apply(
         comparison.terms, dropping, before, comparison.query, comparison.keys, comparison.bias, values, *parameters
@@ -129,12 +129,15 @@ def pull_back(
         if wanted[3]:
             found = product(dropping.drop(weights, rows, cols).mT, of_rows)
             add_rows(of_values, cols, found.sum_to_size(*values.shape[:-2], *found.shape[-2:]))
+        if pull is None:
+            return
         of_weights = dropping.drop(product(of_rows, pick(values, -2, cols).mT), rows, cols)
         slope = normaliser.slope(scores, weights, own)
         pull((slope * (of_weights - pick(taken_back, -2, rows))).sum_to_size(scores.shape))
 
-    for rows in comparison.row_blocks():
-        for cols in comparison.columns(rows):
-            visit(rows, cols)
+    if wanted[3] or any(sums.learning):
+        for rows in comparison.row_blocks():
+            for cols in comparison.columns(rows):
+                visit(rows, cols)
     query, keys, bias, *rest = sums.all()
     return query, keys, bias, of_values.to(values.dtype) if wanted[3] else None, *rest

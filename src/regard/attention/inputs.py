@@ -1,0 +1,82 @@
+"""What `attend` is given: made to fit, or refused in one line that says what would."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.attention.base_score import broadcast_shapes, widened
+from regard.attention.normalise import KernelSum, Normaliser
+from regard.attention.score_checks import is_number, kind
+from regard.attention.visible import Rule, check_broadcast
+from regard.errors import RegardError
+
+Inputs = tuple[Tensor, Tensor, Tensor]
+"""Query, keys and values."""
+
+
+def checked(query: Tensor, keys: Tensor, values: Tensor, visible: Rule | None) -> tuple[Inputs, torch.Size]:
+    """Query, keys and values as autocast wants them and the shape of the scores, or a `RegardError`."""
+    for name, tensor in (("query", query), ("keys", keys), ("values", values)):
+        if not isinstance(tensor, Tensor):
+            raise RegardError(f"attend: {name} is {type(tensor).__name__}; a torch tensor is needed")
+        if not tensor.is_floating_point():
+            raise RegardError(f"attend: {name} is {kind(tensor)}; a float type is needed")
+        if tensor.ndim < 2:
+            raise RegardError(f"attend: {name} has shape {tuple(tensor.shape)}; (*batch, positions, width) is needed")
+    inputs = of_one_type(query, keys, values)
+    if keys.shape[-2] != values.shape[-2]:
+        raise RegardError(f"attend: there are {keys.shape[-2]} keys and {values.shape[-2]} values; each key needs one")
+    leading = [tensor.shape[:-2] for tensor in inputs]
+    try:
+        batch = broadcast_shapes(*leading)
+    except ValueError:
+        found = ", ".join(str(tuple(axes)) for axes in leading)
+        raise RegardError(
+            f"attend: leading axes of query, keys and values are {found}; they do not broadcast"
+        ) from None
+    shape = torch.Size((*batch, query.shape[-2], keys.shape[-2]))
+    if visible is not None:
+        visible.check(shape)
+    return inputs, shape
+
+
+def of_one_type(query: Tensor, keys: Tensor, values: Tensor) -> Inputs:
+    """Query, keys and values in the type that autocast wants, which must be one for all."""
+    if torch.is_autocast_enabled(query.device.type):
+        low = torch.get_autocast_dtype(query.device.type)
+        query, keys, values = (t if t.dtype == torch.float64 else t.to(low) for t in (query, keys, values))
+    if not query.dtype == keys.dtype == values.dtype:
+        found = ", ".join(kind(tensor) for tensor in (query, keys, values))
+        raise RegardError(f"attend: query, keys and values are {found}; one type for all is needed")
+    return query, keys, values
+
+
+def fitting_bias(
+    bias: Tensor | None, normaliser: Normaliser, query: Tensor, shape: torch.Size
+) -> Float[Tensor, "*bias_batch #queries #keys"] | None:
+    """What is added to scores of this shape, or a `RegardError` where it cannot be."""
+    if bias is None:
+        return None
+    if not isinstance(bias, Tensor) or not bias.is_floating_point():
+        raise RegardError(f"bias: is {kind(bias)}; a float type is needed (what may be seen is said with visible)")
+    check_broadcast("bias", bias.shape, shape)
+    bias = torch.atleast_2d(bias).to(widened(query).dtype)
+    return bias - row_peaks(bias) if isinstance(normaliser, KernelSum) else bias
+
+
+def row_peaks(bias: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """The greatest bias of each row: taken off, it leaves a kernel's weights as they are and its exp finite."""
+    if bias.shape[-1] == 0:
+        return torch.zeros_like(bias)
+    peaks = bias.detach().amax(-1, keepdim=True)
+    return peaks.masked_fill(peaks == -math.inf, 0)
+
+
+def check_share(where: str, dropout: float) -> None:
+    """Raise a `RegardError` unless dropout is a share of all weights."""
+    if not is_number(dropout) or not 0 <= dropout <= 1:
+        raise RegardError(f"{where}: dropout is {dropout!r}; a share from 0 to 1 is needed")

@@ -1,0 +1,124 @@
+"""Scores that are kernels of the distance between query and key."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.attention.base_score import DotForm, Heads, Score, head_axes, widened
+from regard.attention.score_checks import is_number, same_width
+from regard.errors import RegardError
+
+
+class Kernel(Score):
+    """A score that is the logarithm of a kernel of the distance |q - k|, measured in `width`s.
+
+    Kernels are divided by their sum. Where the support is finite that is done
+    directly, since the gradient of the logarithm is infinite at the edge.
+    """
+
+    finite: ClassVar[bool] = True
+
+    def __init__(self, width: float = 1.0, *, learnable: bool = False, heads: Heads = None) -> None:
+        super().__init__()
+        if not is_number(width) or not width > 0:
+            raise RegardError(f"{type(self).__name__}: width is {width!r}; a kernel's width is above 0")
+        grid = head_axes(heads)
+        self.width = nn.Parameter(torch.full((*grid, 1, 1) if grid else (), float(width)), requires_grad=learnable)
+
+    def kernel(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
+        """The kernel itself, 0 or more for every pair."""
+        raise NotImplementedError(f"{type(self).__name__} must define kernel(query, keys)")
+
+    def forward(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
+        return self.kernel(query, keys).log()
+
+    def numbers_per_pair(self, query: Tensor, keys: Tensor) -> int:
+        return 1
+
+
+class Gaussian(Kernel):
+    """exp(-|q - k|²/2), which runs as a dot product: |q|²/2 cancels in the softmax."""
+
+    finite: ClassVar[bool] = False
+
+    def kernel(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
+        return self.forward(query, keys).exp()
+
+    def forward(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
+        return -((distance(self, query, keys) / self.width) ** 2) / 2
+
+    def as_dot(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> DotForm:
+        same_width(self, query, keys)
+        squares = widened(keys).square().sum(-1, keepdim=True)
+        if lies_far_off(keys, squares):
+            centre = keys.detach().mean(-2, keepdim=True)
+            query, keys = query - centre, keys - centre
+            squares = keys.square().sum(-1, keepdim=True)
+        precision = self.width.square().reciprocal()
+        key_bias = (squares * (precision / -2)).squeeze(-1)
+        if precision.ndim == 0 and not precision.requires_grad and precision.device.type == "cpu":
+            return DotForm(query, keys, precision.item(), key_bias)  # as a number, it rounds no query
+        return DotForm(query * precision.to(query.dtype), keys, 1.0, key_bias)
+
+
+class Boxcar(Kernel):
+    """1 where |q - k| <= width, else 0; no gradient for query and key."""
+
+    differentiable: ClassVar[bool] = False
+
+    def kernel(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
+        apart = distance(self, query, keys)
+        return (apart <= self.width.abs()).to(apart.dtype)
+
+
+class Epanechnikov(Kernel):
+    """max(0, 1 - u) with u = |q - k| / width; `power=2` gives the textbook's 1 - u²."""
+
+    def __init__(self, width: float = 1.0, *, power: float = 1.0, learnable: bool = False, heads: Heads = None) -> None:
+        super().__init__(width, learnable=learnable, heads=heads)
+        if not is_number(power) or not power > 0:
+            raise RegardError(f"Epanechnikov: power is {power!r}; a number above 0 is needed")
+        self.power = power
+
+    def kernel(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
+        apart = distance(self, query, keys) / self.width.abs()
+        return (1 - apart**self.power).clamp_min(0)
+
+
+class Exact(Kernel):
+    """1 where the key equals the query, else 0: a look-up in a database; no gradient for query and key."""
+
+    differentiable: ClassVar[bool] = False
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def kernel(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
+        same_width(self, query, keys)
+        differing = torch.cdist(widened(query), widened(keys), p=0)
+        return (differing == 0).to(differing.dtype)
+
+
+def distance(score: Score, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
+    """|q - k| by differences, exact at the edge of a kernel where |q|² - 2q·k + |k|² is not."""
+    same_width(score, query, keys)
+    return torch.cdist(widened(query), widened(keys), compute_mode="donot_use_mm_for_euclid_dist")
+
+
+def lies_far_off(keys: Float[Tensor, "..."], squares: Float[Tensor, "..."]) -> bool:
+    """Whether keys should be moved to lie about zero, where q·k and |k|² are small and so exact.
+
+    Those of half precision stay, since moving would round them. On a GPU a look costs
+    more than the move.
+    """
+    if keys.dtype in (torch.float16, torch.bfloat16) or keys.numel() == 0:
+        return False
+    if keys.device.type != "cpu":
+        return True
+    with torch.no_grad():
+        some = keys[..., :: 1 + keys.shape[-2] // 64, :]  # enough to see where they lie
+        return bool(some.mean(-2).square().sum(-1).amax() > squares.mean() / 2)

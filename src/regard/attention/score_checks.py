@@ -1,0 +1,69 @@
+"""What a score function must be given, and what it must give: said in one line where it is not so."""
+
+from __future__ import annotations
+
+from numbers import Real
+
+from torch import Tensor
+
+from regard.attention.base_score import DotForm, Score
+from regard.errors import RegardError
+
+
+def check_widths(score: Score, query: Tensor, keys: Tensor) -> None:
+    """Raise a `RegardError` where queries or keys are not as wide as a score was made for."""
+    for name, made_for, found in (("query", score.query_dim, query), ("keys", score.key_dim, keys)):
+        if made_for is not None and found.shape[-1] != made_for:
+            raise RegardError(
+                f"{type(score).__name__}: made for {name} of width {made_for}, found width {found.shape[-1]}"
+            )
+
+
+def same_width(score: Score, query: Tensor, keys: Tensor) -> None:
+    """Raise a `RegardError` where a score needs equal widths and has them not."""
+    if query.shape[-1] != keys.shape[-1]:
+        raise RegardError(
+            f"{type(score).__name__}: query has width {query.shape[-1]}, keys have {keys.shape[-1]}; "
+            "equal widths are needed (Bilinear, ReducedRank, Additive and Concat take any)"
+        )
+
+
+def check_scores(score: Score, found: object, shape: tuple[int, ...]) -> None:
+    """Raise a `RegardError` unless a score gave (*batch, queries, keys), where an axis of *batch may be one for all."""
+    if not isinstance(found, Tensor) or not found.is_floating_point():
+        raise RegardError(f"{type(score).__name__}: gave scores of type {kind(found)}; a tensor of floats is needed")
+    leading = zip(found.shape[-3::-1], shape[-3::-1], strict=False)
+    fits = found.ndim <= len(shape) and all(size in (1, wanted) for size, wanted in leading)
+    if not fits or found.shape[-2:] != shape[-2:]:
+        raise RegardError(
+            f"{type(score).__name__}: gave scores of shape {tuple(found.shape)}; "
+            f"(*batch, queries, keys) is needed, {tuple(shape)}"
+        )
+
+
+def as_dot_form(score: Score, found: object, query: Tensor, keys: Tensor) -> DotForm | None:
+    """What a score gave as its dot product, or a `RegardError` where that is none."""
+    if found is None:
+        return None
+    where = f"{type(score).__name__}: as_dot gave"
+    if not isinstance(found, tuple) or not 2 <= len(found) <= 4:
+        shown = f"{len(found)} things" if isinstance(found, tuple) else kind(found)
+        raise RegardError(f"{where} {shown}; DotForm(query, keys, scale, key_bias) is needed")
+    form = DotForm(*found)
+    for name, tensor, length in (("query", form.query, query.shape[-2]), ("keys", form.keys, keys.shape[-2])):
+        if not isinstance(tensor, Tensor) or tensor.shape[-2:-1] != (length,):
+            shown = f"shape {tuple(tensor.shape)}" if isinstance(tensor, Tensor) else f"type {kind(tensor)}"
+            raise RegardError(f"{where} {name} of {shown}; (*batch, {length}, width) is needed")
+    if not is_number(form.scale):
+        raise RegardError(f"{where} a scale of type {kind(form.scale)}; a plain number is needed")
+    return form
+
+
+def is_number(found: object) -> bool:
+    """Whether this is a plain number, of Python or NumPy."""
+    return isinstance(found, Real)
+
+
+def kind(found: object) -> str:
+    """What sort of thing this is."""
+    return str(found.dtype).removeprefix("torch.") if isinstance(found, Tensor) else type(found).__name__

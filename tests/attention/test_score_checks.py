@@ -1,0 +1,108 @@
+import jaxtyping
+import pytest
+import torch
+from torch import Tensor
+
+from regard import RegardError, attend
+from regard.attention import Kernel, Score
+
+from .cases import tensors
+
+
+class Given(Score):
+    """Gives what it is told to."""
+
+    def __init__(self, found: object) -> None:
+        super().__init__()
+        self.found = found
+
+    def forward(self, query, keys):
+        return self.found
+
+
+class GivenDot(Given):
+    def as_dot(self, query, keys):
+        return self.found
+
+
+class GivenKernel(Kernel):
+    def kernel(self, query, keys):
+        return keys @ query.mT
+
+
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        (None, "Given: gave scores of type NoneType; a tensor of floats is needed"),
+        ([[0.0]], "Given: gave scores of type list; a tensor of floats is needed"),
+        (torch.zeros(2, 4, 7).long(), "Given: gave scores of type int64; a tensor of floats is needed"),
+        (torch.zeros(2, 7, 4), "Given: gave scores of shape (2, 7, 4); (*batch, queries, keys) is needed, (2, 4, 7)"),
+        (torch.zeros(3, 4, 7), "Given: gave scores of shape (3, 4, 7); (*batch, queries, keys) is needed, (2, 4, 7)"),
+        (torch.zeros(7), "Given: gave scores of shape (7,); (*batch, queries, keys) is needed, (2, 4, 7)"),
+        (
+            torch.zeros(1, 2, 4, 7),
+            "Given: gave scores of shape (1, 2, 4, 7); (*batch, queries, keys) is needed, (2, 4, 7)",
+        ),
+    ],
+)
+@pytest.mark.parametrize("path", ["reference", "tiled"])
+def test_scores_that_are_none_are_said(found, message, path, monkeypatch):
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as outside of tests, where any value may come
+    with pytest.raises(RegardError) as error:
+        attend(*tensors(2), Given(found), path=path)
+    assert str(error.value) == message
+
+
+def test_a_kernel_of_the_wrong_shape_is_said():
+    with pytest.raises(RegardError) as error:
+        attend(*tensors(2), GivenKernel())
+    assert str(error.value) == (
+        "GivenKernel: gave scores of shape (2, 7, 4); (*batch, queries, keys) is needed, (2, 4, 7)"
+    )
+
+
+@pytest.mark.parametrize("path", ["sdpa", "tiled", None])
+def test_a_dot_form_may_be_a_plain_tuple(path):
+    query, keys, values = tensors(2)
+    wanted = attend(query, keys, values, "dot", path="reference")
+    torch.testing.assert_close(attend(query, keys, values, GivenDot((query, keys)), path=path), wanted)
+    half = GivenDot((query, keys * 2, 0.5, torch.zeros(7, dtype=torch.float64)))
+    torch.testing.assert_close(attend(query, keys, values, half, path=path), wanted)
+
+
+def test_a_score_without_a_dot_form_here_takes_another_path():
+    class Sometimes(Score):
+        def forward(self, query: Tensor, keys: Tensor) -> Tensor:
+            return query @ keys.mT
+
+        def as_dot(self, query: Tensor, keys: Tensor) -> None:
+            return None
+
+    query, keys, values = tensors(2)
+    torch.testing.assert_close(attend(query, keys, values, Sometimes()), attend(query, keys, values, "dot"))
+    with pytest.raises(RegardError) as error:
+        attend(query, keys, values, Sometimes(), path="sdpa")
+    assert str(error.value) == (
+        'path: "sdpa" cannot be had: Sometimes is no dot product here; leave out path, or take "tiled" or "reference"'
+    )
+
+
+QUERY, KEYS, _ = tensors(2)
+
+
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        (QUERY, "float64; DotForm(query, keys, scale, key_bias) is needed"),
+        ((QUERY,), "1 things; DotForm(query, keys, scale, key_bias) is needed"),
+        ((QUERY, KEYS, 1.0, None, None), "5 things; DotForm(query, keys, scale, key_bias) is needed"),
+        ((KEYS, KEYS), "query of shape (2, 7, 6); (*batch, 4, width) is needed"),
+        ((QUERY, None), "keys of type NoneType; (*batch, 7, width) is needed"),
+        ((QUERY, KEYS, torch.ones(())), "a scale of type float32; a plain number is needed"),
+    ],
+)
+def test_what_is_no_dot_form_is_said(found, message, monkeypatch):
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+    with pytest.raises(RegardError) as error:
+        attend(*tensors(2), GivenDot(found))
+    assert str(error.value) == f"GivenDot: as_dot gave {message}"
