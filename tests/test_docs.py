@@ -16,9 +16,13 @@ BLOCKS = {  # page -> how many Python blocks it has
     "CONTRIBUTING.md": 3,
     "README.md": 1,
     "docs/README.md": 0,
+    "docs/align.md": 7,
     "docs/attend.md": 21,
+    "docs/data.md": 11,
+    "docs/predict.md": 8,
     "docs/see-the-weights.md": 11,
     "docs/self-attention.md": 11,
+    "docs/train.md": 8,
 }
 FENCE = re.compile(r"^```python\n(?P<code>.*?)^```\n(?:\n*^```text\n(?P<output>.*?)^```$)?", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")

@@ -22,6 +22,7 @@ _HOME = {
     "documents": "regard.attention.visible",
     "lengths": "regard.attention.visible",
     "load": "regard.predictor",
+    "train": "regard.training.train",
     "watch": "regard.attention.watch",
     "window": "regard.attention.visible",
 }
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from regard.predictor import Prediction as Prediction
     from regard.predictor import Predictor as Predictor
     from regard.predictor import load as load
+    from regard.training.train import train as train
     from regard.views.attention_map import AttentionMap as AttentionMap
 
 

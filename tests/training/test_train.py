@@ -125,7 +125,7 @@ def test_other_settings_and_other_data_are_refused(tmp_path):
         train(changed(model={"hidden": 16}), run, quiet=True)
     pairs = tmp_path / "pairs.tsv"
     pairs.write_text("".join(f"{'a b c d'[: 2 * n + 1]}\t{'b c d a'[: 2 * n + 1]}\n" for n in range(4)) * 5)
-    mine = changed(data={"train": str(pairs), "count": 200})
+    mine = {**TINY, "data": {"train": str(pairs), "count": 200}}
     with pytest.raises(RegardError, match=r"was begun with other data; choose another --out, or --from "):
         train(mine, run, quiet=True)
 
@@ -237,3 +237,14 @@ def test_bpe_dropout_resumes_too(tmp_path, monkeypatch):
         tmp_path / f"x/training/{last}/model.safetensors", tmp_path / f"y/training/{last}/model.safetensors"
     )
     assert not files_equal(tmp_path / "whole/model.safetensors", tmp_path / "y/model.safetensors")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of packages that TensorBoard's own reader uses
+def test_tensorboard_reads_what_was_found(tmp_path):
+    train(changed(training={"tensorboard": True}), tmp_path / "run", quiet=True)
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(tmp_path / "run/tensorboard"))
+    events.Reload()
+    written = [(event.step, round(event.value, 4)) for event in events.Scalars("valid_loss")]
+    assert written == [(line["step"], round(line["valid_loss"], 4)) for line in Run(tmp_path / "run").metrics()]

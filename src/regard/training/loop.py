@@ -113,8 +113,9 @@ class Trainer:
                 self.update()
                 if self.counters.step % self.settings.validate_every == 0 or self.counters.step == self.settings.steps:
                     events(self.look())
-                    self.save()
-                if stop:
+                    if not self.is_over():
+                        self.save()
+                if stop and not self.is_over():
                     self.save()
                     raise KeyboardInterrupt
         if not self.counters.finished:
@@ -220,16 +221,17 @@ class Trainer:
         return better
 
     def finish(self) -> None:
-        """Try the mean of the last checkpoints, if that was asked for, and say that training is over."""
-        self.counters.finished = True
-        kept = checkpoints_of(self.run)[-self.settings.average :] if self.settings.average > 1 else []
-        if len(kept) > 1:
+        """Try the mean of the last checkpoints, if that was asked for, and write down that training is over."""
+        if self.settings.average > 1:
+            self.save()
+            kept = checkpoints_of(self.run)[-self.settings.average :]
             held = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
             self.model.load_state_dict(mean_of(kept))
             found = self.judge()
             better = self.keep_if_better(found)
             self.talk.averaged(len(kept), found, better=better)
             self.model.load_state_dict(held)
+        self.counters.finished = True
         self.save()
 
     def save(self) -> None:

@@ -52,10 +52,10 @@ class Prepared:
 
 def train(
     table: Mapping[str, Any],
-    out: Path,
+    out: str | Path,
     *,
     device: str = "cpu",
-    base: Path | None = None,
+    base: str | Path | None = None,
     quiet: bool = False,
     where: str = "recipe",
 ) -> Counters:
@@ -69,33 +69,35 @@ def train(
         quiet: Say nothing but in the run's log.
         where: What the recipe is called in errors.
     """
-    run = Run(out)
+    run, start = Run(Path(out)), None if base is None else Run(Path(base))
     going_on = run.exists()
     talk = Talk(run, quiet=quiet)
     with run.locked():
-        asked = going_on_from(run, table) if going_on else tuned(table, base, where)
-        home = run if going_on else None if base is None else Run(base)
-        ready = prepare(asked, home, device, talk, where)
+        asked = going_on_from(run, table) if going_on else tuned(table, start, where)
+        ready = prepare(asked, run if going_on else start, device, talk, where)
         if going_on:
             check_same(run, ready)
-        model = new_model(ready, base, talk)
-        begin(run, ready, model, base, talk)
+        model = new_model(ready, start, talk)
+        begin(run, ready, model, start, talk)
         return fit(run, ready, model, device, talk)
 
 
 def going_on_from(run: Run, table: Mapping[str, Any]) -> Table:
-    """The recipe of a run that goes on: what is not said again stays as it was."""
+    """The recipe of a run that goes on: what is not said again stays as it was, but for data, which are said as one."""
     before = run.read_recipe()
+    if table.get("data", {}).keys() & {"train", "source"}:
+        before["data"] = {}
     return {section: {**before.get(section, {}), **table.get(section, {})} for section in {**before, **table}}
 
 
-def tuned(table: Mapping[str, Any], base: Path | None, where: str) -> Table:
+def tuned(table: Mapping[str, Any], start: Run | None, where: str) -> Table:
     """A recipe with text and model of the run that it starts from."""
-    if base is None:
+    if start is None:
         return dict(table)
-    before = Run(base).read_recipe()
+    start.read_card()
+    before = start.read_recipe()
     if "text" in table:
-        raise RegardError(f"{where}: [text] comes from {base}; leave it out")
+        raise RegardError(f"{where}: [text] comes from {start.path}; leave it out")
     return {**table, "text": before["text"], "model": {**before["model"], **table.get("model", {})}}
 
 
@@ -156,7 +158,7 @@ def encoded(
     return Corpus(train_examples, valid_examples, corpus.origin), train_pairs, valid_pairs
 
 
-def new_model(ready: Prepared, base: Path | None, talk: Talk) -> Seq2Seq:
+def new_model(ready: Prepared, start: Run | None, talk: Talk) -> Seq2Seq:
     """The model with its first parameters."""
     settings = {name: value for name, value in ready.recipe.model.items() if name != "name"}
     sizes = {"source_size": ready.tokenizers.source.size, "target_size": ready.tokenizers.target.size}
@@ -165,22 +167,22 @@ def new_model(ready: Prepared, base: Path | None, talk: Talk) -> Seq2Seq:
     set_kernel_widths(model, collate(ready.train[:64]))
     for score in sorted(set(without_gradient(model).values())):
         talk.say(f"note: the score {score} gives query and keys no gradient; where it looks is not learnt")
-    if base is not None:
-        take_over(model, base)
+    if start is not None:
+        take_over(model, start)
     return model
 
 
-def take_over(model: Seq2Seq, base: Path) -> None:
+def take_over(model: Seq2Seq, start: Run) -> None:
     """Start from the parameters of another run."""
-    found, own = Run(base).read_parameters(), model.state_dict()
+    found, own = start.read_parameters(), model.state_dict()
     for name, tensor in own.items():
         if name not in found or found[name].shape != tensor.shape:
             was = tuple(found[name].shape) if name in found else "not there"
-            raise RegardError(f"{base}: {name} is {was}, here {tuple(tensor.shape)}; --from needs the same model")
+            raise RegardError(f"{start.path}: {name} is {was}, here {tuple(tensor.shape)}; --from needs the same model")
     model.load_state_dict({name: found[name] for name in own})
 
 
-def begin(run: Run, ready: Prepared, model: Seq2Seq, base: Path | None, talk: Talk) -> None:
+def begin(run: Run, ready: Prepared, model: Seq2Seq, start: Run | None, talk: Talk) -> None:
     """Write down what is about to be trained, and say it."""
     parameters = sum(p.numel() for p in model.parameters())
     recipe = ready.recipe
@@ -200,7 +202,7 @@ def begin(run: Run, ready: Prepared, model: Seq2Seq, base: Path | None, talk: Ta
                     "sha256": fingerprint(ready.corpus),
                 },
                 "begun": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-                **({"from": str(base)} if base else {}),
+                **({"from": str(start.path)} if start else {}),
             }
         )
     sizes = ", ".join(f"{name} {shown(value)}" for name, value in recipe.model.items() if name != "name")
@@ -249,6 +251,8 @@ def best_of(counters: Counters, metric: str) -> Card:
 def check_same(run: Run, ready: Prepared) -> None:
     """Raise a `RegardError` if a run was begun with other settings or other data."""
     card = run.read_card()
+    if card.get("data", {}).get("sha256") != fingerprint(ready.corpus):
+        raise RegardError(f"{run.path}: was begun with other data; choose another --out, or --from {run.path}")
     before, now = flat(run.read_recipe()), flat(ready.recipe.table())
     differing = sorted(k for k in before.keys() | now.keys() if before.get(k) != now.get(k) and k not in MAY_DIFFER)
     if differing:
@@ -257,8 +261,6 @@ def check_same(run: Run, ready: Prepared) -> None:
             f"{run.path}: was begun with {name} = {shown(before.get(name))}, not {shown(now.get(name))}"
             f"{f', and {len(differing) - 1} more settings differ' if len(differing) > 1 else ''}; choose another --out"
         )
-    if card.get("data", {}).get("sha256") != fingerprint(ready.corpus):
-        raise RegardError(f"{run.path}: was begun with other data; choose another --out, or --from {run.path}")
     run.write_recipe(ready.recipe.table())
     run.write_card(card)
 
