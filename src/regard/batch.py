@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Int
 from torch import Tensor
@@ -38,8 +40,13 @@ class Batch:
         return len(self.source)
 
     def to(self, device: str | torch.device) -> Batch:
-        """The same batch in the memory of a device."""
-        moved: dict[str, Any] = {name: t if t is None else t.to(device) for name, t in vars(self).items()}
+        """The same batch in the memory of a device; a GPU fetches it from pinned memory while the CPU goes on."""
+        fetched = torch.device(device).type == "cuda" and self.source.is_cpu
+
+        def move(tensor: Tensor) -> Tensor:
+            return tensor.pin_memory().to(device, non_blocking=True) if fetched else tensor.to(device)
+
+        moved: dict[str, Any] = {name: t if t is None else move(t) for name, t in vars(self).items()}
         return Batch(**moved)
 
 
@@ -56,7 +63,8 @@ def collate(pairs: Sequence[Pair]) -> Batch:
 
 def padded(rows: Sequence[Sequence[int]]) -> tuple[Int[Tensor, "batch longest"], Int[Tensor, " batch"]]:
     """Rows of numbers as one tensor, filled up at the end, and their lengths."""
-    lengths = torch.tensor([len(row) for row in rows], dtype=torch.long)
-    longest = max((len(row) for row in rows), default=0)
-    filled = [[*row, *[PAD] * (longest - len(row))] for row in rows]
-    return torch.tensor(filled, dtype=torch.long).reshape(len(rows), longest), lengths
+    lengths = [len(row) for row in rows]
+    longest = max(lengths, default=0)
+    filled = chain.from_iterable([*row, *[PAD] * (longest - len(row))] for row in rows)
+    flat = torch.from_numpy(np.fromiter(filled, np.int64))  # torch reads a Python list at half the speed
+    return flat.reshape(len(rows), longest), torch.tensor(lengths, dtype=torch.long)

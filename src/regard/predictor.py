@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, TypedDict, Unpack, overload
 
 import torch
 from jaxtyping import Float
@@ -14,20 +14,23 @@ from torch import Tensor
 from regard.batch import EOS, Pair, collate
 from regard.data.batches import plan
 from regard.decoding import Hypothesis, decode_all, forced_weights, score_targets
-from regard.decoding.settings import DecodingSettings
 from regard.errors import RegardError
 from regard.models import build
 from regard.models.seq2seq import Seq2Seq
 from regard.recipe import Recipe, to_recipe
 from regard.run import Card, Run
-from regard.text import Tokenizers
+from regard.text import Encoded, Tokenizers
 
 if TYPE_CHECKING:
     from regard.views.attention_map import AttentionMap
 
 END = "<eos>"
+NOTHING = Hypothesis((EOS,), 0.0, True)
 TOKENS = 8192
 """Places of a batch on its longer side."""
+
+WIDEST, LONGEST = 1000, 100_000
+"""The widest beam and the longest target that can be asked for; the memory for more is hardly meant."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +38,8 @@ class Prediction:
     """A target, how probable it is, and where the model looked while it wrote it.
 
     The tokens of both sides end in <eos> (the target's only if the model ended it), as
-    the axes of the weights do.
+    the axes of the weights do. A source token that the model does not know is shown as
+    it stands in the text.
     """
 
     source: str
@@ -46,8 +50,20 @@ class Prediction:
     target_tokens: tuple[str, ...]
     source_words: tuple[int | None, ...] = field(repr=False)  # the word each token belongs to
     target_words: tuple[int | None, ...] = field(repr=False)
+    pair: Pair = field(repr=False)  # both sides as numbers, without <eos>
     weights: Float[Tensor, "layers heads target source"] | None = field(default=None, repr=False)
     alternatives: tuple[Prediction, ...] = field(default=(), repr=False)  # the n best, itself first
+
+
+class Options(TypedDict, total=False):
+    """What `Predictor.predict` can be told, and describes."""
+
+    beam: int | None
+    nbest: int
+    length_penalty: float | None
+    longest: int | None
+    return_weights: bool
+    progress: Callable[[int], object] | None
 
 
 class Predictor:
@@ -59,31 +75,15 @@ class Predictor:
         self.model = model.to(device).eval()
         self.tokenizers, self.recipe, self.card, self.device = tokenizers, recipe, card, str(device)
 
+    @property
+    def name(self) -> str:
+        """The preset of the model."""
+        return str(self.recipe.model["name"])
+
     @overload
-    def predict(  # type: ignore[overload-overlap]  # a str is a sequence of str, too
-        self,
-        texts: str,
-        *,
-        beam: int | None = None,
-        nbest: int = 1,
-        length_penalty: float | None = None,
-        longest: int | None = None,
-        return_weights: bool = False,
-        progress: Callable[[int], None] | None = None,
-    ) -> Prediction: ...
-    @overload
-    def predict(
-        self,
-        texts: Sequence[str],
-        *,
-        beam: int | None = None,
-        nbest: int = 1,
-        length_penalty: float | None = None,
-        longest: int | None = None,
-        return_weights: bool = False,
-        progress: Callable[[int], None] | None = None,
-    ) -> list[Prediction]: ...
-    @torch.inference_mode()
+    def predict(self, texts: str, **options: Unpack[Options]) -> Prediction: ...  # type: ignore[overload-overlap]
+    @overload  # a str is a sequence of str, too
+    def predict(self, texts: Sequence[str], **options: Unpack[Options]) -> list[Prediction]: ...
     def predict(
         self,
         texts: str | Sequence[str],
@@ -93,38 +93,31 @@ class Predictor:
         length_penalty: float | None = None,
         longest: int | None = None,
         return_weights: bool = False,
-        progress: Callable[[int], None] | None = None,
+        progress: Callable[[int], object] | None = None,
     ) -> Prediction | list[Prediction]:
         """The best target for a source, or for each of several. An empty source has an empty target.
 
         Args:
             texts: One source or several.
-            beam: Hypotheses kept at each step, 1 is greedy; that of the recipe unless told otherwise.
-            nbest: How many targets to give for each source, as `alternatives`.
+            beam: Hypotheses kept at each step, 1 is greedy; that of the recipe unless told otherwise, and no less
+                than `nbest`.
+            nbest: How many targets to give for each source, as `alternatives`; fewer where there are no more.
             length_penalty: 0 prefers short targets; that of the recipe unless told otherwise.
-            longest: Tokens of a target at the most.
+            longest: Tokens of a target at the most; twice those of its source and 50 more unless told otherwise.
             return_weights: Also give the attention of every target that is returned.
             progress: Told how many sources are done.
         """
-        if isinstance(texts, str):
-            return self.predict(
-                [texts],
-                beam=beam,
-                nbest=nbest,
-                length_penalty=length_penalty,
-                longest=longest,
-                return_weights=return_weights,
-                progress=progress,
-            )[0]
-        usual: DecodingSettings = self.recipe.decoding
-        beam = max(usual.beam, nbest) if beam is None else beam
-        if nbest > beam:
-            raise RegardError(f"predict: {nbest} best of a beam of {beam} are too many; set beam to {nbest} or more")
-        sources = [tuple(ids) for ids in self.tokenizers.source.encode_all(texts)]
+        usual = self.recipe.decoding
+        width = max(usual.beam, nbest) if beam is None else beam
+        check_search(width, nbest, longest)
+        if return_weights:
+            self.check_attention()
+        several = [texts] if isinstance(texts, str) else texts
+        sources = [self.tokenizers.source.encoded(text) for text in several]
         found = decode_all(
             self.model,
-            [Pair(source) for source in sources if source],
-            width=beam,
+            [Pair(source.ids) for text, source in zip(several, sources, strict=True) if text.strip()],
+            width=width,
             nbest=nbest,
             length_penalty=usual.length_penalty if length_penalty is None else length_penalty,
             longest=longest,
@@ -132,69 +125,67 @@ class Predictor:
             progress=progress,
         )
         rest = iter(found)
-        nothing = [Hypothesis((EOS,), 0.0, True)]
-        hypotheses = [next(rest) if source else nothing for source in sources]
-        return self._predictions(texts, sources, hypotheses, return_weights)
+        hypotheses = [next(rest) if text.strip() else [NOTHING] for text in several]
+        predictions = [
+            [self._predicted(text, source, each) for each in best]
+            for text, source, best in zip(several, sources, hypotheses, strict=True)
+        ]
+        finished = self._finished(predictions, return_weights)
+        return finished[0] if isinstance(texts, str) else finished
 
-    @torch.inference_mode()
     def force(self, texts: Sequence[str], targets: Sequence[str], *, return_weights: bool = False) -> list[Prediction]:
         """Given targets as predictions: how probable the model finds them, and where it looks while it reads them."""
         if len(texts) != len(targets):
             raise RegardError(f"force: there are {len(texts)} sources and {len(targets)} targets; each needs one")
-        sources = [tuple(ids) for ids in self.tokenizers.source.encode_all(texts)]
-        wanted = [tuple(ids) for ids in self.tokenizers.target.encode_all(targets)]
-        pairs = [Pair(source, target) for source, target in zip(sources, wanted, strict=True)]
-        found = [0.0] * len(pairs)
+        if return_weights:
+            self.check_attention()
+        source, target = self.tokenizers.source, self.tokenizers.target
+        found = [
+            new_prediction(text, source.encoded(text), wanted, target.steps.apply(wanted), target.encoded(wanted))
+            for text, wanted in zip(texts, targets, strict=True)
+        ]
+        values = self._log_probabilities([prediction.pair for prediction in found])
+        scored = [[replace(each, log_probability=value)] for each, value in zip(found, values, strict=True)]
+        return self._finished(scored, return_weights)
+
+    def check_attention(self) -> None:
+        """Raise a `RegardError` if the model has no attention to show."""
+        if not self.model.attended:
+            raise RegardError(f"{self.name}: this model has no attention from target to source, so no weights to show")
+
+    def _predicted(self, text: str, source: Encoded, hypothesis: Hypothesis) -> Prediction:
+        tokenizer = self.tokenizers.target
+        ids = [token for token in hypothesis.tokens if token != EOS]
+        target = Encoded(ids, tokenizer.tokens_of(ids), tokenizer.words_of(ids))
+        found = new_prediction(
+            text, source, tokenizer.decode(ids), tokenizer.written(ids), target, ended=hypothesis.ended
+        )
+        return replace(found, log_probability=hypothesis.log_probability)
+
+    def _log_probabilities(self, pairs: Sequence[Pair]) -> list[float]:
+        found: dict[int, float] = {}
         for places in batches_of(pairs):
             batch = collate([pairs[place] for place in places]).to(self.device)
-            for place, value in zip(places, score_targets(self.model, batch), strict=True):
-                found[place] = value
-        hypotheses = [[Hypothesis((*target, EOS), value, True)] for target, value in zip(wanted, found, strict=True)]
-        return self._predictions(texts, sources, hypotheses, return_weights)
+            found.update(zip(places, score_targets(self.model, batch), strict=True))
+        return [found[place] for place in range(len(pairs))]
 
-    def _predictions(
-        self,
-        texts: Sequence[str],
-        sources: Sequence[tuple[int, ...]],
-        hypotheses: Sequence[Sequence[Hypothesis]],
-        return_weights: bool,
-    ) -> list[Prediction]:
-        flat = [(text, source, each) for text, source, n in zip(texts, sources, hypotheses, strict=True) for each in n]
-        seen = self._weights([(source, each) for _, source, each in flat]) if return_weights else [None] * len(flat)
-        weights = iter(seen)
-        found = []
-        for text, source, several in zip(texts, sources, hypotheses, strict=True):
-            best, *others = [self._prediction(text, source, each, next(weights)) for each in several]
-            found.append(Prediction(**{**vars(best), "alternatives": (best, *others)}))
-        return found
+    def _finished(self, predictions: Sequence[Sequence[Prediction]], return_weights: bool) -> list[Prediction]:
+        """The best prediction for each source, which knows the others; each with its weights if these are wanted."""
+        flat = [prediction for several in predictions for prediction in several]
+        found = iter(self._with_weights(flat) if return_weights else flat)
+        kept = [tuple(next(found) for _ in several) for several in predictions]
+        return [replace(several[0], alternatives=several) for several in kept]
 
-    def _prediction(
-        self, text: str, source: tuple[int, ...], hypothesis: Hypothesis, weights: Tensor | None
-    ) -> Prediction:
-        ids = [token for token in hypothesis.tokens if token != EOS]
-        end = (END,) if hypothesis.ended else ()
-        mine, theirs = self.tokenizers.source, self.tokenizers.target
-        return Prediction(
-            source=text,
-            text=theirs.decode(ids),
-            written=theirs.written(ids),
-            log_probability=hypothesis.log_probability,
-            source_tokens=(*mine.tokens_of(source), END),
-            target_tokens=(*theirs.tokens_of(ids), *end),
-            source_words=(*mine.words_of(source), None),
-            target_words=(*theirs.words_of(ids), *[None for _ in end]),
-            weights=weights,
-        )
-
-    def _weights(self, written: Sequence[tuple[tuple[int, ...], Hypothesis]]) -> list[Tensor]:
-        """The attention of each hypothesis, by one pass that reads it."""
-        pairs = [Pair(source, [t for t in each.tokens if t != EOS]) for source, each in written]
-        found: dict[int, Tensor] = {}
+    def _with_weights(self, predictions: Sequence[Prediction]) -> list[Prediction]:
+        """Each with its attention, by one pass that reads what was written."""
+        pairs = [prediction.pair for prediction in predictions]
+        found: dict[int, Prediction] = {}
         for places in batches_of(pairs):
             whole = forced_weights(self.model, collate([pairs[place] for place in places]).to(self.device)).cpu()
             for row, place in enumerate(places):
-                rows, columns = len(written[place][1].tokens), len(pairs[place].source) + 1
-                found[place] = whole[row, :, :, :rows, :columns].float().clone()
+                prediction = predictions[place]
+                rows, columns = len(prediction.target_tokens), len(prediction.source_tokens)
+                found[place] = replace(prediction, weights=whole[row, :, :, :rows, :columns].float().clone())
         return [found[place] for place in range(len(pairs))]
 
     def attention_map(self, prediction: Prediction, *, words: bool = False) -> AttentionMap:
@@ -204,14 +195,41 @@ class Predictor:
 
         if prediction.weights is None:
             raise RegardError("attention_map: the prediction has no weights; predict with return_weights=True")
-        title = f"{self.card.get('model', '')}: {prediction.source} → {prediction.text}"
+        weights, title = prediction.weights.numpy(), f"{self.name}: {prediction.source} → {prediction.text}"
         if not words:
-            return AttentionMap(
-                prediction.target_tokens, prediction.source_tokens, prediction.weights.numpy(), title, "tokens"
-            )
-        merged = merge_words(prediction.weights.numpy(), prediction.source_words, prediction.target_words)
-        columns = self.tokenizers.source.steps.apply(prediction.source).split()
-        return AttentionMap(tuple(prediction.written.split()), tuple(columns), merged, title, "words")
+            return AttentionMap(prediction.target_tokens, prediction.source_tokens, weights, title, "tokens")
+        rows, columns = prediction.written.split(), self.tokenizers.source.steps.apply(prediction.source).split()
+        for side, found in (("source", columns), ("prediction", rows)):
+            if not found:
+                raise RegardError(f"attention_map: the {side} has no words; show it by tokens")
+        merged = merge_words(weights, prediction.source_words, prediction.target_words)
+        return AttentionMap(tuple(rows), tuple(columns), merged, title, "words")
+
+
+def check_search(beam: int, nbest: int, longest: int | None) -> None:
+    """Raise a `RegardError` for a search that cannot be made."""
+    for name, value, most in (("beam", beam, WIDEST), ("nbest", nbest, WIDEST), ("longest", longest, LONGEST)):
+        if value is not None and not 1 <= value <= most:
+            raise RegardError(f"predict: {name} is {value}; a number from 1 to {most} is needed")
+    if nbest > beam:
+        raise RegardError(f"predict: {nbest} best of a beam of {beam} are too many; set beam to {nbest} or more")
+
+
+def new_prediction(
+    text: str, source: Encoded, readable: str, written: str, target: Encoded, *, ended: bool = True
+) -> Prediction:
+    """A prediction of which neither probability nor weights are known yet."""
+    return Prediction(
+        source=text,
+        text=readable,
+        written=written,
+        log_probability=0.0,
+        source_tokens=(*source.tokens, END),
+        target_tokens=(*target.tokens, END) if ended else tuple(target.tokens),
+        source_words=(*source.words, None),
+        target_words=(*target.words, None) if ended else tuple(target.words),
+        pair=Pair(source.ids, target.ids),
+    )
 
 
 def batches_of(pairs: Sequence[Pair]) -> Sequence[Sequence[int]]:
@@ -230,14 +248,22 @@ def load(path: str | Path, device: str | torch.device = "cpu") -> Predictor:
     run = Run(Path(path))
     card = run.read_card()
     recipe = to_recipe(run.read_recipe(), str(run.recipe_file))
+    if "name" not in recipe.model:
+        raise RegardError(f"{run.recipe_file}: [model] has no name; restore the file from a copy")
     run.check(run.tokenizer_file)
     tokenizers = Tokenizers.load(run.tokenizer_file)
-    settings = {name: value for name, value in recipe.model.items() if name != "name"}
-    model = build(
-        recipe.model["name"], source_size=tokenizers.source.size, target_size=tokenizers.target.size, **settings
-    )
     parameters = run.read_parameters()
-    if {n: t.shape for n, t in parameters.items()} != {n: t.shape for n, t in model.state_dict().items()}:
+    with torch.device("meta"):  # without memory, which wrong sizes might ask too much of
+        described = new_model(recipe, tokenizers).state_dict()
+    if {n: t.shape for n, t in parameters.items()} != {n: t.shape for n, t in described.items()}:
         raise RegardError(f"{run.model_file}: does not hold the parameters that recipe.toml describes")
+    model = new_model(recipe, tokenizers)
     model.load_state_dict(parameters)
     return Predictor(model, tokenizers, recipe, card, device)
+
+
+def new_model(recipe: Recipe, tokenizers: Tokenizers) -> Seq2Seq:
+    """The model that a recipe describes, with random parameters."""
+    settings = {name: value for name, value in recipe.model.items() if name != "name"}
+    sizes = {"source_size": tokenizers.source.size, "target_size": tokenizers.target.size}
+    return build(recipe.model["name"], **sizes, **settings)

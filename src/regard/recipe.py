@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from regard.data.settings import DataSettings
 from regard.decoding.settings import DecodingSettings
 from regard.errors import RegardError, unknown_name
-from regard.settings import Table, fields_of, from_table, read_toml, read_value, to_table
+from regard.settings import Field, Table, accepts, fields_of, from_table, read_toml, read_value, to_table
 from regard.text.settings import TextSettings
 from regard.training.settings import TrainingSettings
 
 SIZES = ("source_size", "target_size")
 """What a model's config learns from the tokenizers, so no recipe says it."""
+
+DEFAULT_MODELS = ("bahdanau", "transformer")
+"""The presets among which is chosen where none is named."""
+
+FILES = ("train", "source", "target", "valid", "valid_source", "valid_target")
+FIRST = ("model", "model.name", "train", "data.train")
+"""What other settings of a command line are read by."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,14 +43,16 @@ class Recipe:
 
 
 def read_recipe(path: Path) -> Table:
-    """The table of a recipe file; paths in it that are not absolute begin at its folder."""
+    """The table of a recipe file, checked; a file that it names is looked for beside it first."""
+    from regard.data.corpora import CORPORA
+
     table = read_toml(path)
+    to_recipe(table, str(path))
     data = table.get("data", {})
-    if isinstance(data, dict):
-        for name in ("train", "source", "target", "valid", "valid_source", "valid_target"):
-            given = data.get(name)
-            if isinstance(given, str) and given != "-" and (path.parent / given).exists():
-                data[name] = str(path.parent / given)
+    for name in FILES:
+        given = data.get(name)
+        if given is not None and given not in CORPORA and os.path.exists(path.parent / given):
+            data[name] = str(path.parent / given)
     return table
 
 
@@ -49,24 +60,26 @@ def to_recipe(table: Mapping[str, Any], where: str) -> Recipe:
     """A recipe from plain values, its model's settings checked against the preset."""
     recipe = from_table(Recipe, table, where)
     if "name" in recipe.model:
-        model_fields(str(recipe.model["name"]), where)
         check_model(recipe.model, where)
+    else:
+        fitting_models(recipe.model, where)
     return recipe
 
 
-def model_fields(name: str, where: str = "model") -> dict[str, Any]:
-    """The settings of a preset: field name -> Field."""
+def model_fields(name: object, what: str = "model") -> dict[str, Field]:
+    """The settings of a preset: field name -> Field; `what` names it in errors."""
     from regard.models import MODELS
 
-    if name not in MODELS:
-        raise unknown_name(f"{where}: model", name, MODELS)
+    if not isinstance(name, str) or name not in MODELS:
+        raise unknown_name(what, name, MODELS)
     return {key: value for key, value in fields_of(MODELS[name].config).items() if key not in SIZES}
 
 
 def check_model(table: Mapping[str, Any], where: str) -> None:
-    """Raise a `RegardError` for a setting that the preset does not have, or of the wrong type."""
+    """Raise a `RegardError` for a preset that there is not, or a setting that is not right for it."""
     from regard.models import MODELS
 
+    model_fields(table["name"], f"{where}: [model] name")
     preset = MODELS[table["name"]]
     given = {name: value for name, value in table.items() if name != "name"}
     for name in SIZES:
@@ -75,67 +88,93 @@ def check_model(table: Mapping[str, Any], where: str) -> None:
     from_table(preset.config, {**dict.fromkeys(SIZES, 8), **preset.settings, **given}, f"{where}: [model]")
 
 
-def override(table: Table, options: Sequence[tuple[str, str]], where: str = "command line") -> Table:
-    """A table with settings replaced by what was typed: dotted names, or short ones that only one section has."""
-    changed = {name: dict(value) if isinstance(value, Mapping) else value for name, value in table.items()}
-    for name, text in sorted(options, key=lambda option: option[0] not in ("model", "model.name")):
-        section, key = place_of(name, changed, where)
-        known = known_fields(section, changed, where)
+def fitting_models(settings: Mapping[str, Any], where: str) -> list[str]:
+    """Those of `DEFAULT_MODELS` that take some settings; what is wrong with these if none does."""
+    refused: dict[str, RegardError] = {}
+    for name in DEFAULT_MODELS:
+        try:
+            check_model({**settings, "name": name}, where)
+        except RegardError as error:
+            refused[name] = error
+    if len(refused) == len(DEFAULT_MODELS):
+        raise refused[max(refused, key=lambda name: len(model_fields(name).keys() & settings.keys()))]
+    return [name for name in DEFAULT_MODELS if name not in refused]
+
+
+def override(table: Table, options: Sequence[tuple[str, str | None]]) -> Table:
+    """A table with settings replaced by what was typed: dotted names, or short ones that only one section has.
+
+    An option without a value is None, which is right where the setting can be true.
+    """
+    changed = {name: dict(value) for name, value in table.items()}
+    for name, text in sorted(options, key=lambda option: option[0] not in FIRST):
+        section, key = place_of(name, changed)
         values = changed.setdefault(section, {})
-        first, _, rest = key.partition(".")
-        if section == "data" and first == "corpus" and rest:
-            corpus = values["corpus"] = dict(values.get("corpus", {}))
-            corpus[rest] = corpus_value(values.get("train"), rest, text)
+        if section == "data" and key.startswith("corpus."):
+            inside = key.removeprefix("corpus.")
+            known = corpus_fields(values.get("train"), name)
+            values["corpus"] = {**values.get("corpus", {}), inside: typed(name, inside, text, known)}
         elif section == "model" and key == "name":
-            values["name"] = text
-        elif key in known:
-            values[key] = read_value(text, known[key].type, f"--{name}")
+            values["name"] = typed(name, key, text, {"name": Field("name", str, "", "")})
+            model_fields(values["name"], f"--{name}")
         else:
-            raise unknown_name(f"--{name}: [{section}]", key, known)
+            values[key] = typed(name, key, text, known_fields(section, changed))
     return changed
 
 
-def corpus_value(corpus: str | None, name: str, text: str) -> Any:
-    """A setting of a built-in corpus, in the type that the corpus gives it."""
+def typed(option: str, key: str, text: str | None, known: Mapping[str, Field]) -> Any:
+    """What was typed for a setting, in its type."""
+    if key not in known:
+        raise unknown_name(f"--{option}", key, known)
+    if text is not None:
+        return read_value(text, known[key].type, f"--{option}")
+    if not accepts(known[key].type, True):
+        raise RegardError(f"--{option}: a value is missing")
+    return True
+
+
+def corpus_fields(corpus: str | None, option: str) -> dict[str, Field]:
+    """The settings of a built-in corpus."""
     from regard.data.corpora import CORPORA
 
     if corpus not in CORPORA:
-        raise RegardError(f"--data.corpus.{name}: is for a built-in corpus ({', '.join(CORPORA)}); found {corpus}")
-    known = fields_of(CORPORA[corpus])
-    if name not in known:
-        raise unknown_name(f"--data.corpus.{name}: {corpus}", name, known)
-    return read_value(text, known[name].type, f"--data.corpus.{name}")
+        raise RegardError(f"--{option}: is for a built-in corpus ({', '.join(CORPORA)}); found {corpus or 'none'}")
+    return fields_of(CORPORA[corpus])
 
 
-def place_of(name: str, table: Mapping[str, Any], where: str) -> tuple[str, str]:
+def place_of(name: str, table: Mapping[str, Any]) -> tuple[str, str]:
     """The section and the key of an option's name."""
-    sections = [each.name for each in fields(Recipe)]
-    first, dot, rest = name.partition(".")
-    if dot and first in sections:
-        return first, rest.replace("-", "_") if first != "data" or not rest.startswith("corpus.") else rest
     if name == "model":
         return "model", "name"
-    key = name.replace("-", "_")
-    holding = [section for section in sections if not dot and key in known_fields(section, table, where)]
+    sections = [each.name for each in fields(Recipe)]
+    first, dot, rest = name.replace("-", "_").partition(".")
+    if dot and first in sections:
+        return first, rest
+    holding = [section for section in sections if not dot and first in known_fields(section, table)]
     if len(holding) == 1:
-        return holding[0], key
+        return holding[0], first
     if holding:
-        raise RegardError(f"--{name}: may be {' or '.join(f'--{section}.{key}' for section in holding)}; say which")
-    known = [key for section in sections for key in known_fields(section, table, where)]
-    raise unknown_name("options", f"--{name}", [f"--{each.replace('_', '-')}" for each in known])
+        raise RegardError(f"--{name}: may be {' or '.join(f'--{section}.{name}' for section in holding)}; say which")
+    known = [key.replace("_", "-") for section in sections for key in known_fields(section, table)]
+    near = get_close_matches(name, known, n=1)
+    hint = f"did you mean --{near[0]}?" if near else "regard train --help lists all"
+    raise RegardError(f"train: there is no option --{name}; {hint}")
 
 
-def known_fields(section: str, table: Mapping[str, Any], where: str) -> dict[str, Any]:
+def known_fields(section: str, table: Mapping[str, Any]) -> dict[str, Field]:
     """The fields of a section; those of the model depend on its name."""
     if section == "model":
         chosen = table.get("model", {}).get("name")
-        return model_fields(chosen, where) if chosen else every_model_field()
+        return every_model_field() if chosen is None else model_fields(chosen)
     kinds = {"data": DataSettings, "text": TextSettings, "training": TrainingSettings, "decoding": DecodingSettings}
     return fields_of(kinds[section])
 
 
-def every_model_field() -> dict[str, Any]:
-    """The fields of all models, for when the preset is not chosen yet."""
+def every_model_field() -> dict[str, Field]:
+    """The fields of all models, for when the preset is not chosen yet; of several types where models differ."""
     from regard.models import MODELS
 
-    return {name: each for preset in MODELS for name, each in model_fields(preset).items()}
+    found: dict[str, Field] = {}
+    for name, each in (item for preset in MODELS for item in model_fields(preset).items()):
+        found[name] = replace(each, type=found[name].type | each.type) if name in found else each
+    return found

@@ -1,12 +1,15 @@
 import json
+import os
+import re
+import shlex
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from regard import RegardError, __version__
 from regard.cli import main
+from regard.cli.names import as_typed
 
 COMMAND = "import sys; from regard.cli import main; sys.exit(main())"
 WITHOUT_TORCH = """
@@ -26,7 +29,11 @@ def python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     [
         (["--help"], "Example: regard demo"),
         ([], "Example: regard demo"),
-        (["demo", "--help"], "Example: regard demo --out regression.svg"),
+        (["demo", "--help"], "Example: regard demo"),
+        (["predict", "--help"], "Example: regard predict runs/dates --beam 5 < in.txt > out.txt"),
+        (["evaluate", "--help"], "Example: regard evaluate runs/mine --source t.en --target t.de"),
+        (["align", "--help"], "Example: regard align runs/mine --source t.en --target t.de"),
+        (["inspect", "--help"], "Example: regard inspect runs/dates"),
         (["bench", "--help"], "Example: regard bench attention --quick"),
         (["bench", "attention", "--help"], "Example: regard bench attention --scores additive,dot --jsonl rows.jsonl"),
     ],
@@ -45,12 +52,15 @@ def test_version(capsys):
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["dmeo"], 'unknown command "dmeo". Did you mean "demo"? Available commands: demo, bench.'),
+        (
+            ["dmeo"],
+            'unknown command "dmeo". Did you mean "demo"? Available commands: '
+            "demo, predict, evaluate, align, inspect, train, bench.",
+        ),
         (["bench", "atention"], 'unknown command "atention". Did you mean "attention"? Available commands: attention.'),
         (["demo", "--oot", "x"], "unknown option: --oot. Did you mean --out?"),
         (["demo", "--out"], 'command "demo" parameter --out requires an argument.'),
         (["demo", "x"], "nothing takes the argument x; regard --help says what there is"),
-        (["demo", "--out", "a.gif"], 'a.gif: pictures are written as .png or .svg; found ".gif"'),
         (["bench", "attention", "--length", "x"], 'invalid value for --length: unable to convert "x" into int.'),
         (["bench", "attention", "--heads", "0"], "--heads is 0; 1 or more is needed"),
         (["bench", "attention", "--scores", "dott"], '--scores: there is no "dott"; did you mean "dot"?'),
@@ -90,10 +100,17 @@ def test_an_interrupt_is_quiet(monkeypatch, capsys):
     assert capsys.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["demo", "--out", "picture.png"]])
+def test_every_command_is_listed(capsys):
+    assert main(["--help"]) == 0
+    out = capsys.readouterr().out
+    assert re.findall(r"^│ ([a-z]+) ", out, re.MULTILINE) == [
+        "align", "bench", "demo", "evaluate", "inspect", "predict", "train",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"]])
 def test_a_closed_pipe_is_quiet(arguments):
-    code = f"import regard.views.regression as r; r.draw_regression = lambda path: path\n{COMMAND}"
-    command = [sys.executable, "-c", code, *arguments]
+    command = [sys.executable, "-c", COMMAND, *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.close()
@@ -102,35 +119,43 @@ def test_a_closed_pipe_is_quiet(arguments):
     assert process.returncode == 1
 
 
-def test_the_demo_draws_a_picture_and_says_how_to_go_on(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("shutil.which", lambda name: None)  # not on the path, as after `make demo`
-    monkeypatch.setattr(sys, "argv", [str(Path.cwd() / ".venv" / "bin" / "regard")])
-    assert main(["demo", "--out", str(tmp_path / "new" / "picture.png")]) == 0
-    assert (tmp_path / "new" / "picture.png").read_bytes().startswith(b"\x89PNG")
-    out, err = capsys.readouterr()
-    assert (out.splitlines()[0], err) == (f"The picture is {tmp_path}/new/picture.png", "")
-    commands = [line.split("   ")[0].split() for line in out.splitlines() if line.startswith("  .venv/bin/regard")]
-    assert len(commands) == 3
-    for _, *arguments in commands:
-        assert main([*arguments, "--help"]) == 0
+def shell(line: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    """Run a line of the shell in which $regard is the command."""
+    regard = f"{shlex.quote(sys.executable)} -c {shlex.quote(COMMAND)}"
+    line = line.replace("$regard", regard)
+    return subprocess.run(["bash", "-c", line], capture_output=True, env={**os.environ, **environment})
 
 
-def test_the_demo_says_what_to_install(monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    assert main(["demo"]) == 2
-    assert capsys.readouterr() == ("", "regard: the picture needs matplotlib: pip install 'regard[plot]'\n")
+def test_output_may_be_closed_full_or_of_another_encoding():
+    closed = shell("$regard --help >&- 2>&-")
+    assert (closed.returncode, closed.stdout, closed.stderr) == (0, b"", b"")
+    full = shell("$regard --help > /dev/full")
+    line = b"regard: standard output: cannot be written: no space is left there\n"
+    assert (full.returncode, full.stderr) == (2, line)
+    other = shell("$regard --help", PYTHONIOENCODING="ascii")
+    assert (other.returncode, other.stderr) == (0, b"")
+    assert "╭─ Commands ─" in other.stdout.decode()
 
 
-def test_the_demo_says_where_it_cannot_write(tmp_path, capsys):
-    Path(tmp_path / "file").touch()
-    assert main(["demo", "--out", str(tmp_path / "file" / "picture.png")]) == 2
-    assert capsys.readouterr() == ("", f"regard: {tmp_path}/file/picture.png: cannot be written: File exists\n")
+@pytest.mark.parametrize(
+    ("path", "found", "name"),
+    [
+        ("-c", None, "regard"),
+        ("/x/pytest/__main__.py", None, "regard"),
+        ("/x/bin/regard", "/x/bin/regard", "regard"),
+        ("bin/regard", None, "bin/regard"),
+    ],
+)
+def test_the_command_is_called_as_it_can_be_typed(path, found, name, monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda _: found)
+    monkeypatch.setattr(sys, "argv", [path])
+    assert as_typed() == name
 
 
 def test_bench_attention_measures_and_keeps_its_rows(tmp_path):
     kept = tmp_path / "rows.jsonl"
     sizes = ["--length", "16", "--width", "8", "--heads", "2", "--repeats", "2"]
-    options = [*sizes, "--quick", "--scores", "dot,additive,sparsemax,weights", "--growth", "--jsonl", str(kept)]
+    options = [*sizes, "--quick", "--scores", "dot, additive,sparsemax ,weights", "--growth", "--jsonl", str(kept)]
     found = python(COMMAND, "bench", "attention", *options)
     assert (found.returncode, found.stderr) == (0, "")
     rows = [json.loads(line) for line in kept.read_text().splitlines()]

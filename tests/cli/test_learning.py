@@ -1,11 +1,13 @@
-"""Every model and every score function learns to reverse through the real command, and looks at the letter it writes."""
+"""Every model and score learns to reverse through the real command, and looks at the letter it writes."""
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 
-from regard.cli import main
-
+COMMAND = "import sys; from regard.cli import main; sys.exit(main())"
 SMALL = ["--hidden", "64", "--embedding", "64", "--dropout", "0.1"]
 PRESETS = {
     "simple-attention": [*SMALL, "--steps", "1000"],
@@ -29,31 +31,35 @@ SCORES = {
     "epanechnikov": ["--data.corpus.alphabet", "abcdefgh", "--data.corpus.longest", "6", "--training.tokens", "700"],
 }
 CASES = {name: ["--model", name, *more] for name, more in PRESETS.items()} | {
-    f"bahdanau with {score}": ["--model", "bahdanau", "--score", score, *SMALL, *more]
-    for score, more in SCORES.items()
+    f"bahdanau with {score}": ["--model", "bahdanau", "--score", score, *SMALL, *more] for score, more in SCORES.items()
 }
 
 
+def regard(*words: str) -> str:
+    """What the command prints, run as a user runs it: without the checks of types that tests have; on one core."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-c", COMMAND, *words], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def learn_to_reverse(run: str, *settings: str) -> dict[str, dict[str, float]]:
+    """Train on the built-in corpus and give what evaluation finds."""
+    usual = ["--count", "6000", "--steps", "500", "--training.tokens", "1000", "--rate", "4e-3", "--patience", "0"]
+    regard("train", "reverse", "--out", run, "--quiet", "--validate-every", "500", *usual, *settings)
+    return json.loads(regard("evaluate", run, "--count", "200", "--beam", "1", "--as-json", "--quiet"))
+
+
 @pytest.mark.parametrize("case", CASES)
-def test_reverse_is_learnt_with_the_attention_on_the_right_letter(case, tmp_path, capsys):
-    run = str(tmp_path / "run")
-    settings = ["--count", "6000", "--steps", "500", "--training.tokens", "1000", "--rate", "4e-3"]
-    pace = ["--validate-every", "250", "--validate-most", "100", "--patience", "0"]
-    assert main(["train", "reverse", "--out", run, "--quiet", *settings, *pace, *CASES[case]]) == 0
-    assert main(["evaluate", run, "--count", "200", "--beam", "1", "--as-json", "--quiet"]) == 0
-    found = json.loads(capsys.readouterr().out)
+def test_reverse_is_learnt_with_the_attention_on_the_right_letter(case, tmp_path):
+    found = learn_to_reverse(str(tmp_path / "run"), *CASES[case])
     assert found["text"]["exact_match"]["value"] >= 0.8
     assert found["alignment"]["precision"] >= 0.9
     assert found["alignment"]["recall"] >= 0.9
 
 
-def test_without_attention_there_is_a_bottleneck(tmp_path, capsys):
+def test_without_attention_there_is_a_bottleneck(tmp_path):
     """The plain seq2seq, as large and as long trained, is worse: all of the source has to pass through one state."""
-    exact = {}
-    for name in ("seq2seq", "parameterized-attention"):
-        run = str(tmp_path / name)
-        settings = ["--count", "6000", "--steps", "500", "--training.tokens", "1000", "--rate", "4e-3", "--quiet"]
-        assert main(["train", "reverse", "--out", run, "--model", name, *SMALL, "--patience", "0", *settings]) == 0
-        assert main(["evaluate", run, "--count", "200", "--beam", "1", "--as-json", "--quiet"]) == 0
-        exact[name] = json.loads(capsys.readouterr().out)["text"]["exact_match"]["value"]
-    assert exact["seq2seq"] < exact["parameterized-attention"] - 0.3
+    names = ("seq2seq", "parameterized-attention")
+    without, with_attention = (learn_to_reverse(str(tmp_path / name), "--model", name, *SMALL) for name in names)
+    assert without["text"]["exact_match"]["value"] < with_attention["text"]["exact_match"]["value"] - 0.3

@@ -6,6 +6,8 @@ right, said in one line; 70 is a bug of ours, with its traceback.
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import sys
 import traceback
@@ -29,6 +31,7 @@ COMMANDS = [  # name, help, example
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line, that of this process unless told otherwise, and give its exit status."""
+    open_streams()
     try:
         command_line()(sys.argv[1:] if arguments is None else arguments)
         sys.stdout.flush()
@@ -38,12 +41,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains as it ends
+        close_output()
         return PIPE_CLOSED
-    except Exception:
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:  # of stdout; a file we write says so itself
+            close_output()
+            print("regard: standard output: cannot be written: no space is left there", file=sys.stderr)
+            return USER_ERROR
         traceback.print_exc()
         return OUR_BUG
     return 0
+
+
+def open_streams() -> None:
+    """Write UTF-8, as we read it, whatever the locale; a stream that was closed before we began is empty."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  # for as long as we run
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")
+
+
+def close_output() -> None:
+    """Let stdout lead nowhere, or Python complains as it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def command_line() -> App:

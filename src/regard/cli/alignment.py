@@ -1,55 +1,17 @@
-"""What `regard evaluate` and `regard align` share: the attention of a run as links between words."""
+"""What `regard evaluate` and `regard align` share: the attention of a run, and gold links to compare it with."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
-    from regard.alignment import Attended, Gold, Place
+    from regard.alignment import Attended, Gold
     from regard.data.example import Example
-    from regard.metrics import AlignmentScore
     from regard.predictor import Prediction, Predictor
-
-
-@dataclass(frozen=True)
-class Found:
-    """How well one attention of a model agrees with gold links."""
-
-    place: Place
-    score: AlignmentScore
-    searched: bool
-
-    def __str__(self) -> str:
-        how = "the best on these gold links" if self.searched else "as asked for"
-        return f"{self.score} attention {self.place}, {how}"
-
-    def to_json(self) -> dict[str, object]:
-        """Ready for `json.dumps`."""
-        return {"attention": self.place._asdict(), "searched": self.searched, **asdict(self.score)}
-
-
-def attention_place(name: str | None, shift: int) -> Place | None:
-    """The attention that was asked for, if one was."""
-    from regard.alignment import parse_place
-
-    return None if name is None else parse_place(name, shift)
-
-
-def check_gold(path: Path | None, base: int, examples: Sequence[Example]) -> list[Gold]:
-    """Gold links from a file, or those that the examples have; one for each example."""
-    from regard.alignment import Gold, read_pharaoh
-
-    if path is None:
-        return [Gold(example.links or frozenset()) for example in examples]
-    gold = read_pharaoh(path, base)
-    if len(gold) != len(examples):
-        raise RegardError(f"{path} has {len(gold)} lines, there are {len(examples)} pairs; line n must link pair n")
-    return gold
 
 
 def attended_of(prediction: Prediction) -> Attended:
@@ -60,14 +22,29 @@ def attended_of(prediction: Prediction) -> Attended:
     return Attended(prediction.weights, prediction.source_words, prediction.target_words)
 
 
-def aligned(model: Predictor, examples: Sequence[Example], gold: Sequence[Gold], place: Place | None) -> Found:
-    """Score the attention of given targets against gold links."""
-    from regard.alignment import align
-    from regard.metrics import alignment_error, search_head
+def attend_to(model: Predictor, examples: Sequence[Example]) -> list[Attended]:
+    """Where a model looks while it reads given targets."""
+    sources, targets = [example.source for example in examples], [example.target for example in examples]
+    return [attended_of(each) for each in model.force(sources, targets, return_weights=True)]
 
-    forced = model.force([e.source for e in examples], [e.target for e in examples], return_weights=True)
-    attended = [attended_of(each) for each in forced]
-    if place is None:
-        best = search_head(attended, gold)
-        return Found(best.place, best.score, searched=True)
-    return Found(place, alignment_error([align(each, place) for each in attended], gold), searched=False)
+
+def check_gold(path: Path, gold: Sequence[Gold], attended: Sequence[Attended]) -> None:
+    """Raise a `RegardError` for a link to a word that there is not."""
+    for number, (links, each) in enumerate(zip(gold, attended, strict=True), start=1):
+        for side, words, places in (
+            ("source", each.source_words, [source for source, _ in links.possible]),
+            ("target", each.target_words, [target for _, target in links.possible]),
+        ):
+            count = len({word for word in words if word is not None})
+            if places and max(places) >= count:
+                raise RegardError(
+                    f"{path}, line {number}: links word {max(places)} of the {side}, counted from 0, where there are "
+                    f"{count}; are they counted from 1 (--gold-base 1), or cut into words otherwise?"
+                )
+
+
+def shifts_of(shift: int | None) -> tuple[int, ...]:
+    """The shifts to try: all unless one was asked for."""
+    from regard.alignment import SHIFTS
+
+    return SHIFTS if shift is None else (shift,)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from regard.errors import RegardError
 
 
@@ -11,10 +13,10 @@ def chosen_device(name: str) -> str:
 
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise RegardError(f'--device: there is no "{name}"; auto, cpu, cuda or cuda:1 would be right') from None
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise RegardError(f"--device: {name} is not here; this machine has {torch.cuda.device_count()} GPUs")
+    found = re.fullmatch(r"cpu|cuda(?::([0-9]{1,4}))?", name)
+    if not found:
+        raise RegardError(f'--device: there is no "{name}"; auto, cpu, cuda or cuda:1 would be right')
+    count = torch.cuda.device_count()
+    if name != "cpu" and int(found[1] or 0) >= count:
+        raise RegardError(f"--device: {name} is not here; this machine has {count} GPUs")
     return name

@@ -4,21 +4,44 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from regard.cli.alignment import aligned, attention_place, check_gold
+from cyclopts import Parameter
+
+from regard.cli.alignment import attend_to, check_gold, shifts_of
 from regard.cli.devices import chosen_device
-from regard.cli.predict import counted
+from regard.cli.options import STDIN_TOO, File, Flag
+from regard.cli.predict import counted, in_line
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
+    from regard.alignment import Place
     from regard.data.example import Example
-    from regard.metrics import Report
+    from regard.metrics import AlignmentScore, Report
     from regard.predictor import Prediction, Predictor
 
+COUNT = 1000
+IDLE = 2000
+"""Draws in a row that bring no new example of a corpus, after which it has no more."""
+
 Unit = Literal["word", "character"]
+Base = Literal[0, 1]
+
+
+@dataclass(frozen=True)
+class Data:
+    """What to evaluate on, as it was asked for."""
+
+    source: Path | None
+    target: Path | None
+    data: str | None
+    format: str | None
+    columns: str | None
+    empty: Literal["error", "skip"]
+    count: int | None
+    seed: int | None
 
 
 @dataclass(frozen=True)
@@ -31,28 +54,49 @@ class Conditions:
     unit: Unit
 
 
+@dataclass(frozen=True)
+class Found:
+    """How well one attention of a model agrees with gold links."""
+
+    place: Place
+    score: AlignmentScore
+    searched: bool
+
+    def __str__(self) -> str:
+        how = "the best on these gold links" if self.searched else "as asked for"
+        return f"{self.score} attention {self.place}, {how}"
+
+    def to_json(self) -> dict[str, object]:
+        """Ready for `json.dumps`."""
+        return {"attention": self.place._asdict(), "searched": self.searched, **asdict(self.score)}
+
+
 def evaluate(
     run: Path,
     /,
     *,
-    source: Path | None = None,
-    target: Path | None = None,
-    data: str | None = None,
-    count: int = 1000,
-    variants: bool = False,
+    source: File | None = None,
+    target: File | None = None,
+    data: Annotated[str | None, STDIN_TOO] = None,
+    format: str | None = None,  # noqa: A002
+    columns: str | None = None,
+    empty: Literal["error", "skip"] = "error",
+    count: int | None = None,
+    seed: int | None = None,
+    variants: Flag = False,
     beam: int | None = None,
-    lowercase: bool = False,
+    lowercase: Flag = False,
     tokenize: str = "13a",
     against_length: str = "bleu",
     unit: Unit = "word",
     gold: Path | None = None,
-    gold_base: Literal[0, 1] = 0,
+    gold_base: Base = 0,
     attention: str | None = None,
-    shift: Literal[0, 1] = 0,
+    shift: Literal[0, 1] | None = None,
     out: Path | None = None,
-    as_json: bool = False,
+    as_json: Annotated[Flag, Parameter("--json")] = False,
     device: str = "auto",
-    quiet: bool = False,
+    quiet: Flag = False,
 ) -> None:
     """Score a run: BLEU, chrF, exact match and edit rates, overall and by the length of the source.
 
@@ -62,7 +106,11 @@ def evaluate(
         target: The right answers, one a line.
         data: Instead of two files, one file of pairs, or a built-in corpus; the corpus the run was trained on
             unless set.
-        count: Examples to make of a built-in corpus.
+        format: Of a file of pairs; by its name unless set.
+        columns: Of a file of pairs: source and target, with a comma between; as in the run's recipe unless set.
+        empty: What to do with a pair whose source or target is empty.
+        count: Examples to make of a built-in corpus; 1000 unless set, fewer where it has no more.
+        seed: Of a built-in corpus; one more than the run's unless set.
         variants: Pairs with the same source are right answers to it, of which any will do.
         beam: Hypotheses kept at each step, 1 is greedy; as in the run's recipe unless set.
         lowercase: Count upper and lower case as the same.
@@ -72,32 +120,42 @@ def evaluate(
         gold: Word links of each pair, in Pharaoh format, to score the attention with.
         gold_base: Whether the gold links count words from 0 or from 1.
         attention: Which attention is scored: 2.3 is head 3 of layer 2, mean all; the best on the gold links unless set.
-        shift: 1 reads the alignment of a word at the step that reads it.
+        shift: 1 reads the alignment of a word at the step that reads it, 0 at the step that writes it.
         out: Write the predictions to this file.
         as_json: Print one JSON object.
         device: auto, cpu, cuda, cuda:1.
         quiet: Show no progress.
     """
+    from regard.alignment import parse_place
     from regard.predictor import load
 
+    place = None if attention is None else parse_place(attention, shift or 0)
+    asked = Data(source, target, data, format, columns, empty, count, seed)
+    check_asked(asked)
+    conditions = Conditions(lowercase, tokenize, against_length, unit)
+    check_conditions(conditions)
     model = load(run, chosen_device(device))
-    examples = examples_of(model, source, target, data, count)
+    if gold is not None:
+        model.check_attention()
+    examples = examples_of(model, asked)
+    alignment = align_with(model, examples, gold, gold_base, place, shift)
     sources, answers = grouped(examples) if variants else ([e.source for e in examples], [e.target for e in examples])
-    with counted(quiet) as progress:
-        predictions = model.predict(sources, beam=beam, progress=progress)
+    with counted(quiet) as show:
+        predictions = model.predict(sources, beam=beam, progress=show)
     if out is not None:
         write_predictions(out, predictions)
-    conditions = Conditions(lowercase, tokenize, against_length, unit)
-    reports = list(scored(model, predictions, answers, conditions))
-    alignment = None
-    if gold is not None or (examples[0].links is not None and model.model.attended):
-        links = check_gold(gold, gold_base, examples)
-        alignment = aligned(model, examples, links, attention_place(attention, shift))
+    print_reports(dict(scored(model, predictions, answers, conditions)), alignment, as_json=as_json)
+
+
+def print_reports(reports: dict[str, Report], alignment: Found | None, *, as_json: bool) -> None:
+    """All that was found, to stdout."""
     if as_json:
-        record = {name: report.to_json() for name, report in reports}
-        print(json.dumps({**record, **({"alignment": alignment.to_json()} if alignment else {})}, ensure_ascii=False))
+        record: dict[str, object] = {name: report.to_json() for name, report in reports.items()}
+        if alignment is not None:
+            record["alignment"] = alignment.to_json()
+        print(json.dumps(record, ensure_ascii=False))
         return
-    for name, report in reports:
+    for name, report in reports.items():
         print(name)
         for line in report.lines():
             print(f"  {line}")
@@ -105,29 +163,59 @@ def evaluate(
         print(f"attention as word alignment\n  {alignment}")
 
 
-def examples_of(
-    model: Predictor, source: Path | None, target: Path | None, data: str | None, count: int
-) -> Sequence[Example]:
+def check_asked(asked: Data) -> None:
+    """Raise a `RegardError` unless it is said in one way what to evaluate on."""
+    if (asked.source is None) != (asked.target is None):
+        missing = "target" if asked.target is None else "source"
+        raise RegardError(f"evaluate: --{missing} is missing; give --source and --target, or --data")
+    if asked.source is not None and asked.data is not None:
+        raise RegardError(f"evaluate: found --source {asked.source} and --data {asked.data}; give one of them")
+    if asked.count is not None and asked.count < 1:
+        raise RegardError(f"--count is {asked.count}; 1 is the least")
+
+
+def check_conditions(conditions: Conditions) -> None:
+    """Raise a `RegardError` for what nothing can be scored by, before anything is predicted."""
+    report_on(["a"], ["a"], ["a"], conditions)
+
+
+def examples_of(model: Predictor, asked: Data) -> Sequence[Example]:
     """What to evaluate on."""
-    from regard.data.corpora import CORPORA, built_in
+    from regard.data.corpora import CORPORA
     from regard.data.formats import read_pairs, read_parallel
 
-    if (source is None) != (target is None):
-        raise RegardError(f"evaluate: --{'target' if target is None else 'source'} is missing; give both, or --data")
-    if source is not None and target is not None:
-        found = list(read_parallel(source, target))
+    settings = model.recipe.data
+    if asked.source is not None and asked.target is not None:
+        found = list(read_parallel(asked.source, asked.target, empty=asked.empty))
+        name = str(asked.source)
     else:
-        settings = model.recipe.data
-        name = data or (settings.train if settings.train in CORPORA else None)
-        if name is None:
+        name = asked.data or (settings.train if settings.train in CORPORA else None) or ""
+        if not name:
             raise RegardError("evaluate: nothing to evaluate on; give --source and --target, or --data")
         if name in CORPORA:
-            options = settings.corpus if name == settings.train else {}
-            return built_in(name, train=0, valid=count, seed=model.recipe.training.seed + 1, **options)[1]
-        found = list(read_pairs(name, format=settings.format, columns=settings.columns or None))
+            return drawn(model, name, asked)
+        columns = settings.columns if asked.columns is None else asked.columns.split(",")
+        found = list(read_pairs(name, format=asked.format, columns=columns or None, empty=asked.empty))
     if not found:
-        raise RegardError(f"{data or source}: is empty; one pair is the least")
+        raise RegardError(f"{name}: is empty; one pair is the least")
     return found
+
+
+def drawn(model: Predictor, name: str, asked: Data) -> Sequence[Example]:
+    """Examples of a built-in corpus that no run was trained on."""
+    from regard.data.corpora import stream
+
+    recipe = model.recipe
+    options = recipe.data.corpus if name == recipe.data.train else {}
+    seed, count = recipe.training.seed + 1 if asked.seed is None else asked.seed, asked.count or COUNT
+    found: dict[str, Example] = {}
+    idle = 0
+    for example in stream(name, part="valid", seed=seed, **options):
+        idle = idle + 1 if example.source in found else 0
+        found.setdefault(example.source, example)
+        if len(found) == count or idle > IDLE:
+            break
+    return list(found.values())
 
 
 def grouped(examples: Sequence[Example]) -> tuple[list[str], list[list[str]]]:
@@ -145,17 +233,22 @@ def scored(
     conditions: Conditions,
 ) -> Iterator[tuple[str, Report]]:
     """The report on the text as a reader sees it, and, where text is prepared for the model, as the model writes it."""
-    yield "text", report_on(predictions, [each.text for each in predictions], answers, conditions)
+    from regard.text.steps import NO_STEPS
+
+    sources = [prediction.source for prediction in predictions]
+    yield "text", report_on(sources, [each.text for each in predictions], answers, conditions)
     steps = model.tokenizers.target.steps
-    if steps != type(steps)():
+    if steps != NO_STEPS:
         prepared = [[steps.apply(each) for each in ([a] if isinstance(a, str) else a)] for a in answers]
         written = [each.written for each in predictions]
-        as_is = replace(conditions, tokenize="none")
-        yield "text as prepared for the model", report_on(predictions, written, prepared, as_is)
+        yield (
+            "text as prepared for the model",
+            report_on(sources, written, prepared, replace(conditions, tokenize="none")),
+        )
 
 
 def report_on(
-    predictions: Sequence[Prediction],
+    sources: Sequence[str],
     texts: Sequence[str],
     answers: Sequence[str] | Sequence[list[str]],
     conditions: Conditions,
@@ -163,20 +256,41 @@ def report_on(
     """All scores of some texts."""
     from regard.metrics import evaluate_text
 
-    return evaluate_text(
-        [prediction.source for prediction in predictions],
-        texts,
-        answers,
-        lowercase=conditions.lowercase,
-        tokenize=conditions.tokenize,
-        against_length=conditions.against_length,
-        unit=conditions.unit,
-    )
+    return evaluate_text(sources, texts, answers, **vars(conditions))
+
+
+def align_with(
+    model: Predictor, examples: Sequence[Example], path: Path | None, base: Base, place: Place | None, shift: int | None
+) -> Found | None:
+    """Score the attention of the right answers against gold links, those of a file or of the examples, if any are."""
+    from regard.alignment import Gold, align, read_pharaoh
+    from regard.metrics import alignment_error, search_head
+
+    if path is None and not has_links(model, examples):
+        return None
+    if path is None:
+        gold = [Gold(example.links or frozenset()) for example in examples]
+    else:
+        gold = read_pharaoh(path, base)
+        if len(gold) != len(examples):
+            raise RegardError(f"{path} has {len(gold)} lines, there are {len(examples)} pairs; line n must link pair n")
+    attended = attend_to(model, examples)
+    if path is not None:
+        check_gold(path, gold, attended)
+    if place is None:
+        best = search_head(attended, gold, shifts=shifts_of(shift))
+        return Found(best.place, best.score, searched=True)
+    return Found(place, alignment_error([align(each, place) for each in attended], gold), searched=False)
+
+
+def has_links(model: Predictor, examples: Sequence[Example]) -> bool:
+    """Whether examples have links, between the words that the model sees too, and the model attention."""
+    apart = model.tokenizers.source.steps.moses or model.tokenizers.target.steps.moses
+    return bool(model.model.attended) and not apart and all(example.links is not None for example in examples)
 
 
 def write_predictions(path: Path, predictions: Sequence[Prediction]) -> None:
     """One prediction a line."""
-    from regard.cli.predict import in_line
     from regard.run import write_text
 
     write_text(path, "".join(f"{in_line(prediction.text)}\n" for prediction in predictions))

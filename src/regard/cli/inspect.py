@@ -3,52 +3,128 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from cyclopts import Parameter
+
+from regard.cli.options import Flag
 from regard.run import Run, checkpoints_of
+from regard.settings import from_table, shown
+
+if TYPE_CHECKING:
+    from regard.recipe import Recipe
 
 
-def inspect(run: Path, /, *, as_json: bool = False) -> None:
+@dataclass(frozen=True)
+class Data:
+    """What it was trained on."""
+
+    origin: str
+    train: int
+    valid: int
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """How many tokens there are."""
+
+    source: int
+    target: int
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best validation."""
+
+    metric: str
+    value: float
+    step: int
+
+
+@dataclass(frozen=True)
+class Card:
+    """What is told of a run's card."""
+
+    model: str
+    parameters: int
+    regard: str
+
+
+@dataclass(frozen=True)
+class Validation:
+    """What is told of a line of metrics, besides what it found."""
+
+    step: int
+    tokens: int
+    seconds: float
+
+
+def inspect(run: Path, /, *, as_json: Annotated[Flag, Parameter("--json")] = False) -> None:
     """Say what a model is, how it was trained and how good it was.
 
     Args:
         run: A run folder made by regard train.
-        as_json: Print one JSON object.
+        as_json: Print one JSON object: the card, the recipe and what each validation found.
     """
+    from regard.recipe import to_recipe
+
     found = Run(run)
-    card = found.read_card()
-    recipe, metrics = found.read_recipe(), found.metrics()
+    card, table, metrics = found.read_card(), found.read_recipe(), found.metrics()
+    recipe = to_recipe(table, str(found.recipe_file))
     if as_json:
-        print(json.dumps({"card": card, "recipe": recipe, "metrics": metrics}, ensure_ascii=False))
+        print(json.dumps({"card": card, "recipe": table, "metrics": metrics}, ensure_ascii=False))
         return
-    for line in described(found, card, recipe, metrics):
-        print(line)
+    print("\n".join(described(found, card, recipe, metrics)))
 
 
-def described(run: Run, card: dict[str, Any], recipe: dict[str, Any], metrics: list[dict[str, Any]]) -> Iterator[str]:
-    """The card in plain words."""
-    yield f"{run.path}: {card['model']}, {card['parameters']:,} parameters, made by regard {card['regard']}"
-    model = ", ".join(f"{name} {value}" for name, value in recipe["model"].items() if name != "name")
-    yield f"model: {model}"
-    data, sizes = card["data"], card["vocabulary"]
-    yield f"data: {data['origin']}; {data['train']:,} pairs to train on, {data['valid']:,} to validate with"
-    yield f"tokens: {sizes['source']:,} of the source, {sizes['target']:,} of the target"
-    training = recipe["training"]
+def described(run: Run, card: Mapping[str, Any], recipe: Recipe, metrics: list[dict[str, Any]]) -> Iterator[str]:
+    """The run in plain words."""
+    where, told = str(run.card_file), of_table(Card, card, str(run.card_file))
+    data = of_table(Data, card.get("data"), f"{where}: [data]")
+    sizes = of_table(Vocabulary, card.get("vocabulary"), f"{where}: [vocabulary]")
+    training = recipe.training
+    yield f"{run.path}: {told.model}, {told.parameters:,} parameters, made by regard {told.regard}"
+    yield f"model: {', '.join(f'{name} {shown(value)}' for name, value in recipe.model.items() if name != 'name')}"
+    yield f"data: {data.origin}; {data.train:,} pairs to train on, {data.valid:,} to validate with"
+    yield f"tokens: {sizes.source:,} of the source, {sizes.target:,} of the target"
     yield (
-        f"training: up to {training['steps']:,} updates of {training['tokens']:,} tokens, "
-        f"rate {training['rate']:g}, seed {training['seed']}"
+        f"training: up to {shown(training.steps)} updates of {shown(training.tokens)} tokens, "
+        f"rate {shown(training.rate)}, seed {training.seed}"
     )
     if "from" in card:
         yield f"started from: {card['from']}"
     if metrics:
-        last = metrics[-1]
-        yield f"trained: {last['step']:,} updates, {last['tokens']:,} target tokens, {last['seconds']:.0f} s"
-        yield "last validation: " + ", ".join(
-            f"{name.removeprefix('valid_')} {value:.4g}" for name, value in last.items() if name.startswith("valid_")
-        )
-    best = card.get("best")
-    yield f"best: {best['metric']} {best['value']:.4g} at update {best['step']:,}" if best else "best: none yet"
-    kept = checkpoints_of(run)
-    yield f"checkpoints: {', '.join(str(each.step) for each in kept) or 'none'}"
+        yield from last_validation(metrics[-1], str(run.metrics_file))
+    yield best_validation(card.get("best"), f"{where}: [best]")
+    yield f"checkpoints: {', '.join(str(each.step) for each in checkpoints_of(run)) or 'none'}"
+
+
+def last_validation(line: Mapping[str, Any], where: str) -> Iterator[str]:
+    """How far training came, and what the last validation found."""
+    told = of_table(Validation, line, where)
+    yield f"trained: {told.step:,} updates, {told.tokens:,} target tokens, {told.seconds:.0f} s"
+    found = {name.removeprefix("valid_"): value for name, value in line.items() if name.startswith("valid_")}
+    yield f"last validation: {', '.join(f'{name} {rounded(value)}' for name, value in found.items())}"
+
+
+def best_validation(best: Any, where: str) -> str:
+    """What the parameters are worth that were kept."""
+    if best is None:
+        return "best: none yet"
+    told = of_table(Best, best, where)
+    return f"best: {told.metric} {rounded(told.value)} at update {told.step:,}"
+
+
+def rounded(value: Any) -> str:
+    """A number in four digits, or whatever else stands in its place."""
+    return f"{value:.4g}" if isinstance(value, (int, float)) else shown(value)
+
+
+def of_table(kind: type[Any], table: Any, where: str) -> Any:
+    """What is told of a table, of the right types; what else it has is passed over."""
+    known = {field.name for field in fields(kind)}
+    found = table if isinstance(table, dict) else {}
+    return from_table(kind, {name: value for name, value in found.items() if name in known}, where)

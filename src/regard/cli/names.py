@@ -8,5 +8,6 @@ import sys
 
 
 def as_typed() -> str:
-    """By its name, or by its path where the name is not found."""
-    return "regard" if shutil.which("regard") else os.path.relpath(sys.argv[0])
+    """By its name, or by the path it was called by where the name is not found."""
+    path = sys.argv[0]
+    return os.path.relpath(path) if os.path.basename(path) == "regard" and not shutil.which("regard") else "regard"

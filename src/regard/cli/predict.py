@@ -4,36 +4,41 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from regard.cli.devices import chosen_device
+from regard.cli.options import File, Flag
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
-    from regard.predictor import Prediction
+    from regard.predictor import Options, Prediction
 
 AT_ONCE = 2000
 """Sources read before the first is answered: enough to sort them by length, few enough for a stream of any size."""
+
+Item = TypeVar("Item")
+Show = Callable[[int], None]
+"""Told how many sources are done."""
 
 
 def predict(
     run: Path,
     /,
     *,
-    source: Path = Path("-"),
+    source: File = Path("-"),
     beam: int | None = None,
     nbest: int = 1,
     length_penalty: float | None = None,
     longest: int | None = None,
-    log_probabilities: bool = False,
-    jsonl: bool = False,
-    weights: bool = False,
+    log_probabilities: Flag = False,
+    jsonl: Flag = False,
+    weights: Flag = False,
     device: str = "auto",
-    quiet: bool = False,
+    quiet: Flag = False,
 ) -> None:
     """Write the target of each line.
 
@@ -41,11 +46,11 @@ def predict(
         run: A run folder made by regard train.
         source: A file of sources, one a line; - is stdin.
         beam: Hypotheses kept at each step, 1 is greedy; as in the run's recipe unless set.
-        nbest: Targets for each source, the best first, one a line.
+        nbest: Targets for each source, the best first, one a line; empty lines where there are no more.
         length_penalty: 0 prefers short targets; as in the run's recipe unless set.
-        longest: Tokens of a target at the most.
+        longest: Tokens of a target at the most; twice those of its source and 50 more unless set.
         log_probabilities: Put the log-probability and a tab before each target.
-        jsonl: Write a JSON object for each source, with tokens and alternatives.
+        jsonl: Write a JSON object for each source, with tokens, log-probabilities and alternatives.
         weights: With --jsonl, also write the attention: layers, heads, target, source.
         device: auto, cpu, cuda, cuda:1.
         quiet: Show no progress.
@@ -55,46 +60,40 @@ def predict(
 
     if weights and not jsonl:
         raise RegardError("--weights: needs --jsonl; a line of text has no room for them")
-    if nbest < 1:
-        raise RegardError(f"--nbest is {nbest}; 1 is the least")
     model = load(run, chosen_device(device))
-    lines = read_lines(source)
-    with counted(quiet) as progress:
-        while several := list(islice(lines, AT_ONCE)):
-            found = model.predict(
-                several,
-                beam=beam,
-                nbest=nbest,
-                length_penalty=length_penalty,
-                longest=longest,
-                return_weights=weights,
-                progress=progress,
-            )
-            for prediction in found:
-                write(prediction, log_probabilities=log_probabilities, jsonl=jsonl)
+    options: Options = {
+        "beam": beam,
+        "nbest": nbest,
+        "length_penalty": length_penalty,
+        "longest": longest,
+        "return_weights": weights,
+    }
+    model.predict([], **options)  # what is wrong with them is said before any line is read
+    by_hand = source == Path("-") and sys.stdin.isatty()
+    lines, done = read_lines(source), 0
+    with counted(quiet) as show:
+        for several in parts(lines, 1 if by_hand else AT_ONCE):
+            options["progress"] = after(done, show)
+            for prediction in model.predict(several, **options):
+                print(as_json(prediction) if jsonl else as_lines(prediction, nbest, log_probabilities))
+            sys.stdout.flush()
+            done += len(several)
 
 
-def write(prediction: Prediction, *, log_probabilities: bool, jsonl: bool) -> None:
-    """One prediction to stdout."""
-    if jsonl:
-        alternatives = [record(each) for each in prediction.alternatives]
-        print(
-            json.dumps(
-                {"source": prediction.source, **alternatives[0], "alternatives": alternatives[1:]}, ensure_ascii=False
-            )
-        )
-        return
-    for each in prediction.alternatives:
-        print(f"{each.log_probability:.4f}\t{in_line(each.text)}" if log_probabilities else in_line(each.text))
+def parts(items: Iterator[Item], size: int) -> Iterator[list[Item]]:
+    """Some items at a time."""
+    while several := list(islice(items, size)):
+        yield several
 
 
-def in_line(text: str) -> str:
-    """A text that stays on its line, whatever the model wrote."""
-    return text.replace("\n", " ").replace("\r", " ")
+def as_json(prediction: Prediction) -> str:
+    """A prediction as a JSON object: the best target, then the alternatives to it."""
+    best, *others = [record(each) for each in prediction.alternatives]
+    return json.dumps({"source": prediction.source, **best, "alternatives": others}, ensure_ascii=False)
 
 
 def record(prediction: Prediction) -> dict[str, Any]:
-    """A prediction as JSON has it."""
+    """One target as JSON has it."""
     found: dict[str, Any] = {
         "text": prediction.text,
         "log_probability": prediction.log_probability,
@@ -106,9 +105,21 @@ def record(prediction: Prediction) -> dict[str, Any]:
     return found
 
 
+def as_lines(prediction: Prediction, nbest: int, log_probabilities: bool) -> str:
+    """As many lines as targets were asked for, so that it is known which belong to which source."""
+    found = [(each.log_probability, in_line(each.text)) for each in prediction.alternatives]
+    found += [(float("-inf"), "")] * (nbest - len(found))
+    return "\n".join(f"{value:.4f}\t{text}" if log_probabilities else text for value, text in found)
+
+
+def in_line(text: str) -> str:
+    """A text that stays on its line, whatever the model wrote."""
+    return text.replace("\n", " ").replace("\r", " ")
+
+
 @contextmanager
-def counted(quiet: bool) -> Iterator[Any]:
-    """A count of what is done, on a terminal that shows it."""
+def counted(quiet: bool) -> Iterator[Show | None]:
+    """A count of what is done, on a terminal that shows nothing else meanwhile."""
     if quiet or not sys.stderr.isatty() or sys.stdout.isatty():
         yield None
         return
@@ -118,12 +129,9 @@ def counted(quiet: bool) -> Iterator[Any]:
     columns = (SpinnerColumn(), TextColumn("{task.completed:.0f} sources"), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=None)
-        before, last = 0, 0
+        yield lambda done: bar.update(task, completed=done)
 
-        def progress(done: int) -> None:
-            nonlocal before, last
-            before += last if done < last else 0  # a new part of the stream counts from the start
-            last = done
-            bar.update(task, completed=before + done)
 
-        yield progress
+def after(before: int, show: Show | None) -> Show | None:
+    """What counts a part of the sources on from those before it."""
+    return None if show is None else lambda done: show(before + done)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,8 +11,9 @@ from regard.data.check import hold_out
 from regard.data.corpora import CORPORA, built_in
 from regard.data.example import Example
 from regard.data.formats import read_pairs, read_parallel
+from regard.data.formats.lines import shown
 from regard.data.settings import DataSettings
-from regard.errors import RegardError
+from regard.errors import RegardError, unknown_name
 
 
 @dataclass(frozen=True)
@@ -25,35 +28,47 @@ class Corpus:
 def load_corpus(settings: DataSettings, seed: int) -> Corpus:
     """Read or make all examples."""
     check_whole(settings)
+    given = None
+    if settings.valid or settings.valid_source:
+        given = read(settings, settings.valid, settings.valid_source, settings.valid_target)
     if settings.train in CORPORA:
-        return load_built_in(settings, seed)
+        return load_built_in(settings, settings.train, given, seed)
     train = read(settings, settings.train, settings.source, settings.target)
     origin = settings.train or f"{settings.source} and {settings.target}"
-    if settings.valid or settings.valid_source:
-        valid = read(settings, settings.valid, settings.valid_source, settings.valid_target)
-        return Corpus(train, valid, origin)
+    if given is not None:
+        return Corpus(train, given, origin)
     kept, held = hold_out(train, share=settings.held_out, seed=seed)
     return Corpus(kept, held, f"{origin}, of which {len(held)} pairs are held out to validate with")
 
 
-def load_built_in(settings: DataSettings, seed: int) -> Corpus:
-    """Make a built-in corpus."""
-    assert settings.train is not None
-    held = max(1, min(1000, round(settings.count * settings.held_out)))
-    train, valid = built_in(settings.train, train=settings.count, valid=held, seed=seed, **settings.corpus)
-    if settings.valid or settings.valid_source:
-        valid = read(settings, settings.valid, settings.valid_source, settings.valid_target)
-    return Corpus(train, valid, f"the built-in corpus {settings.train}, seed {seed}")
+def load_built_in(settings: DataSettings, name: str, valid: Sequence[Example] | None, seed: int) -> Corpus:
+    """Make a built-in corpus; what to validate with, too, unless it is given."""
+    held = 0 if valid is not None else max(1, min(1000, round(settings.count * settings.held_out)))
+    train, made = built_in(name, train=settings.count, valid=held, seed=seed, **settings.corpus)
+    return Corpus(train, made if valid is None else valid, f"the built-in corpus {name}, seed {seed}")
 
 
 def read(settings: DataSettings, both: str | None, source: str | None, target: str | None) -> list[Example]:
-    """All pairs of one file, or of two."""
+    """All pairs of one file, or of two; one at least."""
     if both is not None:
-        found = read_pairs(both, format=settings.format, columns=settings.columns or None, empty=settings.empty)
+        check_file(both)
+        name = shown(both)
+        found = list(read_pairs(both, format=settings.format, columns=settings.columns or None, empty=settings.empty))
     else:
         assert source is not None and target is not None
-        found = read_parallel(source, target, empty=settings.empty)
-    return list(found)
+        name = f"{shown(source)} and {shown(target)}"
+        found = list(read_parallel(source, target, empty=settings.empty))
+    if not found:
+        raise RegardError(f"{name}: no pairs are there; at least one is needed")
+    return found
+
+
+def check_file(name: str) -> None:
+    """Raise a `RegardError` for a folder, and for a plain word that is neither a file nor a built-in corpus."""
+    if os.path.isdir(name):
+        raise RegardError(f"{name}: is a folder; a file of pairs or a built-in corpus is needed")
+    if re.fullmatch(r"[\w-]+", name) and not os.path.exists(name) and name != "-":
+        raise unknown_name("file or built-in corpus", name, CORPORA)
 
 
 def check_whole(settings: DataSettings) -> None:
@@ -72,3 +87,12 @@ def check_whole(settings: DataSettings) -> None:
             "data: nothing to train on; give a file of pairs, --source and --target, or a built-in corpus "
             f"({', '.join(CORPORA)})"
         )
+    if settings.valid in CORPORA:
+        raise RegardError(f"data: --valid is {settings.valid}, a built-in corpus; a file of pairs is needed")
+    if settings.corpus and settings.train not in CORPORA:
+        raise RegardError(f"data: [corpus] is for a built-in corpus; found {settings.train or settings.source}")
+    if not 0 < settings.held_out < 1:
+        raise RegardError(f"data: held_out is {settings.held_out}; a share above 0 and below 1 is needed")
+    files = (getattr(settings, name) for name in ("train", "source", "target", "valid", "valid_source", "valid_target"))
+    if list(files).count("-") > 1:
+        raise RegardError("standard input: was given more than once; it can be read once")

@@ -28,7 +28,7 @@ class TrainingSettings:
     patience: int = 10  # validations without a better one before training stops; 0 never stops
     average: int = 0  # checkpoints whose mean is tried at the end
     ema: float = 0.0  # decay of a moving average of the parameters that is used in their place; 0 has none
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"  # auto: bfloat16 on a GPU
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"  # auto: bfloat16 for a Transformer on a GPU
     compile: bool = False  # torch.compile the step
     deterministic: bool = False  # on a GPU too, the same bits each time
     tensorboard: bool = False  # write events for TensorBoard too

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from regard.batch import Pair
-from regard.recipe import Recipe
+from regard.recipe import Recipe, fitting_models
 from regard.text import Tokenizer, Tokenizers
 
 LARGE = 20_000
@@ -44,9 +45,14 @@ def is_symbols(tokenizer: Tokenizer) -> bool:
     return tokenizer.kind == "characters" or (tokenizer.kind == "words" and tokenizer.size < SMALL)
 
 
-def choose_model(pairs: int, tokenizers: Tokenizers) -> str:
-    """The preset for data of a size: attention over a recurrent encoder needs less of it than a Transformer."""
-    return "transformer" if pairs >= LARGE and not is_symbols(tokenizers.target) else "bahdanau"
+def choose_model(pairs: int, tokenizers: Tokenizers, settings: Mapping[str, Any] | None = None) -> str:
+    """The preset for data of a size: attention over a recurrent encoder needs less of it than a Transformer.
+
+    If it does not have the settings that are given, the other.
+    """
+    wanted = "transformer" if pairs >= LARGE and not is_symbols(tokenizers.target) else "bahdanau"
+    fitting = fitting_models(settings or {}, "recipe")
+    return wanted if wanted in fitting else fitting[0]
 
 
 def suited(recipe: Recipe, facts: Facts) -> Recipe:
@@ -64,8 +70,14 @@ def suited(recipe: Recipe, facts: Facts) -> Recipe:
         warmup=training.warmup if training.warmup is not None else min(100 if recurrent else 400, steps // 10),
         validate_every=training.validate_every or min(max(steps // 30, 50), 1000),
         metric=training.metric if training.metric != "auto" else ("exact" if facts.symbols else "bleu"),
+        precision=training.precision if training.precision != "auto" else best_precision(recurrent, facts),
     )
     return replace(recipe, training=training, model={**model_defaults(recurrent, facts), **recipe.model})
+
+
+def best_precision(recurrent: bool, facts: Facts) -> Literal["float32", "bfloat16"]:
+    """bfloat16 where it is faster: the steps of a recurrent model are too small for that."""
+    return "bfloat16" if facts.on_gpu and not recurrent else "float32"
 
 
 def model_defaults(recurrent: bool, facts: Facts) -> dict[str, object]:

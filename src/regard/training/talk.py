@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import IO, Any
+from typing import Any
 
 from regard.errors import RegardError
 from regard.run import Run
@@ -15,9 +15,8 @@ from regard.run import Run
 class Talk:
     """Says things on stderr (not if quiet) and in the run's log; shows a bar where there is a terminal."""
 
-    def __init__(self, run: Run | None = None, *, quiet: bool = False, stream: IO[str] | None = None) -> None:
+    def __init__(self, run: Run | None = None, *, quiet: bool = False) -> None:
         self.run, self.quiet = run, quiet
-        self.stream = stream or sys.stderr
         self._bar: Any = None
         self._task: Any = None
         self._smooth: float | None = None
@@ -32,12 +31,12 @@ class Talk:
         if self._bar is not None:
             self._bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
         else:
-            print(text, file=self.stream, flush=True)
+            print(text, file=sys.stderr, flush=True)
 
     @contextmanager
     def progress(self, steps: int, done: int) -> Iterator[None]:
         """A bar over all steps, for as long as training lasts."""
-        if self.quiet or not self.stream.isatty() or done >= steps:
+        if self.quiet or not sys.stderr.isatty() or done >= steps:
             yield
             return
         from rich.console import Console
@@ -49,7 +48,7 @@ class Talk:
             TimeRemainingColumn(),
             TextColumn("{task.description}"),
         )
-        with Progress(*columns, console=Console(file=self.stream), transient=True) as bar:
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
             self._bar, self._task = bar, bar.add_task("", total=steps, completed=done)
             try:
                 yield

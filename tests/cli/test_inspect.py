@@ -1,0 +1,93 @@
+import json
+import re
+import shutil
+
+import pytest
+
+from regard.cli import main
+from regard.predictor import load
+from regard.run import Run
+
+
+def test_a_run_is_described_in_plain_words(reverse_run, capsys):
+    assert main(["inspect", str(reverse_run)]) == 0
+    out, err = capsys.readouterr()
+    parameters = sum(parameter.numel() for parameter in load(reverse_run).model.parameters())
+    best = Run(reverse_run).read_card()["best"]
+    expected = [
+        rf"{reverse_run}: bahdanau, {parameters:,} parameters, made by regard 0\.1\.0",
+        r"model: hidden 24, embedding 24, dropout 0\.0",
+        r"data: the built-in corpus reverse, seed 0; 250 pairs to train on, 12 to validate with",
+        r"tokens: 8 of the source, 8 of the target",
+        r"training: up to 200 updates of 300 tokens, rate 0\.01, seed 0",
+        r"trained: 200 updates, [\d,]+ target tokens, \d+ s",
+        r"last validation: loss [\d.e-]+, exact [\d.]+",
+        rf"best: exact {best['value']:.4g} at update {best['step']}",
+        r"checkpoints: 100, 200",
+    ]
+    lines = out.splitlines()
+    assert (len(lines), err) == (len(expected), "")
+    for line, pattern in zip(lines, expected, strict=True):
+        assert re.fullmatch(pattern, line), (line, pattern)
+
+
+def test_a_run_as_json(reverse_run, capsys):
+    assert main(["inspect", str(reverse_run), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["card"]["model"] == found["recipe"]["model"]["name"] == "bahdanau"
+    assert [line["step"] for line in found["metrics"]] == [100, 200]
+
+
+def test_a_run_that_has_only_begun(reverse_run, tmp_path, capsys):
+    run = tmp_path / "run"
+    run.mkdir()
+    card = Run(reverse_run).read_card()
+    del card["best"]
+    (run / "run.json").write_text(json.dumps({**card, "from": "runs/other"}))
+    shutil.copy(reverse_run / "recipe.toml", run)
+    assert main(["inspect", str(run)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-3:] == ["started from: runs/other", "best: none yet", "checkpoints: none"]
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "line"),
+    [
+        ("run.json", {"parameters": "many"}, '{run}/run.json.parameters is "many"; a whole number is needed'),
+        ("run.json", {"model": None}, "{run}/run.json.model is none; a text is needed"),
+        ("run.json", {"data": 3}, "{run}/run.json: [data] origin, train, valid must be set"),
+        ("run.json", {"best": {"metric": "exact"}}, "{run}/run.json: [best] value, step must be set"),
+        ("run.json", {"format": 9, "regard": "9"},
+         "{run}/run.json: has the format 9, made by regard 9; this regard 0.1.0 reads up to 1: install a newer one"),
+        ("run.json", "x",
+         "{run}/run.json: is damaged (Expecting value: line 1 column 1 (char 0)); restore it from a copy"),
+        ("recipe.toml", "x",
+         "{run}/recipe.toml: Expected '=' after a key in a key/value pair (at end of document); a TOML file is needed"),
+        ("recipe.toml", "[model]\nname = 'x'", None),
+        ("recipe.toml", "model = 3", "{run}/recipe.toml: [model] is 3; a table is needed"),
+        ("metrics.jsonl", "x\n", "{run}/metrics.jsonl, line 1: is damaged; remove the line"),
+        ("metrics.jsonl", '{"step": 3}\n', "{run}/metrics.jsonl: tokens, seconds must be set"),
+    ],
+)  # fmt: skip
+def test_a_damaged_run_is_one_line(name, change, line, reverse_run, tmp_path, capsys):
+    run = tmp_path / "run"
+    shutil.copytree(reverse_run, run)
+    if isinstance(change, dict):
+        change = json.dumps({**json.loads((run / name).read_text()), **change})
+    (run / name).write_text(change)
+    assert main(["inspect", str(run)]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    if line is None:
+        assert err.startswith(f'regard: {run}/{name}: [model] name: there is no "x"; there are: bahdanau, ')
+    else:
+        assert err == f"regard: {line.format(run=run)}\n"
+
+
+def test_what_is_no_run(tmp_path, capsys):
+    for path, line in (
+        (tmp_path / "none", "there is no such folder; a run made by regard train is needed"),
+        (tmp_path, "is no run; there is no run.json in it"),
+    ):
+        assert main(["inspect", str(path)]) == 2
+        assert capsys.readouterr() == ("", f"regard: {path}: {line}\n")
