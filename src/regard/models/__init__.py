@@ -41,9 +41,10 @@ MODELS: dict[str, Preset] = {
     "simple-attention": recurrent(input_feeding=False, composition="join"),
     "parameterized-attention": recurrent(input_feeding=False, composition="join", project=("query", "keys", "values")),
     "bahdanau": recurrent(attention="before", score="additive", bidirectional=True, composition="maxout"),
-    "luong-dot": recurrent(score="dot"),
-    "luong-general": recurrent(score="bilinear"),
-    "luong-concat": recurrent(score="concat"),
+    # Luong's encoder reads one way; read both ways, a state knows the words around it, and attention aligns better.
+    "luong-dot": recurrent(score="dot", bidirectional=True),
+    "luong-general": recurrent(score="bilinear", bidirectional=True),
+    "luong-concat": recurrent(score="concat", bidirectional=True),
     "transformer": Preset(Transformer, TransformerConfig, {}),
 }
 

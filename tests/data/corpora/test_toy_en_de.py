@@ -149,7 +149,7 @@ def test_clauses_after_weil_end_in_their_verb():
     assert written(subordinated(main, SUBORDINATORS[0], other, first=False)) == (
         "she sleeps because the man calls the child today",
         "sie schläft , weil der mann das kind heute anruft",
-        "0-0 1-1 2-3 3-4 4-5 5-9 6-6 7-7 8-8",
+        "0-0 1-1 2-2 2-3 3-4 4-5 5-9 6-6 7-7 8-8",
     )
     assert written(subordinated(main, SUBORDINATORS[0], other, first=True))[:2] == (
         "because the man calls the child today , she sleeps",

@@ -88,7 +88,7 @@ def question(clause: Clause) -> tuple[list[Word], list[Word]]:
 def coordinated(main: Clause, conjunction: tuple[str, str], other: Clause) -> tuple[list[Word], list[Word]]:
     """Cats sleep and dogs run: katzen schlafen und hunde laufen."""
     and_, und = (Word(text, ("conjunction",)) for text in conjunction)
-    comma = [Word(",")] if und.text == "aber" else []
+    comma = [Word(",", ("conjunction",))] if und.text == "aber" else []
     return (
         [*in_clause("main", english(main)), and_, *in_clause("other", english(other))],
         [*in_clause("main", german(main)), *comma, und, *in_clause("other", german(other))],
@@ -110,7 +110,7 @@ def subordinated(
         )
     return (
         [*in_clause("main", english(main)), *reason],
-        [*in_clause("main", german(main)), Word(","), *grund],
+        [*in_clause("main", german(main)), Word(",", ("conjunction",)), *grund],
     )
 
 

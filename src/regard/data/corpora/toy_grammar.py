@@ -2,8 +2,9 @@
 
 A word carries the roles it plays (`verb`, `not`, `object.noun`), and words of the two
 languages that share a role are linked. "do", "does" and the "to" of "wants to", which
-German has not, and the comma German puts before "weil", play none: they are linked to
-nothing. "keinen" plays two: "not" and "a".
+German has not, play none: they are linked to nothing. The comma that German puts before
+"weil" is there because of it, so both are linked to "because". "keinen" plays two roles:
+"not" and "a".
 """
 
 from __future__ import annotations
