@@ -171,6 +171,14 @@ class Run:
         kept = [line for line in self.metrics() if line["step"] <= step]
         write_text(self.metrics_file, "".join(json.dumps(line) + "\n" for line in kept))
 
+    def discard(self) -> None:
+        """Remove a run that has not begun, and its folder if nothing else is in it."""
+        shutil.rmtree(self.checkpoints, ignore_errors=True)
+        for file in (self.log_file, self.tokenizer_file, self.recipe_file):
+            file.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self.path.rmdir()
+
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the folder, so that no two trainings write to it."""

@@ -150,7 +150,7 @@ def test_padding_on_either_side_changes_nothing(path):
             lambda: causal() and lengths(3),
             "visible: a rule is neither true nor false; combine rules with &, | and ~, not and, or, not",
         ),
-        (lambda: window("a", 1), "window: left is 'a'; give a whole number, 0 or more, or None for no limit"),
+        (lambda: window("a", 1), "window: left is 'a'; give a whole number, 0 or more, or None for no limit"),  # type: ignore[arg-type]
         (lambda: lengths([1.5]), "lengths: found float32; whole numbers are needed"),
         (lambda: lengths(None), "lengths: found NoneType; whole numbers are needed"),
         (lambda: lengths([[1], [2, 3]]), "lengths: found list; whole numbers are needed"),

@@ -275,19 +275,19 @@ def test_padding_has_no_embedding():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"hidden": 0}, "RecurrentConfig: hidden is 0; 1 is the least"),
-        ({"dropout": 1.0}, "RecurrentConfig: dropout is 1.0; a share from 0 to below 1 is needed"),
+        ({"hidden": 0}, "hidden is 0; 1 is the least"),
+        ({"dropout": 1.0}, "dropout is 1.0; a share from 0 to below 1 is needed"),
         ({"score": "addtive"}, 'score: there is no "addtive"; did you mean "additive"?'),
         ({"normaliser": "softmx"}, 'normaliser: there is no "softmx"; did you mean "softmax"?'),
         ({"project": ("key",)}, 'project: there is no "key"; did you mean "keys"?'),
         ({"heads": 3}, "SourceAttention: 3 heads do not divide query of width 4"),
         (
             {"tied": True, "target_size": 11},
-            "RecurrentConfig: tied shares one vocabulary; source_size is 10, target_size 11",
+            "tied shares one vocabulary; source_size is 10, target_size 11",
         ),
         (
             {"tied": True},
-            "RecurrentConfig: tied shares one recurrent stack, which input_feeding makes differ; "
+            "tied shares one recurrent stack, which input_feeding makes differ; "
             'take bidirectional = false, input_feeding = false and attention = "after" or "none"',
         ),
     ],

@@ -37,7 +37,7 @@ def files_equal(a: Path, b: Path) -> bool:
     return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
 
 
-class Stop(Exception):
+class StopError(Exception):
     """Somebody pulled the plug."""
 
 
@@ -55,11 +55,11 @@ def test_a_run_that_was_stopped_anywhere_ends_in_the_same_bits(name, settings, t
         update(trainer)
         if trainer.counters.step in (6, 9) and trainer.counters.step not in met:
             met.append(trainer.counters.step)
-            raise Stop if trainer.counters.step == 6 else KeyboardInterrupt
+            raise StopError if trainer.counters.step == 6 else KeyboardInterrupt
 
     met: list[int] = []
     monkeypatch.setattr(loop.Trainer, "update", fragile)
-    for expected in (Stop, KeyboardInterrupt):
+    for expected in (StopError, KeyboardInterrupt):
         with pytest.raises(expected):
             train(recipe, tmp_path / "broken", quiet=True)
     train(recipe, tmp_path / "broken", quiet=True)
@@ -128,6 +128,31 @@ def test_other_settings_and_other_data_are_refused(tmp_path):
     mine = {**TINY, "data": {"train": str(pairs), "count": 200}}
     with pytest.raises(RegardError, match=r"was begun with other data; choose another --out, or --from "):
         train(mine, run, quiet=True)
+
+
+def test_what_cannot_begin_leaves_nothing_behind(tmp_path):
+    missing = changed(data={"train": str(tmp_path / "missing.tsv"), "corpus": {}})
+    with pytest.raises(RegardError, match=r"missing.tsv"):
+        train(missing, tmp_path / "runs/run", quiet=True)
+    assert not (tmp_path / "runs/run").exists()
+
+
+def test_another_model_is_refused_by_its_name(tmp_path):
+    train(TINY, tmp_path / "run", quiet=True)
+    with pytest.raises(RegardError, match=r"run: was begun with the model bahdanau, not transformer; choose another"):
+        train({**TINY, "model": {"name": "transformer", "width": 8}}, tmp_path / "run", quiet=True)
+
+
+def test_a_model_that_fits_no_memory_is_said_in_one_line(tmp_path):
+    with pytest.raises(RegardError, match=r"^there is not enough memory; try a lower --training.tokens, or a smaller "):
+        train(changed(model={"hidden": 10_000_000}), tmp_path / "run", quiet=True)
+
+
+def test_learned_positions_limit_what_is_decoded(tmp_path):
+    model = {"name": "transformer", "width": 12, "heads": 2, "positions": "learned", "longest": 8}
+    train({**TINY, "model": model}, tmp_path / "run", quiet=True)
+    found = regard.load(tmp_path / "run").predict("a b c d")
+    assert len(found.target_tokens) <= 8
 
 
 def test_a_loss_that_is_no_number_names_its_batch_and_leaves_the_last_checkpoint(tmp_path, monkeypatch):

@@ -51,7 +51,7 @@ def beam_search(
     check_beam(width, nbest, length_penalty)
     if not len(batch):
         return []
-    search = Search(limits_of(batch, longest), width, nbest, length_penalty)
+    search = Search(limits_of(model, batch, longest), width, nbest, length_penalty)
     state = model.start(batch, search.capacity, copies=width)
     for _ in range(search.capacity):
         logits, state = model.step(search.last, state)

@@ -24,10 +24,11 @@ def default_longest(batch: Batch) -> Int[Tensor, " batch"]:
     return 2 * batch.source_lengths + 50
 
 
-def limits_of(batch: Batch, longest: int | Int[Tensor, " batch"] | None) -> Int[Tensor, " batch"]:
-    """The most tokens of each target: the same for all, one for each, or the default."""
+def limits_of(model: Seq2Seq, batch: Batch, longest: int | Int[Tensor, " batch"] | None) -> Int[Tensor, " batch"]:
+    """The most tokens of each target: the same for all, one for each, or the default as far as the model can go."""
     if longest is None:
-        return default_longest(batch)
+        found = default_longest(batch)
+        return found if model.most_places is None else found.clamp(max=model.most_places)
     limits = torch.full_like(batch.source_lengths, longest) if isinstance(longest, int) else longest.to(batch.source)
     if len(limits) and int(limits.min()) < 1:
         raise RegardError(f"decoding: longest is {int(limits.min())}; 1 is the least")
@@ -78,7 +79,7 @@ def walk(
     check_settled(model)
     if not len(batch):
         return []
-    limits = limits_of(batch, longest)
+    limits = limits_of(model, batch, longest)
     capacity = int(limits.max())
     tokens = batch.source.new_full((len(batch), capacity), PAD)
     totals, done = torch.zeros(len(batch), device=tokens.device), torch.zeros_like(limits, dtype=torch.bool)

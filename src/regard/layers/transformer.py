@@ -24,15 +24,15 @@ NORMS = ("post", "pre")
 class LayerConfig:
     """What all layers of a Transformer have in common."""
 
-    width: int = 256
-    heads: int = 4
-    feed_forward: int | None = None  # 4 * width unless told otherwise
-    score: str = "scaled_dot"  # any name of regard.attention.SCORES
-    activation: Literal["relu", "gelu"] = "relu"
+    width: int = 256  # of a token, through all layers
+    heads: int = 4  # attentions side by side
+    feed_forward: int | None = None  # width of the layer between attentions; 4 * width unless set
+    score: str = "scaled_dot"  # how well a key answers a query
+    activation: Literal["relu", "gelu"] = "relu"  # of the feed-forward layer
     norm: Literal["post", "pre"] = "post"  # after each residual as published, or before each sublayer
     dropout: float = 0.1  # on embeddings and on what each sublayer adds
     attention_dropout: float = 0.0  # on attention weights; more than 0 leaves the fused operators
-    bias: bool = True
+    bias: bool = True  # whether projections of attention and feed-forward add one
 
     def __post_init__(self) -> None:
         check_counts(self, "width", "heads", *([] if self.feed_forward is None else ["feed_forward"]))

@@ -47,9 +47,9 @@ class RecurrentConfig:
     def __post_init__(self) -> None:
         for name in ("source_size", "target_size", "embedding", "hidden", "layers", "heads"):
             if getattr(self, name) < 1:
-                raise RegardError(f"RecurrentConfig: {name} is {getattr(self, name)}; 1 is the least")
+                raise RegardError(f"{name} is {getattr(self, name)}; 1 is the least")
         if not 0 <= self.dropout < 1:
-            raise RegardError(f"RecurrentConfig: dropout is {self.dropout}; a share from 0 to below 1 is needed")
+            raise RegardError(f"dropout is {self.dropout}; a share from 0 to below 1 is needed")
         if self.score not in SCORES:
             raise unknown_name("score", self.score, SCORES)
         if self.normaliser not in NORMALISERS:
@@ -63,13 +63,12 @@ class RecurrentConfig:
     def _check_tied(self) -> None:
         if self.source_size != self.target_size:
             raise RegardError(
-                f"RecurrentConfig: tied shares one vocabulary; source_size is {self.source_size}, "
-                f"target_size {self.target_size}"
+                f"tied shares one vocabulary; source_size is {self.source_size}, target_size {self.target_size}"
             )
         if self.bidirectional or self.feeds:
             what = "bidirectional" if self.bidirectional else "input_feeding" if self.attention == "after" else "before"
             raise RegardError(
-                f"RecurrentConfig: tied shares one recurrent stack, which {what} makes differ; "
+                f"tied shares one recurrent stack, which {what} makes differ; "
                 'take bidirectional = false, input_feeding = false and attention = "after" or "none"'
             )
 

@@ -31,6 +31,7 @@ class Seq2Seq(nn.Module, ABC):
     state it is given.
     """
 
+    most_places: int | None = None  # tokens that a target may have, where there is a limit
     attended: tuple[str, ...] = ()  # paths of the modules that look from target to source, first layer first
 
     @abstractmethod

@@ -29,9 +29,9 @@ class TransformerConfig(LayerConfig):
 
     source_size: int
     target_size: int
-    encoder_layers: int = 3
-    decoder_layers: int = 3
-    positions: Literal["sinusoidal", "learned", "rotary"] = "sinusoidal"
+    encoder_layers: int = 3  # over the source
+    decoder_layers: int = 3  # over the target
+    positions: Literal["sinusoidal", "learned", "rotary"] = "sinusoidal"  # how it is told where a token stands
     longest: int = 1024  # how many places learned positions know, <bos> and <eos> among them
     tied: Literal["none", "target", "all"] = "target"  # the output with the target's embedding, or the source's too
 
@@ -83,6 +83,7 @@ class Transformer(Seq2Seq):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.config = config
+        self.most_places = config.longest if config.positions == "learned" else None
         self.target_embedding = new_embedding(config.target_size, config.width)
         self.source_embedding = None if config.tied == "all" else new_embedding(config.source_size, config.width)
         self.target_positions = new_positions(config)

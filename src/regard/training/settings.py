@@ -43,6 +43,8 @@ class TrainingSettings:
             value = getattr(self, name)
             if value is not None and value < 0:
                 raise RegardError(f"{name} is {value}; 0 is the least")
+        if self.seed >= 2**32:
+            raise RegardError(f"seed is {self.seed}; {2**32 - 1} is the greatest")
         if self.rate is not None and not self.rate > 0:
             raise RegardError(f"rate is {self.rate}; a number above 0 is needed")
         for name in ("smoothing", "ema"):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import compress
 from pathlib import Path
@@ -72,7 +73,7 @@ def train(
     run, start = Run(Path(out)), None if base is None else Run(Path(base))
     going_on = run.exists()
     talk = Talk(run, quiet=quiet)
-    with run.locked():
+    with run.locked(), enough_memory(), left_as_it_was(run):
         asked = going_on_from(run, table) if going_on else tuned(table, start, where)
         ready = prepare(asked, run if going_on else start, device, talk, where)
         if going_on:
@@ -82,9 +83,34 @@ def train(
         return fit(run, ready, model, device, talk)
 
 
+@contextmanager
+def enough_memory() -> Iterator[None]:
+    """Say in one line that there is not."""
+    try:
+        yield
+    except RuntimeError as error:  # torch.OutOfMemoryError on a GPU, a plain one on a CPU
+        if not isinstance(error, torch.OutOfMemoryError) and "can't allocate memory" not in str(error):
+            raise
+        raise RegardError("there is not enough memory; try a lower --training.tokens, or a smaller model") from None
+
+
+@contextmanager
+def left_as_it_was(run: Run) -> Iterator[None]:
+    """Remove what was made for a run that could not begin."""
+    try:
+        yield
+    except BaseException:
+        if not run.card_file.exists():
+            run.discard()
+        raise
+
+
 def going_on_from(run: Run, table: Mapping[str, Any]) -> Table:
     """The recipe of a run that goes on: what is not said again stays as it was, but for data, which are said as one."""
     before = run.read_recipe()
+    name, named = before.get("model", {}).get("name"), table.get("model", {}).get("name")
+    if named not in (None, name):
+        raise RegardError(f"{run.path}: was begun with the model {name}, not {named}; choose another --out")
     if table.get("data", {}).keys() & {"train", "source"}:
         before["data"] = {}
     return {section: {**before.get(section, {}), **table.get(section, {})} for section in {**before, **table}}
@@ -117,7 +143,7 @@ def prepare(table: Table, home: Run | None, device: str, talk: Talk, where: str)
     for reason in reasons:
         talk.say(f"tokens: {reason}")
     corpus, train_pairs, valid_pairs = encoded(corpus, tokenizers, recipe.data.most_tokens, talk)
-    name = recipe.model.get("name") or choose_model(len(train_pairs), tokenizers)
+    name = recipe.model.get("name") or choose_model(len(train_pairs), tokenizers, recipe.model)
     recipe = replace(recipe, model={**recipe.model, "name": name})
     facts = Facts.of(train_pairs, symbols=is_symbols(tokenizers.target), on_gpu=device != "cpu")
     return Prepared(suited(recipe, facts), corpus, tokenizers, train_pairs, valid_pairs)
