@@ -3,10 +3,11 @@ import math
 import pytest
 import torch
 
-from regard import RegardError
+from regard import RegardError, watch
 from regard.batch import EOS, Pair, collate
 from regard.decoding import beam_search, forced_weights, greedy, score_targets, token_log_probabilities
 from regard.layers import MultiHeadAttention
+from regard.models import build
 from tests.decoding.tiny import AttentiveModel, Headless, log_probability, random_model, sources, two_layers
 
 PAIRS = [Pair((4, 5), (5, 4, 4)), Pair((5,), ()), Pair((4, 4, 6), (5,))]
@@ -123,3 +124,20 @@ def test_no_finite_probabilities():
     assert str(error.value) == (
         "score_targets: the model gave no finite probabilities; look for NaN or infinity in its parameters and input"
     )
+
+
+@pytest.mark.parametrize("name", ["simple-attention", "bahdanau", "luong-general", "transformer"])
+def test_the_weights_of_a_given_target_are_those_of_the_steps_that_write_it(name):
+    torch.manual_seed(0)
+    settings = {"width": 8, "heads": 2} if name == "transformer" else {"hidden": 8, "embedding": 6, "heads": 2}
+    model = build(name, source_size=11, target_size=9, **settings).eval()
+    batch = collate([Pair([4, 5, 6, 7, 8], [5, 4, 8]), Pair([9, 4], [6, 7, 5, 4])])
+    whole = forced_weights(model, batch)
+    state = model.start(batch, capacity=5)
+    with torch.no_grad(), watch(model, keep="dense") as seen:
+        for tokens in batch.target_in.T:
+            _, state = model.step(tokens, state)
+    for layer, path in enumerate(model.attended):
+        steps = torch.cat(seen[path], dim=-2)
+        for row, length in enumerate(batch.target_lengths):
+            torch.testing.assert_close(whole[row, layer, :, :length], steps[row, :, :length])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -177,13 +177,11 @@ def far_off(examples: Sequence[Example]) -> list[int]:
     return [int(place) for place in np.flatnonzero(far & apart)]
 
 
-def unknown_share(encode: Callable[[str], Sequence[int]], unknown_id: int, texts: Iterable[str]) -> float:
-    """Which share of the tokens of some texts the vocabulary does not know."""
-    unknown = tokens = 0
-    for text in texts:
-        ids = list(encode(text))
-        unknown, tokens = unknown + ids.count(unknown_id), tokens + len(ids)
-    return unknown / tokens if tokens else 0.0
+def unknown_share(texts: Iterable[Sequence[int]], unknown: int) -> float:
+    """Which share of the tokens of some encoded texts the vocabulary does not know."""
+    counts = [(list(ids).count(unknown), len(ids)) for ids in texts]
+    tokens = sum(length for _, length in counts)
+    return sum(found for found, _ in counts) / tokens if tokens else 0.0
 
 
 def hold_out(

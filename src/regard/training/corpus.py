@@ -51,9 +51,11 @@ class PairCorpus:
 
     def _cut_anew(self, place: int, epoch: int) -> Pair:
         seed = (self.seed * 1_000_003 + epoch) * 1_000_003 + place
-        example = self.examples[place]
-        source = self.tokenizers.source.encode(example.source, dropout=self.dropout, seed=seed)
-        target = self.tokenizers.target.encode(example.target, dropout=self.dropout, seed=seed + 1)
+        example, (source, target) = self.examples[place], self.pairs[place]
+        if self.tokenizers.source.kind == "bpe":
+            source = self.tokenizers.source.encode(example.source, dropout=self.dropout, seed=seed)
+        if self.tokenizers.target.kind == "bpe":
+            target = self.tokenizers.target.encode(example.target, dropout=self.dropout, seed=seed + 1)
         return Pair(source, target)
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 from regard.attention.scores import without_gradient
-from regard.batch import Pair, collate
-from regard.data.check import check
+from regard.batch import UNKNOWN, Pair, collate
+from regard.data.check import check, unknown_share
 from regard.data.example import Example
 from regard.data.load import Corpus, load_corpus
 from regard.errors import RegardError
@@ -143,6 +143,8 @@ def prepare(table: Table, home: Run | None, device: str, talk: Talk, where: str)
     for reason in reasons:
         talk.say(f"tokens: {reason}")
     corpus, train_pairs, valid_pairs = encoded(corpus, tokenizers, recipe.data.most_tokens, talk)
+    if recipe.text.bpe_dropout and "bpe" not in (tokenizers.source.kind, tokenizers.target.kind):
+        raise RegardError("text.bpe_dropout: neither side is of the kind bpe; set --source-kind bpe, or leave it out")
     name = recipe.model.get("name") or choose_model(len(train_pairs), tokenizers, recipe.model)
     recipe = replace(recipe, model={**recipe.model, "name": name})
     facts = Facts.of(train_pairs, symbols=is_symbols(tokenizers.target), on_gpu=device != "cpu")
@@ -181,6 +183,9 @@ def encoded(
             )
         parts.append((list(compress(examples, fits)), list(compress(pairs, fits))))
     (train_examples, train_pairs), (valid_examples, valid_pairs) = parts
+    for side, place in (("source", 0), ("target", 1)):
+        share = unknown_share([pair[place] or () for pair in valid_pairs], UNKNOWN)
+        talk.say(f"validation, {side}: {100 * share:.2g} % of the tokens are unknown")
     return Corpus(train_examples, valid_examples, corpus.origin), train_pairs, valid_pairs
 
 
