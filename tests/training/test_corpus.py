@@ -2,7 +2,6 @@ import pytest
 
 from regard.batch import BOS, EOS, PAD
 from regard.data.example import Example
-from regard.errors import RegardError
 from regard.text import learn_pair
 from regard.training.corpus import PairCorpus, encode
 
@@ -65,11 +64,3 @@ def test_with_dropout_texts_are_cut_anew_in_each_epoch_and_the_same_when_it_come
             assert tokenizers.source.decode(row) == examples[place].source  # whatever the cuts, it is the same text
     other = corpus(tokenizers, examples, dropout=0.5, seed=1)
     assert other.batch([0, 3], 0).source.tolist() != first.source.tolist()
-
-
-def test_dropout_needs_merges(tokenizers):
-    found = corpus(tokenizers, dropout=0.5)
-    with pytest.raises(
-        RegardError, match=r'^dropout: is for the merges of bpe; this tokenizer is of the kind "words"$'
-    ):
-        found.batch([0], 0)

@@ -130,6 +130,12 @@ def test_other_settings_and_other_data_are_refused(tmp_path):
         train(mine, run, quiet=True)
 
 
+def test_bpe_dropout_needs_bpe(tmp_path):
+    found = r"^text.bpe_dropout: neither side is of the kind bpe; set --source-kind bpe, or leave it out$"
+    with pytest.raises(RegardError, match=found):
+        train({**TINY, "text": {"bpe_dropout": 0.1}}, tmp_path / "run", quiet=True)
+
+
 def test_what_cannot_begin_leaves_nothing_behind(tmp_path):
     missing = changed(data={"train": str(tmp_path / "missing.tsv"), "corpus": {}})
     with pytest.raises(RegardError, match=r"missing.tsv"):
