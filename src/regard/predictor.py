@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 import torch
 from jaxtyping import Float
@@ -75,6 +75,11 @@ class Predictor:
         self.model = model.to(device).eval()
         self.tokenizers, self.recipe, self.card, self.device = tokenizers, recipe, card, str(device)
 
+    def __repr__(self) -> str:
+        parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        sides = f"{self.tokenizers.source.kind} to {self.tokenizers.target.kind}"
+        return f"Predictor({self.name}, {sides}, {parameters:,} parameters, on {self.device})"
+
     @property
     def name(self) -> str:
         """The preset of the model."""
@@ -86,7 +91,7 @@ class Predictor:
     def predict(self, texts: Sequence[str], **options: Unpack[Options]) -> list[Prediction]: ...
     def predict(
         self,
-        texts: str | Sequence[str],
+        texts: Any,
         *,
         beam: int | None = None,
         nbest: int = 1,
@@ -101,7 +106,8 @@ class Predictor:
             texts: One source or several.
             beam: Hypotheses kept at each step, 1 is greedy; that of the recipe unless told otherwise, and no less
                 than `nbest`.
-            nbest: How many targets to give for each source, as `alternatives`; fewer where there are no more.
+            nbest: How many targets to give for each source, as `alternatives`; fewer where there are no more, or
+                where different tokens make the same text.
             length_penalty: 0 prefers short targets; that of the recipe unless told otherwise.
             longest: Tokens of a target at the most; twice those of its source and 50 more unless told otherwise.
             return_weights: Also give the attention of every target that is returned.
@@ -112,8 +118,9 @@ class Predictor:
         check_search(width, nbest, longest)
         if return_weights:
             self.check_attention()
-        several = [texts] if isinstance(texts, str) else texts
+        several = as_texts("predict", texts)
         sources = [self.tokenizers.source.encoded(text) for text in several]
+        self._check_places(sources)
         found = decode_all(
             self.model,
             [Pair(source.ids) for text, source in zip(several, sources, strict=True) if text.strip()],
@@ -127,7 +134,7 @@ class Predictor:
         rest = iter(found)
         hypotheses = [next(rest) if text.strip() else [NOTHING] for text in several]
         predictions = [
-            [self._predicted(text, source, each) for each in best]
+            different([self._predicted(text, source, each) for each in best])
             for text, source, best in zip(several, sources, hypotheses, strict=True)
         ]
         finished = self._finished(predictions, return_weights)
@@ -135,6 +142,7 @@ class Predictor:
 
     def force(self, texts: Sequence[str], targets: Sequence[str], *, return_weights: bool = False) -> list[Prediction]:
         """Given targets as predictions: how probable the model finds them, and where it looks while it reads them."""
+        texts, targets = as_texts("force", texts), as_texts("force", targets)
         if len(texts) != len(targets):
             raise RegardError(f"force: there are {len(texts)} sources and {len(targets)} targets; each needs one")
         if return_weights:
@@ -152,6 +160,13 @@ class Predictor:
         """Raise a `RegardError` if the model has no attention to show."""
         if not self.model.attended:
             raise RegardError(f"{self.name}: this model has no attention from target to source, so no weights to show")
+
+    def _check_places(self, sources: Sequence[Encoded]) -> None:
+        """Raise a `RegardError` for a source with more tokens than the model has positions for."""
+        most = self.model.most_places
+        for number, source in enumerate(sources, start=1):
+            if most is not None and len(source.ids) >= most:
+                raise RegardError(f"source {number}: has {len(source.ids)} tokens; {self.name} reads up to {most - 1}")
 
     def _predicted(self, text: str, source: Encoded, hypothesis: Hypothesis) -> Prediction:
         tokenizer = self.tokenizers.target
@@ -193,6 +208,8 @@ class Predictor:
         from regard.alignment import merge_words
         from regard.views.attention_map import AttentionMap
 
+        if not isinstance(prediction, Prediction):
+            raise RegardError(f"attention_map: found {type(prediction).__name__}; one Prediction is needed")
         if prediction.weights is None:
             raise RegardError("attention_map: the prediction has no weights; predict with return_weights=True")
         weights, title = prediction.weights.numpy(), f"{self.name}: {prediction.source} → {prediction.text}"
@@ -204,6 +221,19 @@ class Predictor:
                 raise RegardError(f"attention_map: the {side} has no words; show it by tokens")
         merged = merge_words(weights, prediction.source_words, prediction.target_words)
         return AttentionMap(tuple(rows), tuple(columns), merged, title, "words")
+
+
+def as_texts(what: str, found: Any) -> list[str]:
+    """One text or several as a list, or a `RegardError`."""
+    if isinstance(found, str):
+        return [found]
+    if not isinstance(found, Iterable):
+        raise RegardError(f"{what}: found {type(found).__name__}; a text or a list of texts is needed")
+    texts = list(found)
+    for number, text in enumerate(texts, start=1):
+        if not isinstance(text, str):
+            raise RegardError(f"{what}: text {number} is {text!r}; a text is needed")
+    return texts
 
 
 def check_search(beam: int, nbest: int, longest: int | None) -> None:
@@ -230,6 +260,11 @@ def new_prediction(
         target_words=(*target.words, None) if ended else tuple(target.words),
         pair=Pair(source.ids, target.ids),
     )
+
+
+def different(predictions: Sequence[Prediction]) -> list[Prediction]:
+    """Those whose text was not given before: different tokens may make the same text."""
+    return list({each.text: each for each in reversed(predictions)}.values())[::-1]
 
 
 def batches_of(pairs: Sequence[Pair]) -> Sequence[Sequence[int]]:

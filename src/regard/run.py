@@ -101,6 +101,8 @@ class Run:
         """What the run is, checked to be of a format that we know."""
         try:
             with reading(self.card_file):
+                if self.path.is_file():
+                    raise RegardError(f"{self.path}: is a file; a run folder is needed")
                 if not self.path.is_dir():
                     raise RegardError(f"{self.path}: there is no such folder; a run made by regard train is needed")
                 if not self.card_file.exists():
@@ -221,6 +223,10 @@ class Checkpoint:
     def tensors(self, name: str, device: str = "cpu") -> dict[str, Tensor]:
         """The parameters (`model`) or the memory of the optimizer (`optimizer`)."""
         return read_tensors(self.path / f"{name}.safetensors", device)
+
+    def remove(self) -> None:
+        """Delete it."""
+        shutil.rmtree(self.path)
 
     def is_whole(self) -> bool:
         """Whether all its files are there and unharmed."""

@@ -37,9 +37,9 @@ def test_long_sequences_of_anything(left, right):
 
 
 def test_exact_match_counts_any_right_answer():
-    found = exact_match(["a", "b", "C", "d "], ["a", ["x", "b"], "c", "d"])
+    found = exact_match(["a", "b", "C", "de"], ["a", ["x", "b"], "c", "d"])
     assert (found.value, found.signature) == (2 / 4, "nrefs:var|case:mixed|sentences:4")
-    found = exact_match(["a", "b", "C", "d "], ["a", "b", "c", "d"], lowercase=True)
+    found = exact_match(["a", "b", "C", "de"], ["a", "b", "c", "d"], lowercase=True)
     assert (found.value, found.signature) == (3 / 4, "nrefs:1|case:lc|sentences:4")
 
 
@@ -69,3 +69,8 @@ def test_empty_texts():
 def test_what_is_right_has_no_errors(metric, texts):
     assert metric(texts, texts).value == 0
     assert exact_match(texts, texts).value == 1
+
+
+def test_one_space_is_as_good_as_another():
+    assert exact_match(["a b"], ["a  b "]).value == 1.0
+    assert exact_match(["ab"], ["a b"]).value == 0.0

@@ -192,8 +192,10 @@ def test_gradients_are_those_of_the_formulas(case):
     torch.testing.assert_close(found, torch.autograd.grad(wanted, list(model.parameters())))
 
 
-@pytest.mark.parametrize("heads", [1, 2])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    ("case", "heads"),
+    [(case, heads) for case in CASES for heads in (1, 2) if heads == 1 or CASES[case].get("attention") != "none"],
+)
 def test_steps_equal_the_whole(case, heads):
     model = make(layers=2, heads=heads, **CASES[case]).eval()
     batch = collate(PAIRS)
@@ -302,3 +304,9 @@ def test_targets_are_needed_to_read_them():
     with pytest.raises(RegardError) as raised:
         make()(collate([Pair([4, 5])]))
     assert str(raised.value) == "features: the batch has no targets to read; start and step predict without them"
+
+
+@pytest.mark.parametrize("settings", [{"score": "additive"}, {"heads": 2}, {"project": ("keys",)}])
+def test_without_attention_there_is_nothing_to_set(settings):
+    with pytest.raises(RegardError, match=r"^there is no attention here, so it has no score, heads or project; choose"):
+        make(attention="none", **settings)

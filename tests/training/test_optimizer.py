@@ -154,12 +154,14 @@ def test_the_average_follows_by_its_formula():
     with torch.no_grad():
         model.weight.fill_(1.0)
     average = MovingAverage(model, decay=0.75)
-    for value in (5.0, 9.0):
+    for step, value in ((100, 5.0), (101, 9.0)):
         with torch.no_grad():
             model.weight.fill_(value)
-        average.follow()
+        average.follow(step)
     # 0.75 * 1 + 0.25 * 5 = 2; 0.75 * 2 + 0.25 * 9 = 3.75
     assert average.values["weight"].item() == 3.75
+    average.follow(2)  # early on the decay is (1 + 2) / (10 + 2): 0.25 * 3.75 + 0.75 * 9
+    assert average.values["weight"].item() == 7.6875
     assert model.weight.item() == 9.0
 
 

@@ -48,7 +48,7 @@ def test_quiet_is_quiet_but_in_the_log(tmp_path, monkeypatch):
     talk = Talk(run, quiet=True)
     with talk.progress(10, 0):
         talk.say("one")
-        talk.step(1, 0, 2.0)
+        talk.step(1, 2.0)
     assert (terminal.getvalue(), logged(run)) == ("", ["one"])
 
 
@@ -62,8 +62,8 @@ def test_a_terminal_shows_a_bar_with_the_loss_and_lines_above_it(monkeypatch):
     terminal = look(monkeypatch)
     talk = Talk()
     with talk.progress(steps=10, done=4):
-        talk.step(5, 0, 2.0)
-        talk.step(6, 0, 4.0)
+        talk.step(5, 2.0)
+        talk.step(6, 4.0)
         talk.say("one [bold]line[/bold]")
     shown = terminal.getvalue()
     assert "one [bold]line[/bold]" in shown  # as it is, whatever looks like markup
@@ -73,7 +73,7 @@ def test_a_terminal_shows_a_bar_with_the_loss_and_lines_above_it(monkeypatch):
 
 def test_no_bar_is_shown_in_a_file(capsys):
     with (talk := Talk()).progress(10, 0):
-        talk.step(5, 0, 2.0)
+        talk.step(5, 2.0)
     assert capsys.readouterr() == ("", "")
 
 

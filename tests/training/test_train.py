@@ -8,6 +8,7 @@ import signal
 import threading
 from pathlib import Path
 
+import jaxtyping
 import pytest
 import torch
 
@@ -15,6 +16,7 @@ import regard
 from regard.errors import RegardError
 from regard.run import Run, checkpoints_of, read_tensors
 from regard.training import loop
+from regard.training.optimizer import Optimizer
 from regard.training.train import train
 
 TINY = {
@@ -87,7 +89,7 @@ def test_ctrl_c_saves_at_the_step_where_it_was_pressed(tmp_path, monkeypatch, ca
     with pytest.raises(KeyboardInterrupt):
         train(TINY, tmp_path / "run")
     assert checkpoints_of(Run(tmp_path / "run"))[-1].step == 6
-    assert capsys.readouterr().err.endswith("stopped after step 6; the same command again goes on from there\n")
+    assert capsys.readouterr().err.endswith("stopped; the same command again goes on from step 6\n")
 
 
 def test_a_seed_decides_everything(tmp_path):
@@ -149,16 +151,58 @@ def test_another_model_is_refused_by_its_name(tmp_path):
         train({**TINY, "model": {"name": "transformer", "width": 8}}, tmp_path / "run", quiet=True)
 
 
-def test_a_model_that_fits_no_memory_is_said_in_one_line(tmp_path):
-    with pytest.raises(RegardError, match=r"^there is not enough memory; try a lower --training.tokens, or a smaller "):
-        train(changed(model={"hidden": 10_000_000}), tmp_path / "run", quiet=True)
+def test_a_gradient_that_is_no_number_names_the_batch_that_made_it(tmp_path, monkeypatch):
+    step = Optimizer.step
+
+    def poisoned(optimizer, rate):
+        if len(rates) == 5:
+            next(iter(optimizer.parameters.values())).grad.fill_(math.inf)
+        rates.append(rate)
+        return step(optimizer, rate)
+
+    rates: list[float] = []
+    monkeypatch.setattr(Optimizer, "step", poisoned)
+    with pytest.raises(RegardError, match=r"^step 6: the gradient is (inf|nan), with the batch of the examples "):
+        train(TINY, tmp_path / "run", quiet=True)
+
+
+def test_of_equally_good_parameters_those_with_the_lower_loss_are_kept(tmp_path):
+    train(changed(training={"metric": "exact", "rate": 1e-4}), tmp_path / "run", quiet=True)
+    found = Run(tmp_path / "run").metrics()
+    assert [line["valid_exact"] for line in found] == [0, 0, 0]  # nothing is right so early
+    best = min(found, key=lambda line: line["valid_loss"])
+    assert Run(tmp_path / "run").read_card()["best"]["step"] == best["step"] == 12
+
+
+def test_a_run_started_from_another_goes_on_from_it(tmp_path, monkeypatch):
+    train(TINY, tmp_path / "base", quiet=True)
+    tiny = {"data": TINY["data"], "training": {**TINY["training"], "rate": 1e-12}}
+    update = loop.Trainer.update
+
+    def broken(trainer):
+        raise StopError
+
+    monkeypatch.setattr(loop.Trainer, "update", broken)
+    with pytest.raises(StopError):
+        train(tiny, tmp_path / "tuned", base=tmp_path / "base", quiet=True)
+    monkeypatch.setattr(loop.Trainer, "update", update)
+    with pytest.raises(RegardError, match=r"tuned: was begun from .*base; choose another --out$"):
+        train(tiny, tmp_path / "tuned", base=tmp_path / "other", quiet=True)
+    train(tiny, tmp_path / "tuned", quiet=True)  # before its first checkpoint, and without saying it again
+    base, tuned = (read_tensors(tmp_path / f"{name}/model.safetensors") for name in ("base", "tuned"))
+    for name in base:
+        torch.testing.assert_close(base[name], tuned[name], atol=1e-6, rtol=0)
 
 
 def test_learned_positions_limit_what_is_decoded(tmp_path):
     model = {"name": "transformer", "width": 12, "heads": 2, "positions": "learned", "longest": 8}
     train({**TINY, "model": model}, tmp_path / "run", quiet=True)
-    found = regard.load(tmp_path / "run").predict("a b c d")
-    assert len(found.target_tokens) <= 8
+    found = regard.load(tmp_path / "run")
+    assert len(found.predict("a b c d").target_tokens) <= 8
+    with pytest.raises(RegardError, match=r"^source 2: has 9 tokens; transformer reads up to 7$"):
+        found.predict(["a b", "a b c d a b c d a"])
+    with pytest.raises(RegardError, match=r"^model.longest is 4, the longest text has 5 tokens; raise it, or lower "):
+        train({**TINY, "model": {**model, "longest": 4}}, tmp_path / "short", quiet=True)
 
 
 def test_a_loss_that_is_no_number_names_its_batch_and_leaves_the_last_checkpoint(tmp_path, monkeypatch):
@@ -172,7 +216,7 @@ def test_a_loss_that_is_no_number_names_its_batch_and_leaves_the_last_checkpoint
 
     monkeypatch.setattr(loop.Trainer, "update", poisoned)
     found = r'^step 6: the loss is nan, with the batch of the examples [\d, and more]+, the first of them "[a-d ]+"; '
-    with pytest.raises(RegardError, match=found + r"try a lower --training.rate \(it was [\d.e-]+\)$"):
+    with pytest.raises(RegardError, match=found + r"try a lower --training.rate \(it was [\d.e-]+\) in another --out$"):
         train(TINY, tmp_path / "run", quiet=True)
     assert checkpoints_of(Run(tmp_path / "run"))[-1].step == 4
 
@@ -206,7 +250,7 @@ def test_two_trainings_do_not_write_to_one_folder(tmp_path):
 
 
 def test_patience_ends_training(tmp_path):
-    recipe = changed(training={"steps": 100, "validate_every": 2, "patience": 2, "rate": 1e-9, "metric": "exact"})
+    recipe = changed(training={"steps": 100, "validate_every": 2, "patience": 2, "rate": 1e-30, "metric": "exact"})
     assert train(recipe, tmp_path / "run", quiet=True).step == 6  # 0 % at 2 is the best, 4 and 6 are no better
 
 
@@ -279,3 +323,24 @@ def test_tensorboard_reads_what_was_found(tmp_path):
     events.Reload()
     written = [(event.step, round(event.value, 4)) for event in events.Scalars("valid_loss")]
     assert written == [(line["step"], round(line["valid_loss"], 4)) for line in Run(tmp_path / "run").metrics()]
+
+
+def test_a_recipe_is_a_table(tmp_path, monkeypatch):
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as outside of tests, where any value may come
+    found = r"""^train: found 'pairs.tsv'; a recipe such as {"data": {"train": "pairs.tsv"}} is needed$"""
+    with pytest.raises(RegardError, match=found):
+        train("pairs.tsv", tmp_path / "run")
+
+
+def test_a_run_does_not_start_from_itself(tmp_path):
+    with pytest.raises(RegardError, match=r"run: is the run to start from; choose another --out$"):
+        train(TINY, tmp_path / "run", base=tmp_path / "run", quiet=True)
+
+
+def test_the_end_is_explained(tmp_path, capsys):
+    recipe = changed(training={"steps": 100, "validate_every": 2, "patience": 2, "rate": 1e-30, "metric": "exact"})
+    train(recipe, tmp_path / "run")
+    train({}, tmp_path / "run")
+    said = capsys.readouterr().err
+    assert re.search(r"\nended early, after 2 validations, none better \(--patience 0 goes on\)\n", said)
+    assert said.endswith("this run is finished; ask for more --steps to go on\n")

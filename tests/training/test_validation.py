@@ -60,5 +60,11 @@ def test_predictions_are_compared_with_the_targets(reverse_run):
 def test_the_target_is_compared_as_far_as_a_model_can_know_it(subword_run):
     """Of text in lower case the model cannot know which letters were capitals."""
     model = load(subword_run)
+    vocabulary = model.model.output(torch.zeros(1, model.model.config.hidden)).shape[-1]
+    letters = [i for i in range(4, vocabulary) if model.tokenizers.target.decode([i]).strip() == "a"]
+    with torch.no_grad():  # it shall write small letters, whatever it has learnt
+        bias = next(p for n, p in model.model.named_parameters() if n.endswith("bias") and len(p) == vocabulary)
+        bias[letters[0]] += 100
     text = model.predict("the cats sleep", beam=1).text
+    assert text.upper() != text
     assert validation(model, [Example("the cats sleep", text.upper())]).decoded(model.model) == {"exact": 1.0}

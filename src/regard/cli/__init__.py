@@ -20,6 +20,7 @@ from regard.errors import RegardError
 
 USER_ERROR, PIPE_CLOSED, OUR_BUG, INTERRUPTED = 2, 1, 70, 130
 
+NO_MEMORY = "there is not enough memory; try smaller batches, shorter texts or a smaller model"
 COMMANDS = [  # name, help, example
     ("demo", "Train a model in a minute and look inside it.", "demo"),
     ("predict", "Write the target of each line.", "predict runs/dates --beam 5 < in.txt > out.txt"),
@@ -47,6 +48,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:  # of stdout; a file we write says so itself
             close_output()
             print("regard: standard output: cannot be written: no space is left there", file=sys.stderr)
+            return USER_ERROR
+        if is_out_of_memory(error):
+            print(f"regard: {NO_MEMORY}", file=sys.stderr)
             return USER_ERROR
         traceback.print_exc()
         return OUR_BUG
@@ -112,6 +116,21 @@ def bench_commands() -> App:
 def one_line(error: Exception) -> str:
     """What an error says, without line breaks; the parser's sentences begin small, as ours do."""
     if isinstance(error, UnusedCliTokensError):
-        return f"nothing takes the argument {' '.join(error.unused_tokens or [])}; regard --help says what there is"
+        return unused_line(error.unused_tokens or [], (error.command_chain or [""])[0])
     text = " ".join(str(error).splitlines())
     return text[:1].lower() + text[1:] if isinstance(error, CycloptsError) else text
+
+
+def unused_line(words: Sequence[str], command: str) -> str:
+    """What to do with words that no option takes: after a run they are mostly a file to read."""
+    help_ = {
+        "predict": f"give the file by --source {words[0]}, or < {words[0]}",
+        "evaluate": f"give the file by --data {words[0]}, or two by --source and --target",
+        "align": f"give the file by --source {words[0]}, or < {words[0]}",
+    }
+    return f"nothing takes the argument {' '.join(words)}; {help_.get(command, 'regard --help says what there is')}"
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether torch found no memory: on a GPU it has a class of its own for that, on a CPU only words."""
+    return type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)

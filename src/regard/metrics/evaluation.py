@@ -10,7 +10,7 @@ from regard.errors import unknown_name
 from regard.metrics.by_length import EDGES, LengthRow, by_length
 from regard.metrics.score import Answers, Score
 from regard.metrics.sequences import Unit, character_error_rate, exact_match, word_error_rate
-from regard.metrics.translation import bleu, chrf
+from regard.metrics.translation import bleu, chrf, has_four_words
 
 METRICS: dict[str, Callable[..., Score]] = {
     "bleu": bleu,
@@ -19,6 +19,7 @@ METRICS: dict[str, Callable[..., Score]] = {
     "word_error_rate": word_error_rate,
     "character_error_rate": character_error_rate,
 }
+NO_BLEU = "BLEU: no target has four words, so it says nothing"
 
 
 @dataclass(frozen=True)
@@ -32,15 +33,19 @@ class Report:
     character_error_rate: Score
     by_length: tuple[LengthRow, ...]
     unit: Unit  # of the lengths
+    against_length: str = "bleu"  # which of `METRICS` is given by length
+    has_four_words: bool = True  # whether any right answer has, as BLEU needs
 
     @property
     def scores(self) -> tuple[Score, ...]:
-        """Those of the whole corpus."""
-        return (self.bleu, self.chrf, self.exact_match, self.word_error_rate, self.character_error_rate)
+        """Those of the whole corpus, that which is given by length first."""
+        names = [self.against_length, *(name for name in METRICS if name != self.against_length)]
+        return tuple(getattr(self, name) for name in names)
 
     def lines(self) -> Iterator[str]:
         """Each score with its conditions after itself."""
-        yield from map(str, self.scores)
+        for score in self.scores:
+            yield str(score) if score is not self.bleu or self.has_four_words else NO_BLEU
         for row in self.by_length:
             name = f"{row.score.name}, sources of {row.lengths} {self.unit}s, {row.sentences} in all:"
             yield str(replace(row.score, name=name))
@@ -61,7 +66,7 @@ def evaluate_text(
     tokenize: str = "13a",
     against_length: str = "bleu",
     edges: Sequence[int] = EDGES,
-    unit: Unit = "word",
+    unit: Unit | None = None,
 ) -> Report:
     """Score predictions by every metric there is for text.
 
@@ -71,9 +76,10 @@ def evaluate_text(
         references: The right answer to each, or several.
         lowercase: Whether upper and lower case count as the same.
         tokenize: How BLEU cuts words, as in `bleu`.
-        against_length: Which of `METRICS` is given by the length of the source.
+        against_length: Which of `METRICS` is given first, and by the length of the source.
         edges: The longest source of each row of that.
-        unit: What a length counts.
+        unit: What a length counts; words, or characters where sources have fewer than two words on average, unless
+            given.
     """
     if against_length not in METRICS:
         raise unknown_name("evaluate_text: against_length", against_length, METRICS)
@@ -81,6 +87,18 @@ def evaluate_text(
         name: partial(metric, lowercase=lowercase) for name, metric in METRICS.items()
     }
     metrics["bleu"] = partial(bleu, lowercase=lowercase, tokenize=tokenize)
+    unit = unit or unit_of(sources)
     rows = by_length(sources, predictions, references, metrics[against_length], edges, unit=unit)
     scores = {name: metric(predictions, references) for name, metric in metrics.items()}
-    return Report(**scores, by_length=tuple(rows), unit=unit)
+    return Report(
+        **scores,
+        by_length=tuple(rows),
+        unit=unit,
+        against_length=against_length,
+        has_four_words=has_four_words(references, tokenize),
+    )
+
+
+def unit_of(sources: Sequence[str]) -> Unit:
+    """What tells short sources from long ones: where most are one word, their characters."""
+    return "character" if sum(len(source.split()) for source in sources) < 2 * len(sources) else "word"

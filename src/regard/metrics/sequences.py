@@ -45,10 +45,10 @@ def error_rate(predictions: Sequence[str], references: Answers, unit: Unit, *, l
 
 
 def matches(predictions: Sequence[str], references: Answers, *, lowercase: bool = False) -> list[bool]:
-    """Whether each prediction equals a right answer."""
+    """Whether each prediction equals a right answer; any space between words is as good as another."""
     answers = right_answers("exact match", predictions, references)
     return [
-        cased(prediction, lowercase) in [cased(answer, lowercase) for answer in each]
+        cased(prediction, lowercase).split() in [cased(answer, lowercase).split() for answer in each]
         for prediction, each in zip(predictions, answers, strict=True)
     ]
 

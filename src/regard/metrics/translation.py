@@ -29,6 +29,15 @@ def bleu(predictions: Sequence[str], references: Answers, *, lowercase: bool = F
     return measure(BLEU(lowercase=lowercase, tokenize=tokenize, force=announced), "BLEU", predictions, references)
 
 
+def has_four_words(references: Answers, tokenize: str = "13a") -> bool:
+    """Whether any right answer is long enough for BLEU, which is 0 without four words in a row, to say anything."""
+    from sacrebleu.metrics.bleu import BLEU
+
+    cut = BLEU(tokenize=tokenize, force=True).tokenizer
+    answers = (answer for each in references for answer in ([each] if isinstance(each, str) else each))
+    return any(len(cut(answer).split()) >= 4 for answer in answers)
+
+
 def chrf(predictions: Sequence[str], references: Answers, *, lowercase: bool = False, word_order: int = 0) -> Score:
     """The F-score of character n-grams up to six (Popović 2015); 0 to 100.
 

@@ -21,7 +21,7 @@ class TextSettings:
     lowercase: bool = False  # both sides
     moses_source: str | None = None  # a language, whose punctuation is normalised and set apart as Moses does
     moses_target: str | None = None  # a language, likewise
-    bpe_dropout: float = 0.0  # bpe dropout: the share of merges left out in training
+    bpe_dropout: float = 0.0  # the share of merges left out in training; batches then have more tokens than planned
 
     def __post_init__(self) -> None:
         if not 0 <= self.bpe_dropout < 1:

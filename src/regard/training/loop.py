@@ -26,6 +26,7 @@ from regard.training.stop import StopAsked
 from regard.training.talk import Talk
 
 PERFECT = {"exact": 1.0, "bleu": 100.0, "chrf": 100.0}
+ENOUGH = 3  # perfect validations in a row
 CHECK_EVERY = 50  # steps between looks at a GPU's loss: each look waits for all its work
 
 
@@ -59,8 +60,10 @@ class Counters:
     loss: float = 0.0  # summed since the last validation
     loss_tokens: int = 0
     best: float | None = None
+    best_loss: float = math.inf  # of the best; of two equally good ones that with the lower loss is better
     best_step: int = 0
     waited: int = 0  # validations since the best
+    perfect: int = 0  # validations in a row at which nothing was wrong
     finished: bool = False
 
 
@@ -99,11 +102,13 @@ class Trainer:
         self.average = MovingAverage(self.model, settings.ema) if settings.ema else None
         self.counters = Counters()
         self.plan: Sequence[Sequence[int]] = ()
+        self.saved: int | None = None  # the step of the newest checkpoint
+        self._clock = time.perf_counter()
         self._unchecked: list[tuple[int, Tensor, list[Sequence[int]]]] = []
 
     def train(self) -> Counters:
         """Train to the end, from the newest checkpoint if there is one."""
-        assert self.settings.steps is not None and self.settings.validate_every is not None
+        assert self.settings.steps is not None
         self.resume()
         with ExitStack() as stack:
             stop = stack.enter_context(StopAsked())
@@ -111,44 +116,46 @@ class Trainer:
             stack.enter_context(self.talk.progress(self.settings.steps, self.counters.step))
             while not self.is_over():
                 self.update()
-                if self.counters.step % self.settings.validate_every == 0 or self.counters.step == self.settings.steps:
+                if self.is_due(self.counters.step):
                     events(self.look())
                     if not self.is_over():
                         self.save()
                 if stop and not self.is_over():
                     self.save()
                     raise KeyboardInterrupt
-        if not self.counters.finished:
+        if self.counters.finished:
+            self.talk.say("this run is finished; ask for more --steps to go on")
+        else:
             self.finish()
         return self.counters
 
     def update(self) -> None:
         """One update of the parameters."""
-        began, counters = time.perf_counter(), self.counters
+        counters = self.counters
         counters.step += 1
         taken = [self.next_places() for _ in range(self.settings.accumulate)]
         torch.manual_seed(self.settings.seed * 1_000_003 + counters.step)
         self.model.train()
         sums, counts = [], []
-        for places in taken:
+        for epoch, places in taken:
             with self.autocast():
-                loss, count = self.step(self.batches.batch(places, counters.epoch).to(self.device))
+                loss, count = self.step(self.batches.batch(places, epoch).to(self.device))
             loss.backward()
             sums.append(loss.detach())
             counts.append(count)
         total, tokens = torch.stack(sums).sum(), torch.stack(counts).sum()
         gradients = [p.grad for p in self.optimizer.parameters.values() if p.grad is not None]
         torch._foreach_div_(gradients, tokens.to(gradients[0].dtype))
-        self.optimizer.step(rate_at(counters.step, self.settings))
+        norm = self.optimizer.step(rate_at(counters.step, self.settings))
         if self.average is not None:
-            self.average.follow()
-        self._unchecked.append((counters.step, torch.stack([total.double(), tokens.double()]), taken))
+            self.average.follow(counters.step)
+        found = torch.stack([total.double(), norm.double(), tokens.double()])
+        self._unchecked.append((counters.step, found, [places for _, places in taken]))
         if self.device == "cpu" or len(self._unchecked) >= CHECK_EVERY:
             self.check()
-        counters.seconds += time.perf_counter() - began
 
-    def next_places(self) -> Sequence[int]:
-        """The next batch of this epoch, or the first of the next one."""
+    def next_places(self) -> tuple[int, Sequence[int]]:
+        """The next batch of this epoch, or the first of the next one, with the epoch's number."""
         counters = self.counters
         if not self.plan:
             self.plan = self.batches.plan(counters.epoch)
@@ -156,28 +163,32 @@ class Trainer:
             counters.epoch, counters.place = counters.epoch + 1, 0
             self.plan = self.batches.plan(counters.epoch)
         counters.place += 1
-        return self.plan[counters.place - 1]
+        return counters.epoch, self.plan[counters.place - 1]
 
     def check(self) -> None:
         """Add up the losses of the last steps; one that is no number ends training, with its batch named."""
-        for step, (loss, tokens), taken in [(s, v.tolist(), t) for s, v, t in self._unchecked]:
-            if not math.isfinite(loss):
-                names = "; ".join(self.batches.name(places) for places in taken)
-                raise RegardError(
-                    f"step {step}: the loss is {loss}, with the batch {names}; "
-                    f"try a lower --training.rate (it was {rate_at(step, self.settings):.2g})"
-                )
-            self.counters.loss += loss
-            self.counters.loss_tokens += int(tokens)
-            self.counters.tokens += int(tokens)
-            self.talk.step(step, self.counters.epoch, loss / max(1.0, tokens))
+        counters = self.counters
+        for step, (loss, norm, tokens), taken in [(s, v.tolist(), t) for s, v, t in self._unchecked]:
+            for what, value in (("loss", loss), ("gradient", norm)):
+                if not math.isfinite(value):
+                    names = "; ".join(self.batches.name(places) for places in taken)
+                    rate = rate_at(step, self.settings)
+                    raise RegardError(
+                        f"step {step}: the {what} is {value}, with the batch {names}; "
+                        f"try a lower --training.rate (it was {rate:.2g}) in another --out"
+                    )
+            counters.loss += loss
+            counters.loss_tokens += int(tokens)
+            counters.tokens += int(tokens)
+            self.talk.step(step, loss / max(1.0, tokens))
         self._unchecked.clear()
+        now = time.perf_counter()
+        counters.seconds, self._clock = counters.seconds + now - self._clock, now
 
     def autocast(self) -> AbstractContextManager[Any]:
-        """bfloat16 where it was asked for, or on a GPU unless told otherwise."""
-        kind = torch.device(self.device).type
-        low = self.settings.precision == "bfloat16" or (self.settings.precision == "auto" and kind == "cuda")
-        return torch.autocast(kind, torch.bfloat16) if low else nullcontext()
+        """bfloat16 where the settings say so."""
+        low = self.settings.precision == "bfloat16"
+        return torch.autocast(torch.device(self.device).type, torch.bfloat16) if low else nullcontext()
 
     def look(self) -> dict[str, float]:
         """Validate, keep the parameters if they are the best so far, and write down what was found."""
@@ -187,8 +198,11 @@ class Trainer:
             self.average.swap()
         found = self.judge()
         counters.waited = 0 if self.keep_if_better(found) else counters.waited + 1
+        perfect = found.get(self.settings.metric, 0.0) >= PERFECT.get(self.settings.metric, math.inf)
+        counters.perfect = counters.perfect + 1 if perfect else 0
         if self.average is not None:
             self.average.swap()
+        self.check()
         line = {
             "step": counters.step,
             "epoch": counters.epoch,
@@ -213,18 +227,23 @@ class Trainer:
         """Write the parameters to the run if they are the best so far."""
         counters, metric = self.counters, self.settings.metric
         value = -found["loss"] if metric == "loss" else found[metric]
-        better = counters.best is None or value > counters.best
+        better = counters.best is None or (value, -found["loss"]) > (counters.best, -counters.best_loss)
         if better:
-            counters.best, counters.best_step = value, counters.step
+            counters.best, counters.best_loss, counters.best_step = value, found["loss"], counters.step
             write_tensors(self.run.model_file, self.model.state_dict())
             self.on_better(counters)
         return better
 
     def finish(self) -> None:
         """Try the mean of the last checkpoints, if that was asked for, and write down that training is over."""
+        assert self.settings.steps is not None
+        if self.counters.step < self.settings.steps:
+            perfect = self.counters.perfect >= ENOUGH
+            why = f"{ENOUGH} perfect validations" if perfect else f"{self.counters.waited} validations, none better"
+            self.talk.say(f"ended early, after {why} (--patience 0 goes on)")
         if self.settings.average > 1:
             self.save()
-            kept = checkpoints_of(self.run)[-self.settings.average :]
+            kept = [each for each in checkpoints_of(self.run) if self.is_due(each.step)][-self.settings.average :]
             held = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
             self.model.load_state_dict(mean_of(kept))
             found = self.judge()
@@ -240,7 +259,12 @@ class Trainer:
         tensors = {"model": self.model.state_dict(), "optimizer": self.optimizer.tensors()}
         if self.average is not None:
             tensors["average"] = self.average.values
-        save_checkpoint(self.run, self.counters.step, tensors, asdict(self.counters), max(2, self.settings.average))
+        step = self.counters.step
+        save_checkpoint(self.run, step, tensors, asdict(self.counters), max(2, self.settings.average + 1))
+        self.saved = step
+        for older in checkpoints_of(self.run)[:-1]:
+            if not self.is_due(older.step):  # of a stop; only those of validations are averaged
+                older.remove()
 
     def resume(self) -> None:
         """Go on from the newest whole checkpoint."""
@@ -255,17 +279,20 @@ class Trainer:
             self.average.values.update(newest.tensors("average", self.device))
         self.counters = Counters(**newest.state())
         self.counters.finished = self.counters.finished and self.is_over()  # or more steps were asked for since
-        if self.counters.place:
-            self.plan = self.batches.plan(self.counters.epoch)
+        self.saved = newest.step
         self.run.cut_metrics(newest.step)
+
+    def is_due(self, step: int) -> bool:
+        """Whether a validation follows a step."""
+        assert self.settings.validate_every is not None
+        return step % self.settings.validate_every == 0 or step == self.settings.steps
 
     def is_over(self) -> bool:
         """Whether all steps are made, patience is at its end, or nothing is left to be better at."""
         assert self.settings.steps is not None
         counters, patience = self.counters, self.settings.patience
-        if counters.best is not None and counters.best >= PERFECT.get(self.settings.metric, math.inf):
-            patience = min(patience, 2)  # seen once; it should be seen again and again
-        return (patience > 0 and counters.waited >= patience) or counters.step >= self.settings.steps
+        enough = patience > 0 and (counters.waited >= patience or counters.perfect >= ENOUGH)
+        return enough or counters.step >= self.settings.steps
 
 
 def mean_of(checkpoints: Sequence[Checkpoint]) -> dict[str, Tensor]:

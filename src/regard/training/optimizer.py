@@ -72,11 +72,12 @@ class MovingAverage:
         self.values = {name: p.detach().clone() for name, p in model.named_parameters()}
 
     @torch.no_grad()
-    def follow(self) -> None:
-        """Go a little way towards the model."""
+    def follow(self, step: int) -> None:
+        """Go a little way towards the model; a longer one at first, so that the random start is soon forgotten."""
+        decay = min(self.decay, (1 + step) / (10 + step))
         mine = [self.values[name] for name, _ in self.model.named_parameters()]
         theirs = [p.detach() for _, p in self.model.named_parameters()]
-        torch._foreach_lerp_(mine, theirs, 1 - self.decay)
+        torch._foreach_lerp_(mine, theirs, 1 - decay)
 
     @torch.no_grad()
     def swap(self) -> None:

@@ -13,6 +13,9 @@ from regard.text import Tokenizer, Tokenizers
 LARGE = 20_000
 """From so many pairs of running text on, a Transformer is the default."""
 
+SHORT = 25
+"""Tokens of a target, on average, that can be right as a whole."""
+
 SMALL = 500
 """A vocabulary of fewer words is one of symbols."""
 
@@ -24,7 +27,7 @@ class Facts:
     pairs: int
     source_tokens: int
     target_tokens: int
-    symbols: bool  # targets are right or wrong as a whole, not better or worse translations
+    symbols: bool  # targets are letters, phones, digits and the like, not running text
     on_gpu: bool
 
     @staticmethod
@@ -69,10 +72,17 @@ def suited(recipe: Recipe, facts: Facts) -> Recipe:
         rate=training.rate or (2e-3 if recurrent else 1e-3),
         warmup=training.warmup if training.warmup is not None else min(100 if recurrent else 400, steps // 10),
         validate_every=training.validate_every or min(max(steps // 30, 50), 1000),
-        metric=training.metric if training.metric != "auto" else ("exact" if facts.symbols else "bleu"),
+        metric=training.metric if training.metric != "auto" else best_metric(facts),
         precision=training.precision if training.precision != "auto" else best_precision(recurrent, facts),
     )
     return replace(recipe, training=training, model={**model_defaults(recurrent, facts), **recipe.model})
+
+
+def best_metric(facts: Facts) -> Literal["exact", "chrf", "bleu"]:
+    """What tells good parameters from better ones: long targets are hardly ever right to the last letter."""
+    if not facts.symbols:
+        return "bleu"
+    return "exact" if facts.target_tokens <= SHORT * facts.pairs else "chrf"
 
 
 def best_precision(recurrent: bool, facts: Facts) -> Literal["float32", "bfloat16"]:

@@ -11,6 +11,25 @@ from typing import Any
 from regard.errors import RegardError
 from regard.run import Run
 
+WORTH_SAYING = 120.0  # seconds that are still to come
+STEPS_TIMED = 20
+
+
+class Pace:
+    """How long training will last, from its first steps; the very first is not counted, which is slower."""
+
+    def __init__(self, steps: int) -> None:
+        self.steps, self.made, self.began = steps, 0, 0.0
+
+    def seconds_left(self, step: int) -> float | None:
+        """Seconds for all steps that follow one, once enough were made to tell."""
+        self.made += 1
+        if self.made == 1:
+            self.began = time.perf_counter()
+        if self.made <= STEPS_TIMED:
+            return None
+        return (time.perf_counter() - self.began) / (self.made - 1) * (self.steps - step)
+
 
 class Talk:
     """Says things on stderr (not if quiet) and in the run's log; shows a bar where there is a terminal."""
@@ -20,6 +39,7 @@ class Talk:
         self._bar: Any = None
         self._task: Any = None
         self._smooth: float | None = None
+        self._pace: Pace | None = None
 
     def say(self, text: str) -> None:
         """One line."""
@@ -36,6 +56,7 @@ class Talk:
     @contextmanager
     def progress(self, steps: int, done: int) -> Iterator[None]:
         """A bar over all steps, for as long as training lasts."""
+        self._pace = Pace(steps)
         if self.quiet or not sys.stderr.isatty() or done >= steps:
             yield
             return
@@ -55,8 +76,12 @@ class Talk:
             finally:
                 self._bar = self._task = None
 
-    def step(self, step: int, epoch: int, loss: float) -> None:
+    def step(self, step: int, loss: float) -> None:
         """A step was made."""
+        if self._pace is not None and (left := self._pace.seconds_left(step)) is not None:
+            self._pace = None
+            if left > WORTH_SAYING:
+                self.say(f"at this pace all updates take about {left / 60:.0f} minutes more; Ctrl-C saves at any time")
         self._smooth = loss if self._smooth is None else 0.95 * self._smooth + 0.05 * loss
         if self._bar is not None:
             self._bar.update(self._task, completed=step, description=f"loss {self._smooth:.3f}")

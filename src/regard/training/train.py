@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,7 +24,7 @@ from regard.models import build
 from regard.models.kernel_widths import set_kernel_widths
 from regard.models.seq2seq import Seq2Seq
 from regard.recipe import Recipe, to_recipe
-from regard.run import Card, Run, write_text
+from regard.run import Card, Run, checkpoints_of, write_text
 from regard.settings import Table, shown
 from regard.text import Tokenizers, learn_pair
 from regard.training.corpus import PairCorpus, encode
@@ -70,10 +71,16 @@ def train(
         quiet: Say nothing but in the run's log.
         where: What the recipe is called in errors.
     """
+    if not isinstance(table, Mapping):
+        raise RegardError(f'train: found {table!r}; a recipe such as {{"data": {{"train": "pairs.tsv"}}}} is needed')
     run, start = Run(Path(out)), None if base is None else Run(Path(base))
+    if start is not None and start.path.resolve() == run.path.resolve():
+        raise RegardError(f"{run.path}: is the run to start from; choose another --out")
     going_on = run.exists()
     talk = Talk(run, quiet=quiet)
-    with run.locked(), enough_memory(), left_as_it_was(run):
+    if going_on:
+        start = started_from(run, start)
+    with run.locked(), left_as_it_was(run, talk):
         asked = going_on_from(run, table) if going_on else tuned(table, start, where)
         ready = prepare(asked, run if going_on else start, device, talk, where)
         if going_on:
@@ -84,24 +91,15 @@ def train(
 
 
 @contextmanager
-def enough_memory() -> Iterator[None]:
-    """Say in one line that there is not."""
-    try:
-        yield
-    except RuntimeError as error:  # torch.OutOfMemoryError on a GPU, a plain one on a CPU
-        if not isinstance(error, torch.OutOfMemoryError) and "can't allocate memory" not in str(error):
-            raise
-        raise RegardError("there is not enough memory; try a lower --training.tokens, or a smaller model") from None
-
-
-@contextmanager
-def left_as_it_was(run: Run) -> Iterator[None]:
+def left_as_it_was(run: Run, talk: Talk) -> Iterator[None]:
     """Remove what was made for a run that could not begin."""
     try:
         yield
-    except BaseException:
+    except BaseException as error:
         if not run.card_file.exists():
             run.discard()
+            if isinstance(error, KeyboardInterrupt):
+                talk.say("stopped before the first update; nothing was saved")
         raise
 
 
@@ -114,6 +112,16 @@ def going_on_from(run: Run, table: Mapping[str, Any]) -> Table:
     if table.get("data", {}).keys() & {"train", "source"}:
         before["data"] = {}
     return {section: {**before.get(section, {}), **table.get(section, {})} for section in {**before, **table}}
+
+
+def started_from(run: Run, start: Run | None) -> Run | None:
+    """The run that one that goes on was started from; another is refused."""
+    before = run.read_card().get("from")
+    if start is not None and (before is None or start.path.resolve() != Path(before).resolve()):
+        raise RegardError(
+            f"{run.path}: was begun {f'from {before}' if before else 'without --from'}; choose another --out"
+        )
+    return Run(Path(before)) if before and not checkpoints_of(run) else None
 
 
 def tuned(table: Mapping[str, Any], start: Run | None, where: str) -> Table:
@@ -185,7 +193,7 @@ def encoded(
     (train_examples, train_pairs), (valid_examples, valid_pairs) = parts
     for side, place in (("source", 0), ("target", 1)):
         share = unknown_share([pair[place] or () for pair in valid_pairs], UNKNOWN)
-        talk.say(f"validation, {side}: {100 * share:.2g} % of the tokens are unknown")
+        talk.say(f"validation, {side}: {100 * share:.1f} % of the tokens are unknown")
     return Corpus(train_examples, valid_examples, corpus.origin), train_pairs, valid_pairs
 
 
@@ -195,12 +203,23 @@ def new_model(ready: Prepared, start: Run | None, talk: Talk) -> Seq2Seq:
     sizes = {"source_size": ready.tokenizers.source.size, "target_size": ready.tokenizers.target.size}
     torch.manual_seed(ready.recipe.training.seed)
     model = build(ready.recipe.model["name"], **sizes, **settings)
+    if model.most_places is not None:
+        check_places(model.most_places, ready)
     set_kernel_widths(model, collate(ready.train[:64]))
     for score in sorted(set(without_gradient(model).values())):
         talk.say(f"note: the score {score} gives query and keys no gradient; where it looks is not learnt")
     if start is not None:
         take_over(model, start)
     return model
+
+
+def check_places(most: int, ready: Prepared) -> None:
+    """Raise a `RegardError` if a text is longer than the positions that a model has learnt."""
+    longest = max(max(len(pair.source), len(pair.target or ())) + 1 for pair in [*ready.train, *ready.valid])
+    if longest > most:
+        raise RegardError(
+            f"model.longest is {most}, the longest text has {longest} tokens; raise it, or lower --data.most-tokens"
+        )
 
 
 def take_over(model: Seq2Seq, start: Run) -> None:
@@ -249,8 +268,6 @@ def fit(run: Run, ready: Prepared, model: Seq2Seq, device: str, talk: Talk) -> C
     """Run the loop."""
     training = ready.recipe.training
     assert training.tokens is not None
-    if training.deterministic:
-        torch.use_deterministic_algorithms(True)
     batches = PairCorpus(
         ready.corpus.train, ready.train, ready.tokenizers, training.tokens, training.seed, ready.recipe.text.bpe_dropout
     )
@@ -266,10 +283,26 @@ def fit(run: Run, ready: Prepared, model: Seq2Seq, device: str, talk: Talk) -> C
     step = TrainingStep(model, training.smoothing)
     trainer = Trainer(step, batches, validation, training, run, device=device, talk=talk, on_better=on_better)
     try:
-        return trainer.train()
+        with deterministic(training.deterministic):
+            return trainer.train()
     except KeyboardInterrupt:
-        talk.say(f"stopped after step {trainer.counters.step}; the same command again goes on from there")
+        talk.say(
+            f"stopped; the same command again goes on from {f'step {trainer.saved}' if trainer.saved else 'the start'}"
+        )
         raise
+
+
+@contextmanager
+def deterministic(wanted: bool) -> Iterator[None]:
+    """The same bits each time, where the device would rather be fast."""
+    before = torch.are_deterministic_algorithms_enabled()
+    if wanted:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what cuBLAS needs for it
+        torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before)
 
 
 def best_of(counters: Counters, metric: str) -> Card:
