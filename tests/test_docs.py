@@ -14,12 +14,13 @@ import torch
 ROOT = Path(__file__).parents[1]
 BLOCKS = {  # page -> how many Python blocks it has
     "CONTRIBUTING.md": 3,
-    "README.md": 1,
+    "README.md": 2,
     "docs/README.md": 0,
     "docs/align.md": 7,
     "docs/attend.md": 21,
     "docs/data.md": 11,
     "docs/predict.md": 8,
+    "docs/results.md": 0,
     "docs/see-the-weights.md": 11,
     "docs/self-attention.md": 11,
     "docs/train.md": 8,

@@ -1,5 +1,6 @@
 """Predictions, their probabilities and their weights, against each other and against the model step by step."""
 
+import inspect
 import json
 import math
 import shutil
@@ -262,3 +263,29 @@ def test_a_damaged_run_is_refused_in_one_line(reverse_run, tmp_path, name, chang
     with pytest.raises(RegardError) as caught:
         load(run)
     assert str(caught.value) == line.format(run=run, name=name)
+
+
+@pytest.mark.parametrize(
+    ("texts", "line"),
+    [
+        (None, "predict: found NoneType; a text or a list of texts is needed"),
+        (3, "predict: found int; a text or a list of texts is needed"),
+        (["a", 3], "predict: text 2 is 3; a text is needed"),
+        (b"a", "predict: text 1 is 97; a text is needed"),
+    ],
+)
+def test_what_is_no_text_is_named(model, texts, line):
+    with pytest.raises(RegardError) as caught:
+        model.predict(texts)
+    assert str(caught.value) == line
+
+
+def test_a_map_is_made_of_one_prediction(model):
+    unchecked = inspect.unwrap(type(model).attention_map)
+    with pytest.raises(RegardError, match=r"^attention_map: found list; one Prediction is needed$"):
+        unchecked(model, [model.predict("a")])
+
+
+def test_a_predictor_is_described_in_a_line(model):
+    count = sum(parameter.numel() for parameter in model.model.parameters())
+    assert repr(model) == f"Predictor(bahdanau, words to words, {count:,} parameters, on cpu)"

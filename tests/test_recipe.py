@@ -1,5 +1,6 @@
 """Recipes: TOML files, command lines, and what is wrong with them."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,16 @@ from hypothesis import strategies as st
 
 from regard.errors import RegardError
 from regard.models import MODELS
-from regard.recipe import DEFAULT_MODELS, Recipe, fitting_models, override, read_recipe, to_recipe
+from regard.recipe import (
+    DEFAULT_MODELS,
+    SYNONYMS,
+    Recipe,
+    fitting_models,
+    known_fields,
+    override,
+    read_recipe,
+    to_recipe,
+)
 from regard.settings import Field
 
 MODEL_NAMES = ", ".join(sorted(MODELS))
@@ -87,8 +97,41 @@ def test_what_is_typed_wrong_is_said_with_its_option(option, text, line):
 
 
 def test_an_option_of_another_model_is_refused():
-    with pytest.raises(RegardError, match=r"^train: there is no option --width; did you mean --learn-width\?$"):
-        override({}, [("width", "8"), ("model", "bahdanau")])
+    assert error_of(override, {}, [("width", "8"), ("model", "bahdanau")]) == (
+        "--width: bahdanau has no such setting; it has embedding, hidden, layers, cell, bidirectional, reverse-source, "
+        "dropout, attention, score, heads, project, normaliser, learn-width, composition, input-feeding, tied, "
+        "tied-embeddings"
+    )
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [("lr", "--rate"), ("learning-rate", "--rate"), ("epochs", "--steps, in updates"), ("max_steps", "--steps")],
+)
+def test_what_other_programs_call_an_option(option, said):
+    line = f"train: there is no option --{option}; here it is {said}"
+    assert error_of(override, {}, [(option, "1")]) == line
+
+
+def test_every_synonym_leads_somewhere():
+    sections = ("data", "text", "model", "training", "decoding")
+    known = {name.replace("_", "-") for section in sections for name in known_fields(section, {})}
+    for name, meant in SYNONYMS.items():
+        assert name.replace("_", "-") not in known
+        assert set(re.findall(r"--([a-z-]+)", meant)) <= known | {"out", "quiet"}
+
+
+def test_settings_of_a_built_in_corpus_have_short_names_where_no_other_has_them():
+    found = override({}, [("alphabet", "abc"), ("train", "copy")])
+    assert found == {"data": {"train": "copy", "corpus": {"alphabet": "abc"}}}
+    recurrent = {"data": {"train": "copy"}, "model": {"name": "bahdanau"}}
+    assert override(recurrent, [("longest", "5")])["data"]["corpus"] == {"longest": 5}
+    assert error_of(override, {"data": {"train": "copy"}}, [("longest", "5")]) == (
+        "--longest: may be --model.longest or --data.corpus.longest; say which"
+    )
+    assert error_of(override, {"data": {"train": "a.tsv"}}, [("alphabet", "abc")]) == (
+        "train: there is no option --alphabet; regard train --help lists all"
+    )
 
 
 def test_a_setting_that_two_sections_have_needs_its_whole_name(monkeypatch):
@@ -119,6 +162,10 @@ def test_files_are_looked_for_beside_the_recipe(tmp_path):
     [
         ("data = 3", "{path}: [data] is 3; a table is needed"),
         ("[data]\ncorpus = 3", "{path}: [data] [corpus] is 3; a table is needed"),
+        (
+            '[data]\ncolumns = "roman, arabic"',
+            '{path}: [data] columns is "roman, arabic"; a list of texts is needed: ["roman", "arabic"]',
+        ),
         ("[modle]", '{path}: settings: there is no "modle"; did you mean "model"?'),
         ("[model]\nhiden = 3", '{path}: [model] settings: there is no "hiden"; did you mean "hidden"?'),
         ('[model]\nhidden = "3"', '{path}: [model] hidden is "3"; a whole number is needed'),
@@ -190,3 +237,12 @@ def test_whatever_a_recipe_says_is_a_recipe_or_one_line(table):
 def test_whatever_is_typed_is_a_table_or_one_line(options):
     line = error_of(override, {"data": {"train": "copy"}}, options)
     assert line is None or "--" in line
+
+
+@pytest.mark.parametrize("setting", [{"score": "additive"}, {"heads": 2}, {"project": ["keys"]}])
+def test_a_model_without_attention_has_no_settings_of_it(setting):
+    (name,) = setting
+    found = rf"^recipe: \[model\] {name} is of attention, and seq2seq has none here$"
+    with pytest.raises(RegardError, match=found):
+        to_recipe({"model": {"name": "seq2seq", **setting}}, "recipe")
+    to_recipe({"model": {"name": "bahdanau", "attention": "none"}}, "recipe")

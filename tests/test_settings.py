@@ -181,7 +181,7 @@ def test_tables_in_tables():
         ({"needed": 1, "name": "a\udcff"}, 'copy.name is "a\\udcff"; a text that UTF-8 can write is needed'),
         ({"needed": 1, "betas": [0.9, "x"]}, 'copy.betas is [0.9, "x"]; a list of numbers is needed'),
         ({"needed": 1, "betas": 0.9}, "copy.betas is 0.9; a list of numbers is needed"),
-        ({"needed": 1, "columns": "de"}, 'copy.columns is "de"; a list of texts is needed'),
+        ({"needed": 1, "columns": "de"}, 'copy.columns is "de"; a list of texts is needed: ["de"]'),
         ({"needed": 1, "more": 3}, "copy: [more] is 3; a table is needed"),
     ],
 )

@@ -16,6 +16,9 @@ from regard.settings import Field, Table, accepts, fields_of, from_table, read_t
 from regard.text.settings import TextSettings
 from regard.training.settings import TrainingSettings
 
+OF_ATTENTION = {"score", "heads", "project", "normaliser", "learn_width", "input_feeding"}
+"""What means nothing to a model without attention."""
+
 SIZES = ("source_size", "target_size")
 """What a model's config learns from the tokenizers, so no recipe says it."""
 
@@ -25,6 +28,44 @@ DEFAULT_MODELS = ("bahdanau", "transformer")
 FILES = ("train", "source", "target", "valid", "valid_source", "valid_target")
 FIRST = ("model", "model.name", "train", "data.train")
 """What other settings of a command line are read by."""
+
+SYNONYMS = {
+    "batch_size": "--tokens, in tokens of a side",
+    "beam_size": "--beam",
+    "clip_norm": "--clip",
+    "d_model": "--width, or --hidden of a recurrent model",
+    "embedding_size": "--embedding",
+    "epochs": "--steps, in updates",
+    "ffn_dim": "--feed-forward",
+    "grad_clip": "--clip",
+    "gradient_accumulation": "--accumulate",
+    "gradient_accumulation_steps": "--accumulate",
+    "hidden_dim": "--hidden, or --width of a transformer",
+    "hidden_size": "--hidden, or --width of a transformer",
+    "label_smoothing": "--smoothing",
+    "learning_rate": "--rate",
+    "lr": "--rate",
+    "max_length": "--most-tokens",
+    "max_steps": "--steps",
+    "n_heads": "--heads",
+    "n_layers": "--layers, or --encoder-layers and --decoder-layers of a transformer",
+    "num_epochs": "--steps, in updates",
+    "num_heads": "--heads",
+    "num_layers": "--layers, or --encoder-layers and --decoder-layers of a transformer",
+    "num_steps": "--steps",
+    "o": "--out",
+    "output": "--out",
+    "output_dir": "--out",
+    "q": "--quiet",
+    "scheduler": "--schedule",
+    "test_size": "--held-out",
+    "val": "--valid",
+    "validation": "--valid",
+    "vocab_size": "--size",
+    "warmup_steps": "--warmup",
+    "wd": "--weight-decay",
+}
+"""What settings are called elsewhere, and what they are called here."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +126,11 @@ def check_model(table: Mapping[str, Any], where: str) -> None:
     for name in SIZES:
         if name in given:
             raise RegardError(f"{where}: [model] {name} comes from the tokenizer; leave it out")
-    from_table(preset.config, {**dict.fromkeys(SIZES, 8), **preset.settings, **given}, f"{where}: [model]")
+    config: Any = from_table(
+        preset.config, {**dict.fromkeys(SIZES, 8), **preset.settings, **given}, f"{where}: [model]"
+    )
+    if getattr(config, "attention", "") == "none" and (useless := OF_ATTENTION & given.keys()):
+        raise RegardError(f"{where}: [model] {min(useless)} is of attention, and {table['name']} has none here")
 
 
 def fitting_models(settings: Mapping[str, Any], where: str) -> list[str]:
@@ -151,14 +196,37 @@ def place_of(name: str, table: Mapping[str, Any]) -> tuple[str, str]:
     if dot and first in sections:
         return first, rest
     holding = [section for section in sections if not dot and first in known_fields(section, table)]
-    if len(holding) == 1:
-        return holding[0], first
-    if holding:
+    if not dot and first in known_corpus_fields(table):
+        holding.append("data.corpus")
+    if len(holding) > 1:
         raise RegardError(f"--{name}: may be {' or '.join(f'--{section}.{name}' for section in holding)}; say which")
+    if not holding:
+        raise no_option(name, table)
+    return ("data", f"corpus.{first}") if holding == ["data.corpus"] else (holding[0], first)
+
+
+def no_option(name: str, table: Mapping[str, Any], dashes: str = "--") -> RegardError:
+    """The error for an option that there is not, with the one that may be meant."""
+    sections = [each.name for each in fields(Recipe)]
+    key = name.replace("-", "_")
+    model = table.get("model", {}).get("name")
+    if model is not None and key in every_model_field():
+        own = ", ".join(each.replace("_", "-") for each in model_fields(model))
+        return RegardError(f"--{name}: {model} has no such setting; it has {own}")
+    if key in SYNONYMS:
+        return RegardError(f"train: there is no option {dashes}{name}; here it is {SYNONYMS[key]}")
     known = [key.replace("_", "-") for section in sections for key in known_fields(section, table)]
     near = get_close_matches(name, known, n=1)
     hint = f"did you mean --{near[0]}?" if near else "regard train --help lists all"
-    raise RegardError(f"train: there is no option --{name}; {hint}")
+    return RegardError(f"train: there is no option {dashes}{name}; {hint}")
+
+
+def known_corpus_fields(table: Mapping[str, Any]) -> dict[str, Field]:
+    """The settings of the built-in corpus that a table names; none where it names a file."""
+    from regard.data.corpora import CORPORA
+
+    corpus = table.get("data", {}).get("train")
+    return fields_of(CORPORA[corpus]) if corpus in CORPORA else {}
 
 
 def known_fields(section: str, table: Mapping[str, Any]) -> dict[str, Field]:

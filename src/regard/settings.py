@@ -132,6 +132,8 @@ def fitting(value: Any, wanted: Any, where: str) -> Any:
     elif origin is tuple:
         if isinstance(value, (list, tuple)) and all(accepts(inside[0], each) for each in value):
             return tuple(fitting(each, inside[0], where) for each in value)
+        if isinstance(value, str) and accepts(wanted, as_list := plain_value(value, wanted)):
+            raise RegardError(f"{where} is {shown(value)}; {in_words(wanted)} is needed: {shown(as_list)}")
     elif wanted is float:
         if type(value) in (int, float) and (abs(value) <= sys.float_info.max or abs(value) == float("inf")):
             return float(value)

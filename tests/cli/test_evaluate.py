@@ -39,12 +39,33 @@ def test_scores_come_with_their_conditions(here, reverse_run, capsys):
     found = output(capsys, reverse_run, "--source", "s", "--target", "t")
     lines = found.splitlines()
     assert lines[0] == "text"
-    assert re.fullmatch(r"  BLEU [\d.]+ \(nrefs:1\|case:mixed\|eff:no\|tok:13a\|smooth:exp\|version:.*\)", lines[1])
-    assert re.fullmatch(r"  chrF [\d.]+ \(nrefs:1\|case:mixed\|eff:yes\|nc:6\|nw:0\|space:no\|version:.*\)", lines[2])
-    assert lines[3] == "  exact match 0.7500 (nrefs:1|case:mixed|sentences:4)"
+    assert lines[1] == "  exact match 0.7500 (nrefs:1|case:mixed|sentences:4)"  # what the run was validated by
+    assert re.fullmatch(r"  BLEU [\d.]+ \(nrefs:1\|case:mixed\|eff:no\|tok:13a\|smooth:exp\|version:.*\)", lines[2])
+    assert re.fullmatch(r"  chrF [\d.]+ \(nrefs:1\|case:mixed\|eff:yes\|nc:6\|nw:0\|space:no\|version:.*\)", lines[3])
     assert lines[4] == "  word error rate 0.1818 (nrefs:1|case:mixed|sentences:4)"  # a c b for b c a: 2 of 11 words
-    assert lines[6].startswith("  BLEU, sources of 0-10 words, 4 in all: ")
+    assert lines[6] == "  exact match, sources of 0-10 words, 4 in all: 0.7500 (nrefs:1|case:mixed|sentences:4)"
     assert len(lines) == 7
+
+
+def test_what_comes_first_can_be_chosen(here, reverse_run, capsys):
+    lines = output(capsys, reverse_run, "--data", "pairs.tsv", "--against-length", "bleu").splitlines()
+    assert lines[1].startswith("  BLEU ")
+    assert lines[6].startswith("  BLEU, sources of 0-10 words, 4 in all: ")
+
+
+def test_bleu_of_short_targets_says_nothing(here, reverse_run, capsys):
+    (here / "pairs.tsv").write_text("d a\ta d\n")
+    assert (
+        "  BLEU: no target has four words, so it says nothing"
+        in output(capsys, reverse_run, "--data", "pairs.tsv").splitlines()
+    )
+
+
+def test_unknown_tokens_are_mentioned(here, reverse_run, capsys):
+    (here / "pairs.tsv").write_text("a b z\tb a\n")
+    assert main(["evaluate", str(reverse_run), "--data", "pairs.tsv"]) == 0
+    assert capsys.readouterr().err == "33 % of the source tokens are unknown to this model\n"
+    output(capsys, reverse_run, "--data", "pairs.tsv", "--quiet")
 
 
 def test_one_file_two_files_and_stdin_are_the_same(here, reverse_run, monkeypatch, capsys):
@@ -130,7 +151,8 @@ def test_conditions_are_heard(here, reverse_run, capsys):
 def test_empty_pairs_are_refused_or_left_out(here, reverse_run, capsys):
     (here / "pairs.tsv").write_text("a b\tb a\nc\t\n")
     assert main(["evaluate", str(reverse_run), "--data", "pairs.tsv"]) == 2
-    assert capsys.readouterr().err.startswith("regard: pairs.tsv, line 2: the target is empty; ")
+    line = "pairs.tsv, line 2: the target is empty; fill it, or leave such pairs out: --empty skip"
+    assert capsys.readouterr().err == f"regard: {line}\n"
     found = record(capsys, reverse_run, "--data", "pairs.tsv", "--empty", "skip")
     assert found["text"]["exact_match"] == {
         "name": "exact match", "value": 1.0, "signature": "nrefs:1|case:mixed|sentences:1",
@@ -144,6 +166,9 @@ BOTH = ["--source", "s", "--target", "t"]
     ("arguments", "line"),
     [
         (["none"], "none: there is no such folder; a run made by regard train is needed"),
+        (["RUN", "pairs.tsv"],
+         "nothing takes the argument pairs.tsv; give the file by --data pairs.tsv, or two by --source and --target"),
+        (["s", *BOTH], "s: is a file; a run folder is needed"),
         (["RUN", "--source", "s"], "evaluate: --target is missing; give --source and --target, or --data"),
         (["RUN", "--target", "t"], "evaluate: --source is missing; give --source and --target, or --data"),
         (["RUN", *BOTH, "--data", "dates"], "evaluate: found --source s and --data dates; give one of them"),

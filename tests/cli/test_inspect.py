@@ -6,7 +6,7 @@ import pytest
 
 from regard.cli import main
 from regard.predictor import load
-from regard.run import Run
+from regard.run import Run, checkpoints_of
 
 
 def test_a_run_is_described_in_plain_words(reverse_run, capsys):
@@ -18,12 +18,13 @@ def test_a_run_is_described_in_plain_words(reverse_run, capsys):
         rf"{reverse_run}: bahdanau, {parameters:,} parameters, made by regard 0\.1\.0",
         r"model: hidden 24, embedding 24, dropout 0\.0",
         r"data: the built-in corpus reverse, seed 0; 250 pairs to train on, 12 to validate with",
-        r"tokens: 8 of the source, 8 of the target",
+        r"tokens: 8 of the source \(words\), 8 of the target \(words\)",
         r"training: up to 200 updates of 300 tokens, rate 0\.01, seed 0",
         r"trained: 200 updates, [\d,]+ target tokens, \d+ s",
         r"last validation: loss [\d.e-]+, exact [\d.]+",
         rf"best: exact {best['value']:.4g} at update {best['step']}",
         r"checkpoints: 100, 200",
+        r"state: finished at update 200",
     ]
     lines = out.splitlines()
     assert (len(lines), err) == (len(expected), "")
@@ -47,7 +48,29 @@ def test_a_run_that_has_only_begun(reverse_run, tmp_path, capsys):
     shutil.copy(reverse_run / "recipe.toml", run)
     assert main(["inspect", str(run)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[-3:] == ["started from: runs/other", "best: none yet", "checkpoints: none"]
+    assert lines[-4:] == [
+        "started from: runs/other",
+        "best: none yet",
+        "checkpoints: none",
+        "state: no checkpoint, so training would begin anew",
+    ]
+
+
+def test_a_run_that_was_stopped(reverse_run, tmp_path, capsys):
+    run = tmp_path / "run"
+    shutil.copytree(reverse_run, run)
+    checkpoints_of(Run(run))[-1].remove()
+    assert main(["inspect", str(run)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-2:] == ["checkpoints: 100", "state: not finished; training would go on from update 100"]
+
+
+def test_one_of_a_thing(plain_run, capsys):
+    assert main(["inspect", str(plain_run)]) == 0
+    out = capsys.readouterr().out
+    assert "tokens: 9 of the source (characters), 9 of the target (characters)\n" in out
+    assert "training: up to 1 update of 100 tokens, " in out
+    assert "\ntrained: 1 update, " in out
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def test_the_n_best_of_every_source_take_n_lines(reverse_run, monkeypatch, capsy
 
 
 def test_json_has_tokens_alternatives_and_weights(reverse_run, monkeypatch, capsys):
-    (line,) = answer(monkeypatch, capsys, "a ü\n", reverse_run, "--jsonl", "--weights", "--nbest", 2)
+    (line,) = answer(monkeypatch, capsys, "a ü\n", reverse_run, "--jsonl", "--weights", "--nbest", 2, "--quiet")
     found = json.loads(line)
     assert list(found) == [
         "source", "text", "log_probability", "source_tokens", "target_tokens", "weights", "alternatives",
@@ -51,7 +51,42 @@ def test_json_has_tokens_alternatives_and_weights(reverse_run, monkeypatch, caps
     (head,) = layer
     assert [len(row) for row in head] == [3] * len(found["target_tokens"])
     assert all(sum(row) == pytest.approx(1, abs=1e-5) for row in head)
-    assert len(found["alternatives"]) == 1
+    best, other = found["alternatives"]
+    assert best == {name: value for name, value in found.items() if name not in ("source", "alternatives")}
+    assert best["log_probability"] >= other["log_probability"]
+
+
+def test_attention_is_drawn_beneath_each_target(reverse_run, monkeypatch, capsys):
+    monkeypatch.setenv("NO_COLOR", "1")
+    found = answer(monkeypatch, capsys, "a b\nd c\n", reverse_run, "--draw")
+    assert [line for line in found if line in ("b a", "c d")] == ["b a", "c d"]
+    assert [line[:6] for line in found if "|" in line] == ["    b ", "    a ", "<eos> ", "    c ", "    d ", "<eos> "]
+
+
+def test_attention_is_drawn_into_a_file(reverse_run, tmp_path, monkeypatch, capsys):
+    (line,) = answer(monkeypatch, capsys, "a b\n", reverse_run, "--picture", tmp_path / "map.png", "--jsonl")
+    assert (tmp_path / "map.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    assert "weights" not in json.loads(line)
+
+
+@pytest.mark.parametrize(("text", "found"), [(b"", "no source"), (b"a\nb\n", "more than one source")])
+def test_a_picture_shows_one_source(reverse_run, tmp_path, monkeypatch, capsys, text, found):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
+    assert main(["predict", str(reverse_run), "--picture", str(tmp_path / "map.png")]) == 2
+    assert capsys.readouterr() == ("", f"regard: --picture: there is {found}; give one line\n")
+
+
+def test_what_is_odd_about_sources_is_said_once(reverse_run, monkeypatch, capsys):
+    monkeypatch.setattr("regard.cli.predict.AT_ONCE", 2)
+    text = b"a b c\nb z\nc d\tc\nd z\ta\n"  # 2 of 11 are unknown
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
+    assert main(["predict", str(reverse_run)]) == 0
+    assert capsys.readouterr().err.splitlines() == [
+        "line 3 holds a tab; one source a line is expected",
+        "18 % of the source tokens are unknown to this model",
+    ]
+    answer(monkeypatch, capsys, text.decode(), reverse_run, "--quiet")
+    answer(monkeypatch, capsys, "a b c d\n" * 4 + "z\n", reverse_run)  # 1 of 17 is not worth a line
 
 
 def test_a_stream_is_answered_in_parts(reverse_run, monkeypatch, capsys):
@@ -94,7 +129,8 @@ def test_a_terminal_shows_a_count_that_goes_on_from_part_to_part(monkeypatch):
         (["none"], "none: there is no such folder; a run made by regard train is needed"),
         (["."], ".: is no run; there is no run.json in it"),
         ([], 'command "predict" parameter RUN requires an argument.'),
-        (["RUN", "x"], "nothing takes the argument x; regard --help says what there is"),
+        (["in.txt"], "in.txt: is a file; a run folder is needed"),
+        (["RUN", "x"], "nothing takes the argument x; give the file by --source x, or < x"),
         (["RUN", "--beam"], 'command "predict" parameter --beam requires an argument.'),
         (["RUN", "--beam", "x"], 'invalid value for --beam: unable to convert "x" into int.'),
         (["RUN", "--beam", "0"], "predict: beam is 0; a number from 1 to 1000 is needed"),
@@ -105,6 +141,9 @@ def test_a_terminal_shows_a_count_that_goes_on_from_part_to_part(monkeypatch):
         ),
         (["RUN", "--longest", "0"], "predict: longest is 0; a number from 1 to 100000 is needed"),
         (["RUN", "--weights"], "--weights: needs --jsonl; a line of text has no room for them"),
+        (["RUN", "--draw", "--jsonl"], "--draw: does not go with --jsonl; ask for --weights there"),
+        (["RUN", "--picture", "map.txt"], 'map.txt: pictures are written as .png, .svg, .pdf; found ".txt"'),
+        (["PLAIN", "--draw"], "seq2seq: this model has no attention from target to source, so no weights to show"),
         (["RUN", "--source", "none.txt"], "none.txt: there is no such file"),
         (["RUN", "--source", "."], ".: is a folder; a file is needed"),
         (["RUN", "--device", "meta"], '--device: there is no "meta"; auto, cpu, cuda or cuda:1 would be right'),
@@ -120,6 +159,7 @@ def test_what_a_user_can_put_right_is_one_line(
     arguments, line, reverse_run, plain_run, tmp_path, monkeypatch, capsys
 ):  # before any source is read
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "in.txt").write_text("a b\n")
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     known = {"RUN": str(reverse_run), "PLAIN": str(plain_run)}
@@ -149,6 +189,8 @@ OPTIONS = [
     "--longest",
     "--jsonl",
     "--weights",
+    "--draw",
+    "--picture",
     "--log-probabilities",
     "--quiet",
 ]

@@ -42,7 +42,7 @@ def talk(capsys, *arguments: str) -> list[str]:
 
 def test_a_file_of_pairs_becomes_a_run(here, capsys):
     said = talk(capsys, "pairs.tsv", "--out", "runs/mine", "--device", "cpu", *TINY)
-    assert said[0] == "data: pairs.tsv, of which 1 pairs are held out to validate with"
+    assert said[0] == "data: pairs.tsv, of which 1 pair is held out to validate with"
     assert re.fullmatch(r"trained 2 steps in \d+ s; the run is runs/mine", said[-2])
     assert said[-1] == "go on: regard predict runs/mine < in.txt > out.txt"
     recipe = Run(here / "runs/mine").read_recipe()
@@ -98,6 +98,11 @@ def test_a_built_in_corpus_with_flags_wherever_they_stand(here, capsys):
     assert (recipe["model"]["bidirectional"], recipe["model"]["input_feeding"]) == (True, False)
 
 
+def test_settings_of_a_built_in_corpus_by_their_short_names(here, capsys):
+    talk(capsys, "--questions", "toy-en-de", "--clauses", "1", "--count", "20", "--out", "run", *TINY)
+    assert Run(here / "run").read_recipe()["data"]["corpus"] == {"questions": True, "clauses": 1}
+
+
 def test_a_run_is_tuned_from_another(here, reverse_run, capsys):
     said = talk(capsys, "pairs.tsv", "--from", str(reverse_run), "--out", "tuned", *TINY[:6])
     assert f"tokens: taken from {reverse_run}" in said
@@ -111,7 +116,15 @@ RUN_LESS = [
     (["pairs.tsv", "--out", "--quiet"], "--out: a value is missing"),
     (["pairs.tsv", "copy", "--out", "run"],
      "train: found pairs.tsv and copy; one file of pairs, corpus or recipe is needed"),
+    (["pairs.tsv", "--bidirectional", "maybe", "--out", "run"],
+     "train: found pairs.tsv and maybe; one file of pairs, corpus or recipe is needed "
+     "(--bidirectional is true or false)"),
+    ([], "train: nothing is given; regard train DATA --out FOLDER is enough, --help lists all"),
     (["pairs.tsv", "-x", "--out", "run"], "train: there is no option -x; regard train --help lists all"),
+    (["pairs.tsv", "-o", "run"], "train: there is no option -o; here it is --out"),
+    (["pairs.tsv", "-q", "--out", "run"], "train: there is no option -q; here it is --quiet"),
+    (["pairs.tsv", "-hidden=3", "--out", "run"], "train: there is no option -hidden; did you mean --hidden?"),
+    (["pairs.tsv", "--lr", "3", "--out", "run"], "train: there is no option --lr; here it is --rate"),
     (["pairs.tsv", "--hiden", "3", "--out", "run"], "train: there is no option --hiden; did you mean --hidden?"),
     (["pairs.tsv", "--quiet=no", "--out", "run"], "--quiet: takes no value"),
     (["pairs.tsv", "--steps", "--out", "run"], "--steps: a value is missing"),
@@ -155,7 +168,7 @@ def helped(capsys, *arguments: str) -> str:
     return out
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["-h"], [], ["dates", "--help"], ["--help", "--model"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["dates", "--help"], ["--help", "--model"]])
 def test_help_has_every_setting_and_is_easy_to_read(arguments, capsys):
     out = helped(capsys, *arguments)
     assert max(map(len, out.splitlines())) <= 98

@@ -29,7 +29,7 @@ def test_the_report_in_words():
         "validation: 4 pairs, no two alike",
         "validation, source: words: median 1, longest 2; characters: median 4, longest 8",
         "validation, target: words: median 1.5, longest 2; characters: median 5, longest 6",
-        "validation: 1 pair (25.0%) and 2 sources (50.0%) are also in training",
+        "note: validation: 1 pair (25.0%) and 2 sources (50.0%) are also in training",
     ]
 
 
@@ -53,7 +53,7 @@ def test_without_validation_data():
 def test_strangers_and_old_friends():
     assert check(numbered(5), numbered(2, start=9)).lines()[-1] == "validation: no source is in training"
     assert check(numbered(5), numbered(2)).lines()[-1] == (
-        "validation: every pair is also a training pair, so its scores will say nothing about new text"
+        "note: validation: every pair is also a training pair, so its scores will say nothing about new text"
     )
 
 
@@ -95,13 +95,29 @@ def test_lengths_that_do_not_fit():
 
 
 def test_copies_with_three_examples():
-    copies = examples(*[(f"word {n}\nline", f"word {n}\nline") for n in range(5)])
+    copies = examples(*[(f"word {n}; line", f"word {n}; line") for n in range(5)])
     (suspicion,) = check([*numbered(3), *copies]).train.suspicions
     assert (suspicion.pairs, [place for place, _ in suspicion.examples]) == (5, [4, 5, 6])
     assert check([*numbered(3), copies[0], Example("x" * 80, "x" * 80)]).lines()[-1] == (
-        'training: in 2 pairs the target is a copy of the source: pair 4, "word 0 line" -> "word 0 line"; '
+        'note: training: in 2 pairs the target is a copy of the source: pair 4, "word 0; line" -> "word 0; line"; '
         f'pair 5, "{"x" * 59}…" -> "{"x" * 59}…"'
     )
+
+
+def test_targets_with_space_that_words_do_not_keep():
+    train = [*numbered(3), Example("a", "x  y"), Example("b", "x\ny"), Example("c  d", "x y")]
+    assert check(train).lines()[-1] == (
+        "note: training: in 2 pairs the target has line breaks, tabs or several spaces, which tokens of the kind words "
+        'do not keep: pair 4, "a" -> "x  y"; pair 5, "b" -> "x y"'
+    )
+
+
+def test_a_header_among_the_pairs_wherever_it_went():
+    header, romans = Example("roman", "arabic"), examples(*[("X" * n, f"{n}0") for n in range(1, 9)])
+    line = 'pair 1, "roman" -> "arabic", looks like a header; name the columns to skip it: --columns roman,arabic'
+    assert check([header, *romans[2:]], romans[:2]).lines()[3] == f"note: training: {line}"
+    assert check(romans[2:], [header, *romans[:2]]).lines()[6] == f"note: validation: {line}"
+    assert check(romans[2:], romans[:2]).train.header is None
 
 
 def in_two_languages(count: int, seed: int) -> list[Example]:
@@ -122,7 +138,7 @@ def test_swapped_validation_data():
     report = check(train, [exchanged(example) for example in valid])
     assert report.swapped
     assert report.lines()[-1] == (
-        "validation: its sources look like training targets and its targets like sources; are they swapped?"
+        "note: validation: its sources look like training targets and its targets like sources; are they swapped?"
     )
 
 

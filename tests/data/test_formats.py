@@ -150,6 +150,7 @@ def test_as_many_lines_as_newlines(tmp_path_factory, texts):
     [
         (b"a\nb\xffc\n", "a, line 2: byte 2 is 0xff, which is no UTF-8 there; save the file as UTF-8"),
         (b"\xff\xfea\0", "a, line 1: begins like UTF-16; save the file as UTF-8"),
+        (gzip.compress(b"ab"), "a: is gzip; let its name end in .gz, or unzip it"),
         (b"ab\0c", "a, line 1: byte 3 is 0x00, which text never holds; save the file as UTF-8"),
     ],
 )
@@ -292,7 +293,10 @@ def test_csv_that_is_none(write, row, found):
 
 
 def test_csv_with_other_separators(write):
-    assert error(read_pairs, write("a.csv", "a;b\n")).startswith("a.csv, line 1: found 1 column; source and target")
+    assert error(read_pairs, write("a.csv", "a;b\n")) == (
+        "a.csv, line 1: found semicolons between the columns; save the file with commas, or with tabs"
+    )
+    assert error(read_pairs, write("a.csv", "a b\n")).startswith("a.csv, line 1: found 1 column; source and target")
 
 
 @given(st.lists(st.tuples(*[st.text(st.characters(codec="utf-8"), min_size=1)] * 2), min_size=1))
@@ -311,7 +315,7 @@ def test_jsonl_against_json(tmp_path_factory, texts):
         ("[1]", 'found "[1]"; an object is expected, {"source": "…", "target": "…"}'),
         ('{"id": 1, "translation": {"de": "a", "en": "b"}}',
          'has no "source"; it has "id, translation.de, translation.en" (--data.columns a,b)'),
-        ('{"source": 7, "target": "b"}', '"source" is "7"; a text is expected'),
+        ('{"source": true, "target": "b"}', '"source" is "true"; a text is expected'),
         ('{"source": "\\ud800", "target": "b"}',
          '"source" has half a surrogate pair, \\ud800 to \\udfff; both halves make a letter'),
         ('{"source": null, "target": "b"}', "the source is empty; fill it, or leave such pairs out: --data.empty skip"),
@@ -319,6 +323,11 @@ def test_jsonl_against_json(tmp_path_factory, texts):
 )  # fmt: skip
 def test_jsonl_that_is_none(write, line, said):
     assert error(read_pairs, write("a.jsonl", f"{line}\n")) == f"a.jsonl, line 1: {said}"
+
+
+def test_jsonl_numbers_are_their_text(write):
+    path = write("a.jsonl", '{"source": 551, "target": -1.50}\n{"source": "DLI", "target": 1e3}\n')
+    assert pairs(path) == [("551", "-1.50"), ("DLI", "1e3")]
 
 
 def test_jsonl_keys(write):

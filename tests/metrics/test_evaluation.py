@@ -29,6 +29,28 @@ def test_a_report_says_everything():
     ]
 
 
+def test_where_targets_are_one_word_nothing_is_said_of_bleu():
+    signature = "(nrefs:1|case:mixed|sentences:2)"
+    report = evaluate_text(["drei", "sieben"], ["3", "6"], ["3", "7"], edges=(4,))
+    lines = list(report.lines())
+    assert lines[:2] == [f"exact match 0.5000 {signature}", "BLEU: no target has four words, so it says nothing"]
+    one = "(nrefs:1|case:mixed|sentences:1)"
+    assert lines[-2:] == [
+        f"exact match, sources of 0-4 characters, 1 in all: 1.0000 {one}",
+        f"exact match, sources of 5+ characters, 1 in all: 0.0000 {one}",
+    ]
+    assert (report.unit, report.against_length) == ("character", "exact_match")
+    four = evaluate_text(["eins zwei"], ["1"], [["1", "1 2 3 4"]])
+    assert (four.unit, four.against_length) == ("word", "bleu")
+
+
+def test_what_is_given_by_length_comes_first():
+    report = evaluate_text(SOURCES, PREDICTIONS, REFERENCES, against_length="chrf")
+    assert [score.name for score in report.scores] == [
+        "chrF", "BLEU", "exact match", "word error rate", "character error rate",
+    ]  # fmt: skip
+
+
 def test_a_report_as_json():
     report = evaluate_text(SOURCES, PREDICTIONS, REFERENCES, lowercase=True, against_length="exact_match")
     found = json.loads(json.dumps(report.to_json()))

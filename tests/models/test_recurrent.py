@@ -1,5 +1,7 @@
 """Every recurrent model against its formulas, written out step by step for one sentence."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -22,7 +24,7 @@ PRESETS = {
     "luong-general": {"cell": "lstm", "score": "bilinear"},
     "luong-concat": {"cell": "lstm", "score": "concat"},
 }
-CASES = {
+CASES: dict[str, dict[str, Any]] = {
     **PRESETS,
     "tied": {"composition": "join", "input_feeding": False, "cell": "rnn", "tied": True},
     "tied baseline": {"attention": "none", "cell": "rnn", "tied": True},
@@ -304,9 +306,3 @@ def test_targets_are_needed_to_read_them():
     with pytest.raises(RegardError) as raised:
         make()(collate([Pair([4, 5])]))
     assert str(raised.value) == "features: the batch has no targets to read; start and step predict without them"
-
-
-@pytest.mark.parametrize("settings", [{"score": "additive"}, {"heads": 2}, {"project": ("keys",)}])
-def test_without_attention_there_is_nothing_to_set(settings):
-    with pytest.raises(RegardError, match=r"^there is no attention here, so it has no score, heads or project; choose"):
-        make(attention="none", **settings)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from regard import RegardError
-from regard.views.attention_map import AttentionMap
+from regard.views.attention_map import AttentionMap, check_map
 
 ROWS, COLUMNS = ("a", "b"), ("x", "y", "z")
 
@@ -220,3 +220,40 @@ def test_views_need_no_torch():
         "assert not {'torch', 'matplotlib'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_map_equals_what_was_saved_of_it(tmp_path):
+    picture = of(even(), title="look", links=frozenset({(0, 1)}))
+    picture.save(tmp_path / "look.json")
+    again = AttentionMap.load(tmp_path / "look.json")
+    assert again == picture
+    assert hash(again) == hash(picture)
+    assert picture != of(even() / 2, title="look", links=frozenset({(0, 1)}))
+    assert picture != of(even(), title="other", links=frozenset({(0, 1)}))
+    assert picture != "look"
+
+
+def test_a_map_is_described_in_a_line():
+    assert repr(of(even(2, 4), title="look")) == "AttentionMap('look': layers 2, heads 4, rows 2, columns 3, by tokens)"
+
+
+def test_a_map_draws_itself(tmp_path, monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    rows = [line[:2] for line in of(even()).draw().splitlines() if "|" in line]
+    assert rows == ["a ", "b "]
+    path = of(even()).picture(tmp_path / "look.svg")
+    assert path.read_text().startswith("<?xml")
+
+
+def test_a_picture_is_not_saved_as_json(tmp_path):
+    path = tmp_path / "look.PNG"
+    with pytest.raises(RegardError) as caught:
+        of(even()).save(path)
+    assert str(caught.value) == f'{path}: save writes JSON; for a picture call picture("{path}")'
+    assert not path.exists()
+
+
+def test_what_is_no_map_is_named():
+    with pytest.raises(RegardError) as caught:
+        check_map("draw", "a b")
+    assert str(caught.value) == ("draw: found str; an AttentionMap is needed, as model.attention_map(prediction) gives")

@@ -1,3 +1,4 @@
+import inspect
 import io
 import re
 
@@ -186,3 +187,9 @@ class Screen(io.StringIO):
 def test_colours_are_those_the_stream_can_show(environ, on_screen, in_pipe):
     assert detect_colour(Screen(), environ) == on_screen
     assert detect_colour(io.StringIO(), environ) == in_pipe
+
+
+def test_what_is_no_map_is_named():
+    with pytest.raises(RegardError) as caught:
+        inspect.unwrap(draw)("a b")
+    assert str(caught.value) == "draw: found str; an AttentionMap is needed, as model.attention_map(prediction) gives"

@@ -14,6 +14,7 @@ from regard.cli.alignment import attend_to, check_gold, shifts_of
 from regard.cli.devices import chosen_device
 from regard.cli.options import STDIN_TOO, File, Flag
 from regard.cli.predict import counted, in_line
+from regard.cli.remarks import Remarks
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 COUNT = 1000
 IDLE = 2000
 """Draws in a row that bring no new example of a corpus, after which it has no more."""
+
+VALIDATED_BY = {"exact": "exact_match", "chrf": "chrf"}
+"""What comes first for a run validated by these; for any other BLEU does, where it says anything."""
 
 Unit = Literal["word", "character"]
 Base = Literal[0, 1]
@@ -50,8 +54,8 @@ class Conditions:
 
     lowercase: bool
     tokenize: str
-    against_length: str
-    unit: Unit
+    against_length: str | None
+    unit: Unit | None
 
 
 @dataclass(frozen=True)
@@ -87,8 +91,8 @@ def evaluate(
     beam: int | None = None,
     lowercase: Flag = False,
     tokenize: str = "13a",
-    against_length: str = "bleu",
-    unit: Unit = "word",
+    against_length: str | None = None,
+    unit: Unit | None = None,
     gold: Path | None = None,
     gold_base: Base = 0,
     attention: str | None = None,
@@ -98,7 +102,7 @@ def evaluate(
     device: str = "auto",
     quiet: Flag = False,
 ) -> None:
-    """Score a run: BLEU, chrF, exact match and edit rates, overall and by the length of the source.
+    """Score a run: exact match, BLEU, chrF and edit rates, overall and by the length of the source.
 
     Args:
         run: A run folder made by regard train.
@@ -115,8 +119,9 @@ def evaluate(
         beam: Hypotheses kept at each step, 1 is greedy; as in the run's recipe unless set.
         lowercase: Count upper and lower case as the same.
         tokenize: How BLEU cuts words: 13a, none, char, intl, zh.
-        against_length: What is given by length: bleu, chrf, exact_match, word_error_rate, character_error_rate.
-        unit: What a length counts.
+        against_length: What is given first, and by length: bleu, chrf, exact_match, word_error_rate or
+            character_error_rate; what the run was validated by unless set.
+        unit: What a length counts; words, or characters where sources are mostly one word, unless set.
         gold: Word links of each pair, in Pharaoh format, to score the attention with.
         gold_base: Whether the gold links count words from 0 or from 1.
         attention: Which attention is scored: 2.3 is head 3 of layer 2, mean all; the best on the gold links unless set.
@@ -124,7 +129,7 @@ def evaluate(
         out: Write the predictions to this file.
         as_json: Print one JSON object.
         device: auto, cpu, cuda, cuda:1.
-        quiet: Show no progress.
+        quiet: Show no progress, and do not say that much of the source is unknown.
     """
     from regard.alignment import parse_place
     from regard.predictor import load
@@ -137,13 +142,19 @@ def evaluate(
     model = load(run, chosen_device(device))
     if gold is not None:
         model.check_attention()
-    examples = examples_of(model, asked)
+    examples = read_examples(model, asked)
     alignment = align_with(model, examples, gold, gold_base, place, shift)
     sources, answers = grouped(examples) if variants else ([e.source for e in examples], [e.target for e in examples])
     with counted(quiet) as show:
         predictions = model.predict(sources, beam=beam, progress=show)
     if out is not None:
         write_predictions(out, predictions)
+    if not quiet:
+        remarks = Remarks()
+        remarks.hear(predictions)
+        remarks.say()
+    by = against_length or VALIDATED_BY.get(model.recipe.training.metric)
+    conditions = replace(conditions, against_length=by)
     print_reports(dict(scored(model, predictions, answers, conditions)), alignment, as_json=as_json)
 
 
@@ -177,6 +188,14 @@ def check_asked(asked: Data) -> None:
 def check_conditions(conditions: Conditions) -> None:
     """Raise a `RegardError` for what nothing can be scored by, before anything is predicted."""
     report_on(["a"], ["a"], ["a"], conditions)
+
+
+def read_examples(model: Predictor, asked: Data) -> Sequence[Example]:
+    """What to evaluate on; what is wrong with it is said in the options of this command."""
+    try:
+        return examples_of(model, asked)
+    except RegardError as error:
+        raise RegardError(str(error).replace("--data.", "--")) from None
 
 
 def examples_of(model: Predictor, asked: Data) -> Sequence[Example]:

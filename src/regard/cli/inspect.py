@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from regard.cli.options import Flag
-from regard.run import Run, checkpoints_of
+from regard.run import Checkpoint, Run, checkpoints_of
 from regard.settings import from_table, shown
 
 if TYPE_CHECKING:
@@ -86,12 +86,12 @@ def described(run: Run, card: Mapping[str, Any], recipe: Recipe, metrics: list[d
     data = of_table(Data, card.get("data"), f"{where}: [data]")
     sizes = of_table(Vocabulary, card.get("vocabulary"), f"{where}: [vocabulary]")
     training = recipe.training
-    yield f"{run.path}: {told.model}, {told.parameters:,} parameters, made by regard {told.regard}"
+    yield f"{run.path}: {told.model}, {counted(told.parameters, 'parameter')}, made by regard {told.regard}"
     yield f"model: {', '.join(f'{name} {shown(value)}' for name, value in recipe.model.items() if name != 'name')}"
-    yield f"data: {data.origin}; {data.train:,} pairs to train on, {data.valid:,} to validate with"
-    yield f"tokens: {sizes.source:,} of the source, {sizes.target:,} of the target"
+    yield f"data: {data.origin}; {counted(data.train, 'pair')} to train on, {data.valid:,} to validate with"
+    yield f"tokens: {tokens_of(run, sizes)}"
     yield (
-        f"training: up to {shown(training.steps)} updates of {shown(training.tokens)} tokens, "
+        f"training: up to {counted(training.steps, 'update')} of {counted(training.tokens, 'token')}, "
         f"rate {shown(training.rate)}, seed {training.seed}"
     )
     if "from" in card:
@@ -99,13 +99,40 @@ def described(run: Run, card: Mapping[str, Any], recipe: Recipe, metrics: list[d
     if metrics:
         yield from last_validation(metrics[-1], str(run.metrics_file))
     yield best_validation(card.get("best"), f"{where}: [best]")
-    yield f"checkpoints: {', '.join(str(each.step) for each in checkpoints_of(run)) or 'none'}"
+    checkpoints = checkpoints_of(run)
+    yield f"checkpoints: {', '.join(str(each.step) for each in checkpoints) or 'none'}"
+    yield state_of(checkpoints)
+
+
+def tokens_of(run: Run, sizes: Vocabulary) -> str:
+    """How many tokens either side has, and of what kind."""
+    from regard.text import Tokenizers
+
+    if not run.tokenizer_file.exists():
+        return f"{sizes.source:,} of the source, {sizes.target:,} of the target"
+    found = Tokenizers.load(run.tokenizer_file)
+    return f"{sizes.source:,} of the source ({found.source.kind}), {sizes.target:,} of the target ({found.target.kind})"
+
+
+def state_of(checkpoints: Sequence[Checkpoint]) -> str:
+    """Whether training is over."""
+    if not checkpoints:
+        return "state: no checkpoint, so training would begin anew"
+    newest = checkpoints[-1]
+    if newest.state().get("finished"):
+        return f"state: finished at update {newest.step:,}"
+    return f"state: not finished; training would go on from update {newest.step:,}"
+
+
+def counted(count: int | None, what: str) -> str:
+    """How many there are, in words: 1 pair, 1,000 pairs."""
+    return f"{shown(count) if count is None else f'{count:,}'} {what}{'' if count == 1 else 's'}"
 
 
 def last_validation(line: Mapping[str, Any], where: str) -> Iterator[str]:
     """How far training came, and what the last validation found."""
     told = of_table(Validation, line, where)
-    yield f"trained: {told.step:,} updates, {told.tokens:,} target tokens, {told.seconds:.0f} s"
+    yield f"trained: {counted(told.step, 'update')}, {counted(told.tokens, 'target token')}, {told.seconds:.0f} s"
     found = {name.removeprefix("valid_"): value for name, value in line.items() if name.startswith("valid_")}
     yield f"last validation: {', '.join(f'{name} {rounded(value)}' for name, value in found.items())}"
 

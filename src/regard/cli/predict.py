@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from regard.cli.devices import chosen_device
 from regard.cli.options import File, Flag
+from regard.cli.remarks import Remarks
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ def predict(
     log_probabilities: Flag = False,
     jsonl: Flag = False,
     weights: Flag = False,
+    draw: Flag = False,
+    picture: Path | None = None,
     device: str = "auto",
     quiet: Flag = False,
 ) -> None:
@@ -52,32 +55,57 @@ def predict(
         log_probabilities: Put the log-probability and a tab before each target.
         jsonl: Write a JSON object for each source, with tokens, log-probabilities and alternatives.
         weights: With --jsonl, also write the attention: layers, heads, target, source.
+        draw: Draw the attention of each source's best target beneath it.
+        picture: Of one source, draw the attention into this file: .png, .svg or .pdf.
         device: auto, cpu, cuda, cuda:1.
-        quiet: Show no progress.
+        quiet: Show no progress, and do not say that sources are unknown or hold a tab.
     """
     from regard.data.formats import read_lines
     from regard.predictor import load
+    from regard.views.matrix import check_ending
 
     if weights and not jsonl:
         raise RegardError("--weights: needs --jsonl; a line of text has no room for them")
+    if draw and jsonl:
+        raise RegardError("--draw: does not go with --jsonl; ask for --weights there")
+    if picture is not None:
+        check_ending(picture)
     model = load(run, chosen_device(device))
     options: Options = {
         "beam": beam,
         "nbest": nbest,
         "length_penalty": length_penalty,
         "longest": longest,
-        "return_weights": weights,
+        "return_weights": weights or draw or picture is not None,
     }
     model.predict([], **options)  # what is wrong with them is said before any line is read
     by_hand = source == Path("-") and sys.stdin.isatty()
-    lines, done = read_lines(source), 0
+    lines, done, remarks = read_lines(source), 0, Remarks()
+    if picture is not None:
+        lines = only_line(lines)
     with counted(quiet) as show:
         for several in parts(lines, 1 if by_hand else AT_ONCE):
             options["progress"] = after(done, show)
-            for prediction in model.predict(several, **options):
-                print(as_json(prediction) if jsonl else as_lines(prediction, nbest, log_probabilities))
+            predictions = model.predict(several, **options)
+            remarks.hear(predictions)
+            for prediction in predictions:
+                print(as_json(prediction, weights) if jsonl else as_lines(prediction, nbest, log_probabilities))
+                if draw:
+                    print(f"{model.attention_map(prediction).draw()}\n")
+                if picture is not None:
+                    model.attention_map(prediction).picture(picture)
             sys.stdout.flush()
             done += len(several)
+    if not quiet:
+        remarks.say()
+
+
+def only_line(lines: Iterator[str]) -> Iterator[str]:
+    """The only line there is, or a `RegardError`."""
+    found = list(islice(lines, 2))
+    if len(found) != 1:
+        raise RegardError(f"--picture: there is {'more than one source' if found else 'no source'}; give one line")
+    return iter(found)
 
 
 def parts(items: Iterator[Item], size: int) -> Iterator[list[Item]]:
@@ -86,13 +114,13 @@ def parts(items: Iterator[Item], size: int) -> Iterator[list[Item]]:
         yield several
 
 
-def as_json(prediction: Prediction) -> str:
-    """A prediction as a JSON object: the best target, then the alternatives to it."""
-    best, *others = [record(each) for each in prediction.alternatives]
-    return json.dumps({"source": prediction.source, **best, "alternatives": others}, ensure_ascii=False)
+def as_json(prediction: Prediction, weights: bool) -> str:
+    """A prediction as a JSON object: the best target, and all that were asked for, itself first."""
+    found = [record(each, weights) for each in prediction.alternatives]
+    return json.dumps({"source": prediction.source, **found[0], "alternatives": found}, ensure_ascii=False)
 
 
-def record(prediction: Prediction) -> dict[str, Any]:
+def record(prediction: Prediction, weights: bool) -> dict[str, Any]:
     """One target as JSON has it."""
     found: dict[str, Any] = {
         "text": prediction.text,
@@ -100,7 +128,7 @@ def record(prediction: Prediction) -> dict[str, Any]:
         "source_tokens": prediction.source_tokens,
         "target_tokens": prediction.target_tokens,
     }
-    if prediction.weights is not None:
+    if weights and prediction.weights is not None:
         found["weights"] = prediction.weights.tolist()
     return found
 

@@ -32,7 +32,9 @@ class Line:
 
 def train(*words: Words) -> None:
     """Train a model on pairs of texts."""
-    if not words or "--help" in words or "-h" in words:
+    if not words:
+        raise RegardError("train: nothing is given; regard train DATA --out FOLDER is enough, --help lists all")
+    if "--help" in words or "-h" in words:
         from regard.cli.train_help import print_help
 
         print_help(words)
@@ -58,21 +60,29 @@ def train(*words: Words) -> None:
 
 def parsed(words: Sequence[str]) -> Line:
     """The words of a command line in their places."""
+    from regard.recipe import no_option
+
     line = Line()
     rest = list(words)
+    flag = ""
     while rest:
         word = rest.pop(0)
         if word == "--quiet":
             line.quiet = True
         elif word.startswith("--"):
             name, equals, value = word[2:].partition("=")
-            take(line, name, value if equals else next_value(name, rest))
+            given = value if equals else next_value(name, rest)
+            take(line, name, given)
+            if given is None and rest and not rest[0].startswith("--"):
+                flag = f" (--{name} is true or false)"
         elif word.startswith("-") and word != "-":
-            raise RegardError(f"train: there is no option {word}; regard train --help lists all")
+            raise no_option(word[1:].partition("=")[0], {}, dashes="-")
         else:
             line.data.append(word)
     if len(line.data) > 1:
-        raise RegardError(f"train: found {' and '.join(line.data)}; one file of pairs, corpus or recipe is needed")
+        raise RegardError(
+            f"train: found {' and '.join(line.data)}; one file of pairs, corpus or recipe is needed{flag}"
+        )
     return line
 
 
@@ -96,12 +106,15 @@ def next_value(name: str, rest: list[str]) -> str | None:
 
 
 def is_flag(name: str) -> bool:
-    """Whether a setting is true or false, in all sections and models that have it."""
+    """Whether a setting is true or false, in all sections, models and corpora that have it."""
+    from regard.data.corpora import CORPORA
     from regard.recipe import known_fields
+    from regard.settings import fields_of
 
     key = name.rpartition(".")[2].replace("-", "_")
     sections = ("data", "text", "model", "training", "decoding")
-    found = [known[key] for known in (known_fields(section, {}) for section in sections) if key in known]
+    tables = [*(known_fields(section, {}) for section in sections), *map(fields_of, CORPORA.values())]
+    found = [known[key] for known in tables if key in known]
     return bool(found) and all(each.type is bool for each in found)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,11 +13,14 @@ import numpy as np
 
 from regard.data.example import Example
 from regard.data.formats.lines import quoted
+from regard.data.header import header_line, is_header
 from regard.data.sides import find_swapped
 from regard.errors import RegardError
 
 SHOWN = 3  # examples of each suspicion
 FAR, APART = np.log(3), 20  # a ratio is far off from three times the usual on, where that makes this many characters
+
+SPACING = re.compile(r"  |[\t\n\r]")
 
 
 @dataclass(frozen=True)
@@ -58,15 +62,17 @@ class Part:
     source: Lengths
     target: Lengths
     suspicions: tuple[Suspicion, ...]
+    header: Example | None = None  # the first pair, if it looks like names of columns
 
     def lines(self) -> list[str]:
-        """The same in words."""
+        """The same in words; what may be wrong is a note."""
         repeated = f", {self.duplicates} of them repeat an earlier one" if self.duplicates else ", no two alike"
         return [
             f"{self.name}: {counted(self.pairs, 'pair')}{repeated}",
             f"{self.name}, source: {self.source}",
             f"{self.name}, target: {self.target}",
-            *(f"{self.name}: {suspicion}" for suspicion in self.suspicions),
+            *([f"note: {self.name}: {header_line(self.header)}"] if self.header else []),
+            *(f"note: {self.name}: {suspicion}" for suspicion in self.suspicions),
         ]
 
 
@@ -89,17 +95,20 @@ class Report:
     def _between(self, valid: Part) -> Iterator[str]:
         """What training and validation data have to do with each other."""
         if self.seen_pairs == valid.pairs:
-            yield "validation: every pair is also a training pair, so its scores will say nothing about new text"
+            yield "note: validation: every pair is also a training pair, so its scores will say nothing about new text"
         elif self.seen_sources:
             pairs, sources = counted(self.seen_pairs, "pair"), counted(self.seen_sources, "source")
             yield (
-                f"validation: {pairs} ({self.seen_pairs / valid.pairs:.1%}) and "
+                f"note: validation: {pairs} ({self.seen_pairs / valid.pairs:.1%}) and "
                 f"{sources} ({self.seen_sources / valid.pairs:.1%}) are also in training"
             )
         else:
             yield "validation: no source is in training"
         if self.swapped:
-            yield "validation: its sources look like training targets and its targets like sources; are they swapped?"
+            yield (
+                "note: validation: its sources look like training targets and its targets like sources; "
+                "are they swapped?"
+            )
 
 
 def check(train: Sequence[Example], valid: Sequence[Example] = ()) -> Report:
@@ -114,8 +123,8 @@ def check(train: Sequence[Example], valid: Sequence[Example] = ()) -> Report:
         )
     swapped = find_swapped(train, valid)
     return Report(
-        train=describe("training", train, swapped.train),
-        valid=describe("validation", valid, swapped.valid) if valid else None,
+        train=describe("training", train, swapped.train, train[1:]),
+        valid=describe("validation", valid, swapped.valid, train[1:]) if valid else None,
         seen_pairs=sum((example.source, example.target) in seen for example in valid),
         seen_sources=sum(example.source in sources for example in valid),
         swapped=swapped.all_valid,
@@ -133,12 +142,15 @@ def refuse_hopeless(train: Sequence[Example]) -> None:
             raise RegardError(f"training data: {found} ({counted(len(train), 'pair')}); are these the right columns?")
 
 
-def describe(name: str, examples: Sequence[Example], swapped: Sequence[int]) -> Part:
-    """Some data in numbers; the pairs that look swapped are given."""
+def describe(name: str, examples: Sequence[Example], swapped: Sequence[int], others: Sequence[Example]) -> Part:
+    """Some data in numbers; the pairs that look swapped are given, and others beside which to see a header."""
     suspects = {
         "one side is far too long for the other": far_off(examples),
         "the target is a copy of the source": [n for n, e in enumerate(examples) if e.source == e.target],
         "source and target look swapped": swapped,
+        "the target has line breaks, tabs or several spaces, which tokens of the kind words do not keep": [
+            n for n, e in enumerate(examples) if SPACING.search(e.target)
+        ],
     }
     return Part(
         name=name,
@@ -151,6 +163,7 @@ def describe(name: str, examples: Sequence[Example], swapped: Sequence[int]) -> 
             for what, places in suspects.items()
             if places
         ),
+        header=examples[0] if is_header(examples[0], others) else None,
     )
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from regard.data.check import hold_out
+from regard.data.check import counted, hold_out
 from regard.data.corpora import CORPORA, built_in
 from regard.data.example import Example
 from regard.data.formats import read_pairs, read_parallel
@@ -38,7 +38,8 @@ def load_corpus(settings: DataSettings, seed: int) -> Corpus:
     if given is not None:
         return Corpus(train, given, origin)
     kept, held = hold_out(train, share=settings.held_out, seed=seed)
-    return Corpus(kept, held, f"{origin}, of which {len(held)} pairs are held out to validate with")
+    said = f"{counted(len(held), 'pair')} {'is' if len(held) == 1 else 'are'} held out to validate with"
+    return Corpus(kept, held, f"{origin}, of which {said}")
 
 
 def load_built_in(settings: DataSettings, name: str, valid: Sequence[Example] | None, seed: int) -> Corpus:

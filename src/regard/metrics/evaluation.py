@@ -64,7 +64,7 @@ def evaluate_text(
     *,
     lowercase: bool = False,
     tokenize: str = "13a",
-    against_length: str = "bleu",
+    against_length: str | None = None,
     edges: Sequence[int] = EDGES,
     unit: Unit | None = None,
 ) -> Report:
@@ -76,18 +76,20 @@ def evaluate_text(
         references: The right answer to each, or several.
         lowercase: Whether upper and lower case count as the same.
         tokenize: How BLEU cuts words, as in `bleu`.
-        against_length: Which of `METRICS` is given first, and by the length of the source.
+        against_length: Which of `METRICS` is given first, and by the length of the source; BLEU, or exact match where
+            no right answer has four words, unless given.
         edges: The longest source of each row of that.
         unit: What a length counts; words, or characters where sources have fewer than two words on average, unless
             given.
     """
-    if against_length not in METRICS:
+    if against_length is not None and against_length not in METRICS:
         raise unknown_name("evaluate_text: against_length", against_length, METRICS)
     metrics: dict[str, Callable[..., Score]] = {
         name: partial(metric, lowercase=lowercase) for name, metric in METRICS.items()
     }
     metrics["bleu"] = partial(bleu, lowercase=lowercase, tokenize=tokenize)
-    unit = unit or unit_of(sources)
+    long_enough = has_four_words(references, tokenize)
+    unit, against_length = unit or unit_of(sources), against_length or ("bleu" if long_enough else "exact_match")
     rows = by_length(sources, predictions, references, metrics[against_length], edges, unit=unit)
     scores = {name: metric(predictions, references) for name, metric in metrics.items()}
     return Report(
@@ -95,7 +97,7 @@ def evaluate_text(
         by_length=tuple(rows),
         unit=unit,
         against_length=against_length,
-        has_four_words=has_four_words(references, tokenize),
+        has_four_words=long_enough,
     )
 
 

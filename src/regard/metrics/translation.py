@@ -23,17 +23,23 @@ def bleu(predictions: Sequence[str], references: Answers, *, lowercase: bool = F
     """
     from sacrebleu.metrics.bleu import BLEU
 
+    announced = tokenize == "none"  # else sacrebleu warns of text that looks cut into words
+    metric = BLEU(lowercase=lowercase, tokenize=known_tokenizer(tokenize), force=announced)
+    return measure(metric, "BLEU", predictions, references)
+
+
+def known_tokenizer(tokenize: str) -> str:
+    """The name of a way to cut words, or a `RegardError`."""
     if tokenize not in TOKENIZERS:
         raise unknown_name("BLEU: tokenize", tokenize, TOKENIZERS)
-    announced = tokenize == "none"  # else sacrebleu warns of text that looks cut into words
-    return measure(BLEU(lowercase=lowercase, tokenize=tokenize, force=announced), "BLEU", predictions, references)
+    return tokenize
 
 
 def has_four_words(references: Answers, tokenize: str = "13a") -> bool:
     """Whether any right answer is long enough for BLEU, which is 0 without four words in a row, to say anything."""
     from sacrebleu.metrics.bleu import BLEU
 
-    cut = BLEU(tokenize=tokenize, force=True).tokenizer
+    cut = BLEU(tokenize=known_tokenizer(tokenize), force=True).tokenizer
     answers = (answer for each in references for answer in ([each] if isinstance(each, str) else each))
     return any(len(cut(answer).split()) >= 4 for answer in answers)
 

@@ -57,8 +57,6 @@ class RecurrentConfig:
         for name in self.project:
             if name not in PROJECTED:
                 raise unknown_name("project", name, PROJECTED)
-        if self.attention == "none" and (self.score, self.heads, self.project) != ("dot", 1, ()):
-            raise RegardError("there is no attention here, so it has no score, heads or project; choose another model")
         if self.tied:
             self._check_tied()
 

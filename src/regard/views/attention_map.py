@@ -2,6 +2,8 @@
 
     picture = AttentionMap(("katzen", "schlafen"), ("cats", "sleep"), weights)
     picture.select(layer=0, head="mean")  # (rows, columns)
+    print(picture.draw())  # in the terminal
+    picture.picture("look.png")
     picture.save("look.json")
 
 Nothing here needs torch, so that a map can be drawn where no model is.
@@ -25,6 +27,7 @@ from regard.errors import RegardError, unknown_name
 FORMAT = "regard.attention_map/1"
 FIELDS = ("title", "merged", "rows", "columns", "links", "weights")
 MERGED = ("tokens", "words")
+PICTURES = (".png", ".svg", ".pdf")
 
 EXCESS = 0.01  # how far a sum of bfloat16 weights may pass one
 
@@ -32,7 +35,7 @@ Choice = int | str | None
 """One layer or head by number (from 0, or from the end with -1), or "mean" over all; None is "mean" too."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class AttentionMap:
     """How much every row (target: who looks) looks at every column (source: what is looked at)."""
 
@@ -53,6 +56,23 @@ class AttentionMap:
         check_weights(self.weights, (len(self.rows), len(self.columns)))
         check_links(self.links or frozenset(), len(self.columns), len(self.rows))
         self.weights.flags.writeable = False
+
+    def __repr__(self) -> str:
+        sizes = zip(("layers", "heads", "rows", "columns"), self.weights.shape, strict=True)
+        shape = ", ".join(f"{name} {size}" for name, size in sizes)
+        return f"AttentionMap({self.title!r}: {shape}, by {self.merged})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, AttentionMap):
+            return NotImplemented
+        return self._words() == other._words() and np.array_equal(self.weights, other.weights)
+
+    def __hash__(self) -> int:
+        return hash(self._words())
+
+    def _words(self) -> tuple[object, ...]:
+        """All but the weights."""
+        return (self.rows, self.columns, self.title, self.merged, self.links)
 
     @property
     def layers(self) -> int:
@@ -114,9 +134,23 @@ class AttentionMap:
         weights, links = as_weights(record["weights"]), as_links(record["links"])
         return cls(rows, columns, weights, record["title"], record["merged"], links)
 
+    def draw(self, *, layer: Choice = "mean", head: Choice = "mean") -> str:
+        """The map as text for the terminal; `regard.views.terminal.draw` has more options."""
+        from regard.views.terminal import draw
+
+        return draw(self, layer=layer, head=head)
+
+    def picture(self, path: str | Path, *, layer: Choice = "mean", head: Choice = "mean") -> Path:
+        """Draw the map into a .png, .svg or .pdf file; returns the path."""
+        from regard.views.matrix import save_matrix
+
+        return save_matrix(self, path, layer=layer, head=head)
+
     def save(self, path: str | Path) -> None:
         """Write the map as JSON, whole or not at all."""
         path = Path(path)
+        if path.suffix.lower() in PICTURES:
+            raise RegardError(f'{path}: save writes JSON; for a picture call picture("{path}")')
         beside = path.with_name(path.name + ".part")
         try:
             beside.write_text(json.dumps(self.record()) + "\n", encoding="ascii")  # any token, half a surrogate too
@@ -140,6 +174,14 @@ class AttentionMap:
             raise RegardError(f"{path}: is not JSON: {error}") from None
         except RegardError as error:
             raise RegardError(f"{path}: {error}") from None
+
+
+def check_map(what: str, found: object) -> None:
+    """Raise a `RegardError` for what is no map, such as the prediction that one can be made of."""
+    if not isinstance(found, AttentionMap):
+        raise RegardError(
+            f"{what}: found {type(found).__name__}; an AttentionMap is needed, as model.attention_map(prediction) gives"
+        )
 
 
 def as_labels(name: str, found: Any) -> tuple[str, ...]:

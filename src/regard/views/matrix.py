@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.errors import RegardError
-from regard.views.attention_map import AttentionMap, Choice
+from regard.views.attention_map import AttentionMap, Choice, check_map
 from regard.views.display import ELLIPSIS, clusters, harmless
 from regard.views.shades import RAMP, ceiling
 
@@ -53,10 +53,9 @@ FAMILIES = (  # tried in turn for every character; the first comes with matplotl
 
 def save_matrix(picture: AttentionMap, path: str | Path, *, layer: Choice = "mean", head: Choice = "mean") -> Path:
     """Draw the map into a .png, .svg or .pdf file, whole or not at all; returns the path."""
+    check_map("save_matrix", picture)
     path = Path(path)
-    ending = path.suffix.lower()
-    if ending not in DATES:
-        raise RegardError(f'{path}: pictures are written as {", ".join(DATES)}; found "{path.suffix}"')
+    ending = check_ending(path)
     beside = path.with_name(f"{path.name}.part")
     with drawing():
         figure = matrix_figure(picture, layer=layer, head=head)
@@ -68,6 +67,14 @@ def save_matrix(picture: AttentionMap, path: str | Path, *, layer: Choice = "mea
             beside.unlink(missing_ok=True)
             raise RegardError(f"{path}: cannot be written: {error.strerror}") from None
     return path
+
+
+def check_ending(path: Path) -> str:
+    """The ending of a picture's name, or a `RegardError` for one that means no picture."""
+    ending = path.suffix.lower()
+    if ending not in DATES:
+        raise RegardError(f'{path}: pictures are written as {", ".join(DATES)}; found "{path.suffix}"')
+    return ending
 
 
 def matrix_figure(picture: AttentionMap, *, layer: Choice = "mean", head: Choice = "mean") -> Figure:

@@ -17,7 +17,7 @@ from itertools import groupby, zip_longest
 from typing import Protocol, runtime_checkable
 
 from regard.errors import RegardError, unknown_name
-from regard.views.attention_map import AttentionMap, Choice
+from regard.views.attention_map import AttentionMap, Choice, check_map
 from regard.views.display import ELLIPSIS, REPLACEMENT, centred, clusters, cut, display_width, harmless, left_padded
 from regard.views.shades import ceiling, rgb
 
@@ -54,6 +54,7 @@ def draw(
     `colour` is "truecolor", "256", "ascii" (shades of characters), or "auto": what
     standard output can show.
     """
+    check_map("draw", picture)
     room, colour = known_width(width), known_colour(colour)
     weights = picture.select(layer, head)
     top = ceiling(weights)

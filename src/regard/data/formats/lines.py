@@ -26,6 +26,7 @@ LONGEST = 2**24
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+GZIP_MARK = b"\x1f\x8b"
 
 
 class Found(NamedTuple):
@@ -59,6 +60,8 @@ def raw_lines(file: BufferedIOBase, name: str) -> Iterator[tuple[int, bytes]]:
         if number == 1:
             if raw.startswith(UTF_16_MARKS):
                 raise RegardError(f"{name}, line 1: begins like UTF-16; save the file as UTF-8")
+            if raw.startswith(GZIP_MARK):
+                raise RegardError(f"{name}: is gzip; let its name end in .gz, or unzip it")
             raw = raw.removeprefix(BYTE_ORDER_MARK)
         yield number, raw
 

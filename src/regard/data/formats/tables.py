@@ -75,6 +75,8 @@ def find_columns(
     if columns is None and header:
         return (lowered.index("source"), lowered.index("target")), True
     if columns is None:
+        if len(cells) == 1 and not tabs and ";" in cells[0]:
+            raise RegardError(f"{where}: found semicolons between the columns; save the file with commas, or with tabs")
         if len(cells) != 2:
             raise RegardError(
                 f"{where}: found {counted(len(cells), tabs=tabs)}; source and target make 2 "
@@ -128,9 +130,9 @@ def read_jsonl(path: Path, columns: Columns | None) -> Iterator[Found]:
 
 
 def parsed(where: str, text: str) -> Mapping[str, object]:
-    """The JSON object of a line."""
+    """The JSON object of a line; a number is its text, as it stands there."""
     try:
-        record = json.loads(text)
+        record = json.loads(text, parse_int=str, parse_float=str)
     except (ValueError, RecursionError) as error:
         raise RegardError(f"{where}: is no JSON ({error}); one object a line is expected") from None
     if not isinstance(record, dict):
