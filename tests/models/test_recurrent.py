@@ -11,7 +11,7 @@ from regard.attention.scores import SCORES, without_gradient
 from regard.batch import BOS, EOS, PAD, Batch, Pair, collate
 from regard.models.recurrent import RecurrentConfig, RecurrentSeq2Seq
 
-PRESETS = {
+PRESETS: dict[str, dict[str, Any]] = {
     "seq2seq": {"attention": "none", "cell": "lstm"},
     "simple-attention": {"composition": "join", "input_feeding": False},
     "parameterized-attention": {
