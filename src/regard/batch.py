@@ -1,4 +1,4 @@
-"""Batch: sentences side by side, as tensors."""
+"""Batch and TextBatch: sentences, or segments of texts, side by side as tensors."""
 
 from __future__ import annotations
 
@@ -40,14 +40,34 @@ class Batch:
         return len(self.source)
 
     def to(self, device: str | torch.device) -> Batch:
-        """The same batch in the memory of a device; a GPU fetches it from pinned memory while the CPU goes on."""
-        fetched = torch.device(device).type == "cuda" and self.source.is_cpu
+        """The same batch in the memory of a device."""
+        found: dict[str, Any] = {name: t if t is None else moved(t, device) for name, t in vars(self).items()}
+        return Batch(**found)
 
-        def move(tensor: Tensor) -> Tensor:
-            return tensor.pin_memory().to(device, non_blocking=True) if fetched else tensor.to(device)
 
-        moved: dict[str, Any] = {name: t if t is None else move(t) for name, t in vars(self).items()}
-        return Batch(**moved)
+@dataclass(frozen=True)
+class TextBatch:
+    """Segments of texts: the tokens as they go in, and that which follows each, PAD where none is asked for.
+
+    Rows go on where those of the segment before ended, unless they are `fresh`.
+    """
+
+    tokens: Int[Tensor, "rows time"]
+    targets: Int[Tensor, "rows time"]
+    fresh: bool = True
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def to(self, device: str | torch.device) -> TextBatch:
+        """The same batch in the memory of a device."""
+        return TextBatch(moved(self.tokens, device), moved(self.targets, device), self.fresh)
+
+
+def moved(tensor: Tensor, device: str | torch.device) -> Tensor:
+    """A tensor on a device; a GPU fetches it from pinned memory while the CPU goes on."""
+    fetched = torch.device(device).type == "cuda" and tensor.is_cpu
+    return tensor.pin_memory().to(device, non_blocking=True) if fetched else tensor.to(device)
 
 
 def collate(pairs: Sequence[Pair]) -> Batch:

@@ -52,6 +52,22 @@ def test_a_place_is_a_row_of_all_places_in_the_type_asked_for(kind, dtype):
         assert torch.equal(one.added, places.added[4:5])
 
 
+def test_some_places_are_rows_of_all_places():
+    places = Positions("learned", 8, head_width=4, longest=7)(7, LIKE)
+    assert torch.equal(places.at(2, 3).added, places.added[2:5])
+    turn = Positions("rotary", 8, head_width=4)(7, LIKE).at(2, 3).turn
+    torch.testing.assert_close(turn.cosine, angles(7, 4, LIKE)[2:5].cos())
+
+
+def test_what_is_added_can_be_made_smaller():
+    torch.manual_seed(0)
+    waves = Positions("sinusoidal", 6, head_width=2, scale=0.5)(9, LIKE).added
+    torch.testing.assert_close(waves, sinusoids(9, 6, LIKE) / 2)
+    for scale in (1.0, 0.1):
+        table = Positions("learned", 64, head_width=2, longest=200, scale=scale).table
+        assert table.std().item() == pytest.approx(scale * math.sqrt(0.5), rel=0.05)  # the waves' is sqrt(0.5)
+
+
 def test_what_does_not_fit_is_said():
     with pytest.raises(RegardError) as error:
         Positions("learned", 8, head_width=4, longest=7)(8, LIKE)

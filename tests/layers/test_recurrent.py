@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from regard import RegardError
-from regard.layers.recurrent import Recurrent
+from regard.layers.recurrent import Recurrent, VariationalDropout, in_one_piece
 
 CELLS = ["rnn", "gru", "lstm"]
 
@@ -91,6 +91,115 @@ def test_the_start_is_orthogonal_and_remembers():
     assert (layer.stack.bias_ih_l0 + layer.stack.bias_hh_l0).tolist() == [0] * 5 + [1] * 5 + [0] * 10
 
 
+def by_cells(layer, inputs, masks, weights):
+    """Torch's own cells, step by step and layer by layer; masks fall on what comes from the layer before."""
+    kind = {"rnn": nn.RNNCell, "gru": nn.GRUCell, "lstm": nn.LSTMCell}[layer.cell]
+    rows, ends = list(inputs.unbind(1)), []
+    for number in range(layer.layers):
+        cell = kind(rows[0].shape[-1], layer.hidden).double()
+        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        cell.load_state_dict(dict(zip(names, weights[number], strict=True)))
+        state, found = None, []
+        for x in rows:
+            state = cell(x * masks[number], state)
+            found.append(state[0] if layer.cell == "lstm" else state)
+        rows = found
+        ends.append(state if layer.cell == "lstm" else (state,))
+    return torch.stack(rows, 1), ends
+
+
+def drawn(shape, share):
+    return nn.functional.dropout(torch.ones(shape, dtype=torch.float64), share)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_what_is_dropped_for_all_steps_is_what_torchs_cells_miss(cell):
+    layer = stack(cell, layers=2, dropout=0.5, variational=True, weight_dropout=0.4)
+    inputs = torch.randn(4, 6, 3, dtype=torch.float64)
+    torch.manual_seed(9)
+    states, last = layer(inputs)
+    torch.manual_seed(9)  # in the order in which they are drawn
+    weights = [list(each) for each in layer.stack.all_weights]
+    weights[0][1] = weights[0][1].detach() * drawn(weights[0][1].shape, 0.4)
+    between = drawn((4, 1, 5), 0.5)[:, 0]
+    weights[1][1] = weights[1][1].detach() * drawn(weights[1][1].shape, 0.4)
+    wanted, ends = by_cells(layer, inputs, [1, between], weights)
+    torch.testing.assert_close(states, wanted)
+    torch.testing.assert_close(last, ends)
+    wanted, ends = by_cells(layer, inputs, [1, 1], layer.stack.all_weights)
+    states, last = layer.eval()(inputs)
+    torch.testing.assert_close(states, wanted)
+    torch.testing.assert_close(last, ends)
+
+
+@pytest.mark.parametrize("settings", [{"variational": True}, {"weight_dropout": 0.3}])
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_with_nothing_left_to_drop_it_is_torchs_own_stack(settings, bidirectional, monkeypatch):
+    plain = stack("gru", layers=2, bidirectional=bidirectional)
+    layer = stack("gru", layers=2, bidirectional=bidirectional, dropout=0.5, **settings)
+    inputs = torch.randn(3, 4, 3, dtype=torch.float64)
+    zeros = None if bidirectional else layer.zeros(3, inputs)
+    begin = zeros and [tuple(torch.randn_like(part) for part in each) for each in zeros]
+    monkeypatch.setattr(nn.functional, "dropout", lambda x, *_: x)
+    for lengths in (None, torch.tensor([4, 2, 3])):
+        torch.testing.assert_close(layer(inputs, lengths, begin), plain(inputs, lengths, begin))
+
+
+def test_weights_are_dropped_from_state_to_state_alone():
+    layer = stack("gru", weight_dropout=0.5)
+    one = torch.randn(2, 1, 3, dtype=torch.float64)
+    nothing = layer.eval()(one)[0]
+    layer.train()
+    torch.testing.assert_close(layer(one)[0], nothing)  # from a state of zeros, nothing comes through the matrix
+    two = one.expand(2, 2, 3)
+    assert not torch.equal(layer(two)[0], layer(two)[0])
+    (gradient,) = torch.autograd.grad(layer(two)[0].sum(), layer.stack.weight_hh_l0)
+    assert 0 < (gradient == 0).sum() < gradient.numel()
+
+
+def test_gradients_pass_what_is_dropped():
+    layer = stack("lstm", layers=2, dropout=0.5, variational=True, weight_dropout=0.4)
+    inputs = torch.randn(2, 3, 3, dtype=torch.float64, requires_grad=True)
+
+    def run(*_):
+        torch.manual_seed(4)
+        return layer(inputs)[0]
+
+    assert torch.autograd.gradcheck(run, (inputs, *layer.parameters()))
+
+
+def test_variational_dropout_is_the_same_at_all_steps():
+    torch.manual_seed(5)
+    layer = VariationalDropout(0.25)
+    found = layer(torch.ones(200, 3, 7))
+    assert torch.equal(found[:, :1].expand_as(found), found)
+    assert found.unique().tolist() == [0, pytest.approx(4 / 3)]
+    assert found[:, 0].mean().item() == pytest.approx(1, abs=0.07)  # four standard deviations
+    assert not torch.equal(layer(torch.ones(200, 3, 7)), found)
+    assert torch.equal(layer.eval()(found), found)
+
+
+def test_weights_lie_in_one_piece_matrices_first():
+    weights = [torch.randn(6, 3), torch.randn(6, 2), torch.randn(6), torch.randn(6), torch.randn(6, 3)]
+    found = in_one_piece(weights)
+    torch.testing.assert_close(found, weights)
+    assert [each.storage_offset() for each in found] == [0, 18, 48, 54, 30]
+    assert len({each.untyped_storage().data_ptr() for each in found}) == 1
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("cell", CELLS)
+def test_a_gpu_does_the_same_without_a_warning(cell, bidirectional, monkeypatch):
+    layer = stack(cell, layers=2, dropout=0.5, variational=True, weight_dropout=0.4, bidirectional=bidirectional)
+    inputs = torch.randn(3, 4, 3, dtype=torch.float64)
+    monkeypatch.setattr(nn.functional, "dropout", lambda x, *_: x)
+    wanted = layer(inputs)[0].detach()
+    states = layer.cuda()(inputs.cuda())[0]
+    states.sum().backward()
+    torch.testing.assert_close(states.detach().cpu(), wanted)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -99,6 +208,22 @@ def test_the_start_is_orthogonal_and_remembers():
         (
             lambda: stack("gru", bidirectional=True).step(torch.zeros(1, 3), []),
             "Recurrent: a stack that reads both ways cannot go step by step",
+        ),
+        (
+            lambda: Recurrent("gru", 3, 5, dropout=1.0),
+            "Recurrent: dropout is 1.0; a share from 0 to below 1 is needed",
+        ),
+        (
+            lambda: Recurrent("gru", 3, 5, weight_dropout=-0.1),
+            "Recurrent: weight_dropout is -0.1; a share from 0 to below 1 is needed",
+        ),
+        (
+            lambda: stack("gru", weight_dropout=0.1).step(torch.zeros(1, 3), []),
+            "Recurrent: step by step, nothing can be dropped for all steps; call eval() first",
+        ),
+        (
+            lambda: stack("rnn", weight_dropout=0.1)(torch.zeros(2, 3, 3).double(), torch.tensor([3, 1])),
+            "Recurrent: the rnn cell cannot pass over padding with variational or weight_dropout; take gru or lstm",
         ),
     ],
 )

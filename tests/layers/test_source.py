@@ -1,9 +1,10 @@
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
-from regard import RegardError, watch
+from regard import RegardError, causal, watch
 from regard.attention.scores import SCORES
 from regard.layers import source
 from regard.layers.source import Composition, SourceAttention
@@ -85,6 +86,27 @@ def test_small_looks_keep_what_large_ones_compute_again():
     assert attention.remember(states, looks=2**13 + 1).path(query) is None
     with torch.no_grad():
         assert attention.remember(states, looks=2**13 + 1).path(query) == "reference"
+
+
+def test_a_rule_tells_what_each_query_sees_of_the_source():
+    attention = SourceAttention(1, 1, "uniform")
+    states = torch.tensor([[[2.0], [4.0], [9.0]], [[2.0], [4.0], [9.0]]])
+    query = torch.zeros(2, 3, 1)
+    found = attention(query, attention.remember(states), causal())
+    assert found[0, :, 0].tolist() == [2, 3, 5]
+    found = attention(query, attention.remember(states, torch.tensor([3, 1])), causal(strict=True))
+    assert found[..., 0].tolist() == [[0, 2, 3], [0, 2, 2]]  # the second has one state, and two of padding
+
+
+def test_weights_of_memory_that_is_written_again_are_made_at_once():
+    torch.manual_seed(3)
+    attention = SourceAttention(4, 4)
+    query, states = torch.randn(1, 2, 4), torch.randn(1, 3, 4)
+    wanted = (query @ states.mT).softmax(-1)
+    with watch(attention) as seen, torch.no_grad():
+        attention(query, replace(attention.remember(states), lasts=False))
+    states.zero_()
+    torch.testing.assert_close(seen[""][0].dense()[0], wanted)
 
 
 def test_state_and_summary_are_composed():

@@ -1,10 +1,12 @@
+import math
+
 import jaxtyping
 import pytest
 import torch
 from torch import nn
 
 from regard import RegardError, causal, lengths
-from regard.layers.feed_forward import FeedForward
+from regard.layers.feed_forward import ACTIVATIONS, FeedForward
 from regard.layers.transformer import LayerConfig, TransformerLayer, TransformerStack
 
 
@@ -22,6 +24,14 @@ def test_feed_forward_follows_the_formula():
     assert str(error.value) == 'activation: there is no "gleu"; did you mean "gelu"?'
 
 
+def test_gelu_has_the_two_forms_it_was_published_in():
+    x = torch.linspace(-4, 4, 33, dtype=torch.float64)
+    exact = [v * (1 + math.erf(v / math.sqrt(2))) / 2 for v in x.tolist()]
+    near = [v * (1 + math.tanh(math.sqrt(2 / math.pi) * (v + 0.044715 * v**3))) / 2 for v in x.tolist()]
+    torch.testing.assert_close(ACTIVATIONS["gelu"](x), torch.tensor(exact, dtype=torch.float64))
+    torch.testing.assert_close(ACTIVATIONS["gelu-tanh"](x), torch.tensor(near, dtype=torch.float64))
+
+
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_a_stack_without_a_source_reads_on_from_its_memory(norm):
     torch.manual_seed(0)
@@ -31,7 +41,10 @@ def test_a_stack_without_a_source_reads_on_from_its_memory(norm):
         whole = stack(x, visible=causal())
         memory = stack.new_memory(3, 5)
         steps = [stack.step(x[:, place : place + 1], memory) for place in range(5)]
+        memory = stack.new_memory(3, 5)
+        some = [stack.step(part, memory) for part in x.split([2, 2, 1], 1)]
     torch.testing.assert_close(torch.cat(steps, 1), whole)
+    torch.testing.assert_close(torch.cat(some, 1), whole)
     assert isinstance(stack.norm, nn.LayerNorm if norm == "pre" else nn.Identity)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -11,8 +12,12 @@ from torch.nn import functional
 from regard.errors import unknown_name
 from regard.layers.attention import new_linear
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": functional.gelu, "relu": functional.relu}
-"""What may stand between the two layers."""
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": functional.gelu,
+    "gelu-tanh": partial(functional.gelu, approximate="tanh"),
+    "relu": functional.relu,
+}
+"""What may stand between the two layers; `gelu-tanh` is the form of gelu that GPT has."""
 
 
 class FeedForward(nn.Module):

@@ -23,9 +23,9 @@ class Places(NamedTuple):
     added: Float[Tensor, "places width"] | None
     turn: Rotation | None
 
-    def at(self, place: int) -> Places:
-        """One of them, as a row of its own."""
-        here = slice(place, place + 1)
+    def at(self, place: int, count: int = 1) -> Places:
+        """Some of them, from a place on, as rows of their own."""
+        here = slice(place, place + count)
         added, turn = self
         return Places(
             None if added is None else added[here],
@@ -39,17 +39,18 @@ class Positions(nn.Module):
     `sinusoidal` are the waves of Vaswani et al. 2017 (3.5), without parameters or limit;
     `learned` is a vector for each place up to `longest` (Gehring et al. 2017, 3.1);
     `rotary` turns queries and keys by angles that grow with the place, so that their
-    product knows how far apart they stand (Su et al. 2021, 3.2).
+    product knows how far apart they stand (Su et al. 2021, 3.2). What is added to
+    embeddings can be made smaller by `scale`, to meet smaller ones.
     """
 
-    def __init__(self, kind: str, width: int, *, head_width: int, longest: int = 1024) -> None:
+    def __init__(self, kind: str, width: int, *, head_width: int, longest: int = 1024, scale: float = 1.0) -> None:
         super().__init__()
         check_positions(kind, head_width)
-        self.kind, self.width, self.head_width = kind, width, head_width
+        self.kind, self.width, self.head_width, self.scale = kind, width, head_width, scale
         self.table = None
         if kind == "learned":
             self.table = nn.Parameter(torch.empty(longest, width))
-            nn.init.normal_(self.table, std=2**-0.5)  # as large as the waves
+            nn.init.normal_(self.table, std=scale * 2**-0.5)  # as large as the waves
 
     def forward(self, length: int, like: Float[Tensor, "..."]) -> Places:
         """The first `length` places, in the type and on the device of a tensor."""
@@ -60,7 +61,7 @@ class Positions(nn.Module):
         if self.kind == "rotary":
             turning = angles(length, self.head_width, like)
             return Places(None, Rotation(turning.cos(), turning.sin()))
-        return Places(sinusoids(length, self.width, like), None)
+        return Places(sinusoids(length, self.width, like) * self.scale, None)
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.nn import functional
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from regard.errors import RegardError, unknown_name
@@ -19,7 +20,7 @@ LayerState = tuple[Tensor, ...]
 
 KINDS: dict[str, Callable[..., nn.RNNBase]] = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
 STEPS: dict[str, Callable[..., Any]] = {"rnn": torch.rnn_tanh_cell, "gru": torch.gru_cell, "lstm": torch.lstm_cell}
-RUNS: dict[str, Callable[..., Any]] = {"gru": torch.gru, "lstm": torch.lstm}
+RUNS: dict[str, Callable[..., Any]] = {"rnn": torch.rnn_tanh, "gru": torch.gru, "lstm": torch.lstm}
 
 HOLDS = {"gru": (0.0, 1e4, 0.0), "lstm": (-1e4, 1e4, 0.0, 0.0)}
 """What is added to each gate of a cell to keep its state: nothing new comes in, all that was there stays."""
@@ -35,6 +36,9 @@ class Recurrent(nn.Module):
         layers: How many.
         bidirectional: Also read from the end to the beginning.
         dropout: The share dropped between layers, in training.
+        variational: What is dropped between layers is the same at all steps (Gal and Ghahramani 2016).
+        weight_dropout: The share of the matrices from state to state that is dropped in training,
+            the same at all steps of a call (DropConnect, as in Merity et al. 2018).
     """
 
     def __init__(
@@ -46,6 +50,8 @@ class Recurrent(nn.Module):
         *,
         bidirectional: bool = False,
         dropout: float = 0.0,
+        variational: bool = False,
+        weight_dropout: float = 0.0,
     ) -> None:
         super().__init__()
         if cell not in KINDS:
@@ -53,8 +59,12 @@ class Recurrent(nn.Module):
         for name, size in (("inputs", inputs), ("hidden", hidden), ("layers", layers)):
             if size < 1:
                 raise RegardError(f"Recurrent: {name} is {size}; 1 is the least")
+        for name, share in (("dropout", dropout), ("weight_dropout", weight_dropout)):
+            if not 0 <= share < 1:
+                raise RegardError(f"Recurrent: {name} is {share}; a share from 0 to below 1 is needed")
         self.cell, self.layers, self.hidden = cell, layers, hidden
         self.bidirectional, self.dropout = bidirectional, dropout
+        self.variational, self.weight_dropout = variational, weight_dropout
         self.width = 2 * hidden if bidirectional else hidden
         between = dropout if layers > 1 else 0.0
         self.stack = KINDS[cell](inputs, hidden, layers, batch_first=True, dropout=between, bidirectional=bidirectional)
@@ -73,50 +83,79 @@ class Recurrent(nn.Module):
         directions the second, which has read the whole from its end, is the one that is
         remembered.
         """
-        if lengths is None or not len(lengths) or int(lengths.min()) == inputs.shape[1]:
-            states, last = self.stack(inputs, None if state is None else self._stacked(state))
-        elif inputs.device.type == "cpu" and self.cell in HOLDS:
-            return self._held(inputs, lengths, state)
+        if lengths is not None and (not len(lengths) or int(lengths.min()) == inputs.shape[1]):
+            lengths = None
+        if self._drops_for_all_steps() or (lengths is not None and inputs.is_cpu and self.cell in HOLDS):
+            return self._by_layer(inputs, lengths, state)
+        begin = None if state is None else self._stacked(state)
+        if lengths is None:
+            states, last = self.stack(inputs, begin)
         else:
             packed = pack_padded_sequence(inputs, lengths.cpu(), batch_first=True, enforce_sorted=False)
-            states, last = self.stack(packed, None if state is None else self._stacked(state))
+            states, last = self.stack(packed, begin)
             states, _ = pad_packed_sequence(states, batch_first=True, total_length=inputs.shape[1])
         parts = last if isinstance(last, tuple) else (last,)
         each = 2 if self.bidirectional else 1
         return states, list(zip(*(part[each - 1 :: each].unbind() for part in parts), strict=True))
 
-    def _held(
+    def _drops_for_all_steps(self) -> bool:
+        """Whether something is dropped now that torch's own stack of layers cannot drop."""
+        return self.training and bool(self.weight_dropout or (self.variational and self.dropout and self.layers > 1))
+
+    def _by_layer(
         self,
         inputs: Float[Tensor, "batch time inputs"],
-        lengths: Int[Tensor, " batch"],
+        lengths: Int[Tensor, " batch"] | None,
         state: Sequence[LayerState] | None,
     ) -> tuple[Float[Tensor, "batch time width"], list[LayerState]]:
-        """Every layer with its gates held where there is padding, so that what it remembers stays what it was.
+        """One layer after the other, with gates held where there is padding.
 
-        On a CPU torch takes time quadratic in the length to learn from packed sequences.
-        One more input, 1 at padding and 0 elsewhere, holds the gates; the direction that
-        begins with the padding then begins at the end of the sequence.
+        What a layer remembers then stays what it was. On a CPU torch takes time quadratic in
+        the length to learn from packed sequences. One more input, 1 at padding and 0
+        elsewhere, holds the gates; the direction that begins with the padding then begins
+        at the end of the sequence.
         """
-        real = (torch.arange(inputs.shape[1]) < lengths[:, None])[..., None]
-        padding, found = (~real).to(inputs.dtype), []
-        each = 2 if self.bidirectional else 1
-        for layer in range(self.layers):
-            if layer and self.dropout:
-                inputs = nn.functional.dropout(inputs, self.dropout, self.training)
-            weights = [
-                held(weight, self.cell) if place == 0 else weight
-                for direction in range(each)
-                for place, weight in enumerate(self.stack.all_weights[layer * each + direction])
-            ]
-            first = self.zeros(len(inputs), inputs)[0] if state is None else state[layer]
-            begin = [part.expand(each, -1, -1) for part in first]
-            joined = torch.cat([inputs, padding], -1)
-            inputs, *last = RUNS[self.cell](
-                joined, begin if self.cell == "lstm" else begin[0], weights, True, 1, 0.0, True, each == 2, True
+        if lengths is not None and self.cell not in HOLDS:
+            raise RegardError(
+                f"Recurrent: the {self.cell} cell cannot pass over padding with variational or weight_dropout; "
+                "take gru or lstm"
             )
-            h = last[0][-1] if self.bidirectional else inputs[torch.arange(len(inputs)), lengths - 1]
+        lengths = None if lengths is None else lengths.to(inputs.device)
+        real = None if lengths is None else is_real(lengths, inputs.shape[1])
+        found = []
+        for layer in range(self.layers):
+            inputs = inputs if layer == 0 else self._between(inputs)
+            joined = inputs if real is None else torch.cat([inputs, (~real).to(inputs.dtype)], -1)
+            first = self.zeros(len(inputs), inputs)[0] if state is None else state[layer]
+            inputs, *last = self._run(joined, first, self._weights(layer, hold=lengths is not None))
+            h = last[0][-1]
+            if lengths is not None and not self.bidirectional:
+                h = inputs[torch.arange(len(inputs), device=inputs.device), lengths - 1]
             found.append((h, *(c[-1] for c in last[1:])))
-        return inputs * real, found
+        return inputs if real is None else inputs * real, found
+
+    def _between(self, inputs: Float[Tensor, "batch time width"]) -> Float[Tensor, "batch time width"]:
+        """What comes from one layer, as the next one gets it."""
+        if self.variational:
+            return drop_for_all_steps(inputs, self.dropout, self.training)
+        return functional.dropout(inputs, self.dropout, self.training)
+
+    def _weights(self, layer: int, *, hold: bool) -> list[Tensor]:
+        """The weights of one layer, of both directions where it has them, without those that are dropped."""
+        each = 2 if self.bidirectional else 1
+        found: list[Tensor] = []
+        for direction in range(each):
+            from_inputs, from_state, *biases = self.stack.all_weights[each * layer + direction]
+            found.append(held(from_inputs, self.cell) if hold else from_inputs)
+            found += [functional.dropout(from_state, self.weight_dropout, self.training), *biases]
+        return in_one_piece(found) if found[0].is_cuda else found
+
+    def _run(self, inputs: Float[Tensor, "batch time inputs"], first: LayerState, weights: list[Tensor]) -> Any:
+        """The states of one layer at all steps, and the last h, and c, (directions, batch, hidden)."""
+        each = 2 if self.bidirectional else 1
+        begin = [part.expand(each, -1, -1).contiguous() for part in first]
+        at_first = begin if self.cell == "lstm" else begin[0]
+        return RUNS[self.cell](inputs, at_first, weights, True, 1, 0.0, True, self.bidirectional, True)
 
     def step(
         self, inputs: Float[Tensor, "batch inputs"], state: Sequence[LayerState]
@@ -124,10 +163,12 @@ class Recurrent(nn.Module):
         """One step of every layer: what the last one gives, and what each remembers now."""
         if self.bidirectional:
             raise RegardError("Recurrent: a stack that reads both ways cannot go step by step")
+        if self._drops_for_all_steps():
+            raise RegardError("Recurrent: step by step, nothing can be dropped for all steps; call eval() first")
         found: list[LayerState] = []
         for layer, before in enumerate(state):
             if layer and self.dropout:
-                inputs = nn.functional.dropout(inputs, self.dropout, self.training)
+                inputs = functional.dropout(inputs, self.dropout, self.training)
             weights = self.stack.all_weights[layer]
             after = STEPS[self.cell](inputs, before if self.cell == "lstm" else before[0], *weights)
             found.append(after if isinstance(after, tuple) else (after,))
@@ -143,6 +184,46 @@ class Recurrent(nn.Module):
         """As torch's layers want it: (layers, batch, hidden), a pair of them for an LSTM."""
         parts = tuple(torch.stack(part) for part in zip(*state, strict=True))
         return parts if self.cell == "lstm" else parts[0]
+
+
+class VariationalDropout(nn.Module):
+    """Dropout of the same numbers of a sequence at all its steps, in training (Gal and Ghahramani 2016)."""
+
+    def __init__(self, share: float) -> None:
+        super().__init__()
+        self.share = share
+
+    def forward(self, inputs: Float[Tensor, "batch time width"]) -> Float[Tensor, "batch time width"]:
+        """What is left, made larger by as much as was dropped."""
+        return drop_for_all_steps(inputs, self.share, self.training)
+
+    def extra_repr(self) -> str:
+        return f"share={self.share}"
+
+
+def drop_for_all_steps(
+    inputs: Float[Tensor, "batch time width"], share: float, training: bool
+) -> Float[Tensor, "batch time width"]:
+    """Dropout, in training, of the same numbers of a sequence at all its steps."""
+    if not training or not share:
+        return inputs
+    return inputs * functional.dropout(inputs.new_ones(len(inputs), 1, inputs.shape[-1]), share)
+
+
+def is_real(lengths: Int[Tensor, " batch"], size: int) -> Bool[Tensor, "batch time 1"]:
+    """True where a sequence is, False at the padding after it."""
+    return (torch.arange(size, device=lengths.device) < lengths[:, None])[..., None]
+
+
+def in_one_piece(weights: list[Tensor]) -> list[Tensor]:
+    """The same weights as views of one piece of memory, matrices first.
+
+    So cuDNN wants them; it would copy others there itself at every call, and warn of it.
+    """
+    order = sorted(range(len(weights)), key=lambda place: -weights[place].ndim)
+    flat = torch.cat([weights[place].flatten() for place in order])
+    parts = dict(zip(order, flat.split([weights[place].numel() for place in order]), strict=True))
+    return [parts[place].view_as(weight) for place, weight in enumerate(weights)]
 
 
 def held(weight: Float[Tensor, "gates inputs"], cell: str) -> Float[Tensor, "gates more_inputs"]:

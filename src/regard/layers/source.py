@@ -14,6 +14,7 @@ from regard.attention.base_score import Score
 from regard.attention.functional import attend
 from regard.attention.kernel_scores import Kernel
 from regard.attention.scores import EQUAL_WIDTHS, build_score
+from regard.attention.visible import Rule
 from regard.errors import RegardError, unknown_name
 from regard.layers.attention import PROJECTED, new_linear
 
@@ -31,6 +32,7 @@ class Memory:
     values: Float[Tensor, "batch heads source value_width"]
     visible: Bool[Tensor, "batch 1 1 source"] | None
     looks: int  # how many times it will be looked at
+    lasts: bool = True  # whether keys and values stay as they are; False for memory that is written again
 
     def path(self, query: Float[Tensor, "batch heads queries width"]) -> Literal["reference"] | None:
         """The plain formula for looks so small that what a score holds is better kept than computed again."""
@@ -113,18 +115,24 @@ class SourceAttention(nn.Module):
         return Memory(score, keys, values, visible, looks)
 
     def forward(
-        self, query: Float[Tensor, "batch queries query_width"], memory: Memory
+        self, query: Float[Tensor, "batch queries query_width"], memory: Memory, visible: Rule | None = None
     ) -> Float[Tensor, "batch queries width"]:
-        """What the source answers to each query: its values averaged by weight, those of all heads side by side."""
+        """What the source answers to each query: its values averaged by weight, those of all heads side by side.
+
+        A rule tells which of its states each query may see, where not all see the same.
+        """
         ours = self._heads(self.query(query))
+        if visible is not None and memory.visible is not None:
+            visible = visible & memory.visible
         found = attend(
             ours,
             memory.keys,
             memory.values,
             memory.score,
-            visible=memory.visible,
+            visible=memory.visible if visible is None else visible,
             normaliser=self.normaliser,
             path=memory.path(ours),
+            lazy=memory.lasts,
         )
         return found.transpose(1, 2).flatten(2)
 

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.scores import SCORES
-from regard.attention.visible import Rule
+from regard.attention.visible import Rule, causal
 from regard.errors import RegardError, unknown_name
 from regard.layers.attention import MultiHeadAttention, Turn
 from regard.layers.cache import KeyValueCache
@@ -28,7 +28,7 @@ class LayerConfig:
     heads: int = 4  # attentions side by side
     feed_forward: int | None = None  # width of the layer between attentions; 4 * width unless set
     score: str = "scaled_dot"  # how well a key answers a query
-    activation: Literal["relu", "gelu"] = "relu"  # of the feed-forward layer
+    activation: Literal["relu", "gelu", "gelu-tanh"] = "relu"  # of the feed-forward layer
     norm: Literal["post", "pre"] = "post"  # after each residual as published, or before each sublayer
     dropout: float = 0.1  # on embeddings and on what each sublayer adds
     attention_dropout: float = 0.0  # on attention weights; more than 0 leaves the fused operators
@@ -158,15 +158,16 @@ class TransformerStack(nn.Module):
 
     def step(
         self,
-        x: Float[Tensor, "rows 1 width"],
+        x: Float[Tensor, "rows places width"],
         memory: Sequence[LayerMemory],
         *,
         source_visible: Rule | None = None,
         turn: Turn | None = None,
-    ) -> Float[Tensor, "rows 1 width"]:
-        """The next place of each row, which sees those before it and is remembered with them."""
+    ) -> Float[Tensor, "rows places width"]:
+        """The next places of each row, often one, which see those before them and are remembered with them."""
+        visible = causal() if x.shape[1] > 1 else None  # one alone comes after all
         for layer, (own, source) in zip(self.layers, memory, strict=True):
-            x = layer(x, source, source_visible=source_visible, turn=turn, cache=own)
+            x = layer(x, source, visible=visible, source_visible=source_visible, turn=turn, cache=own)
         found: Tensor = self.norm(x)
         return found
 

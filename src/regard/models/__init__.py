@@ -2,38 +2,64 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from regard.errors import unknown_name
+from regard.models.attentive_lm import AttentiveLm, AttentiveLmConfig
+from regard.models.gpt import Gpt, GptConfig
+from regard.models.language import LanguageModel
+from regard.models.neural_lm import NeuralLm, NeuralLmConfig
 from regard.models.recurrent import RecurrentConfig, RecurrentSeq2Seq
-from regard.models.seq2seq import Seq2Seq, State
+from regard.models.recurrent_lm import RecurrentLm, RecurrentLmConfig
+from regard.models.seq2seq import Seq2Seq
+from regard.models.state import State
 from regard.models.transformer import Transformer, TransformerConfig
 from regard.settings import from_table
 
 __all__ = [
     "MODELS",
+    "AttentiveLm",
+    "AttentiveLmConfig",
+    "Gpt",
+    "GptConfig",
+    "LanguageModel",
+    "NeuralLm",
+    "NeuralLmConfig",
     "Preset",
     "RecurrentConfig",
+    "RecurrentLm",
+    "RecurrentLmConfig",
     "RecurrentSeq2Seq",
     "Seq2Seq",
     "State",
+    "Task",
     "Transformer",
     "TransformerConfig",
     "build",
 ]
 
 
+Task = Literal["pairs", "text"]
+"""What a model learns: to answer a source by a target, or to go on with a text."""
+
+
 class Preset(NamedTuple):
     """A model, its config, and the settings in which the preset differs from the config's defaults."""
 
-    model: type[Seq2Seq]
+    model: type[Seq2Seq] | type[LanguageModel]
     config: type
     settings: dict[str, Any]
+    task: Task = "pairs"
 
 
 def recurrent(**settings: Any) -> Preset:
     """A preset of the recurrent model."""
     return Preset(RecurrentSeq2Seq, RecurrentConfig, settings)
+
+
+def text(model: type[LanguageModel], config: type, **settings: Any) -> Preset:
+    """A preset of a language model."""
+    return Preset(model, config, settings, "text")
 
 
 MODELS: dict[str, Preset] = {
@@ -46,10 +72,16 @@ MODELS: dict[str, Preset] = {
     "luong-general": recurrent(score="bilinear", bidirectional=True),
     "luong-concat": recurrent(score="concat", bidirectional=True),
     "transformer": Preset(Transformer, TransformerConfig, {}),
+    "neural-lm": text(NeuralLm, NeuralLmConfig),
+    "rnn-lm": text(RecurrentLm, RecurrentLmConfig, cell="rnn"),
+    "gru-lm": text(RecurrentLm, RecurrentLmConfig, cell="gru"),
+    "lstm-lm": text(RecurrentLm, RecurrentLmConfig, cell="lstm"),
+    "attentive-lm": text(AttentiveLm, AttentiveLmConfig),
+    "gpt": text(Gpt, GptConfig),
 }
 
 
-def build(name: str, **settings: Any) -> Seq2Seq:
+def build(name: str, **settings: Any) -> Seq2Seq | LanguageModel:
     """A new model by the name of its preset, with random parameters.
 
     Example:

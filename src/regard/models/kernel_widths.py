@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.attention.comparison import Terms
@@ -16,7 +16,7 @@ from regard.batch import Batch
 QUERIES, KEYS = 32, 256  # how many of each sequence are looked at; they are spread over all of it
 
 
-def set_kernel_widths(model: nn.Module, batch: Batch) -> dict[str, float]:
+def set_kernel_widths(model: nn.Module, batch: Batch | Int[Tensor, "rows time"]) -> dict[str, float]:
     """Set the width of every kernel in a model to the median distance from query to key in a batch.
 
     The model is run once, without dropout and gradient. At each call of `attend` with a

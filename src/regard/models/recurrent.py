@@ -17,7 +17,8 @@ from regard.errors import RegardError, unknown_name
 from regard.layers.attention import PROJECTED, new_linear
 from regard.layers.recurrent import Cell, LayerState, Recurrent
 from regard.layers.source import Composition, Memory, SourceAttention
-from regard.models.seq2seq import Seq2Seq, State
+from regard.models.seq2seq import Seq2Seq
+from regard.models.state import State
 
 
 @dataclass(frozen=True, kw_only=True)

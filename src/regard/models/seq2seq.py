@@ -3,24 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Protocol, runtime_checkable
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.batch import Batch
-
-
-@runtime_checkable
-class State(Protocol):
-    """What a decoder remembers between steps of its hypotheses: those of the first source, then of the next."""
-
-    def select(self, rows: Int[Tensor, " rows"]) -> None:
-        """Put hypothesis rows[i] in place i, in the same memory.
-
-        Rows may repeat and always stay with their source, so what is remembered of the
-        source need not move.
-        """
+from regard.models.state import State
 
 
 class Seq2Seq(nn.Module, ABC):

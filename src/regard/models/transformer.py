@@ -17,7 +17,8 @@ from regard.batch import Batch
 from regard.errors import RegardError, unknown_name
 from regard.layers.positions import Places, Positions, check_positions
 from regard.layers.transformer import LayerConfig, LayerMemory, TransformerStack, check_counts
-from regard.models.seq2seq import Seq2Seq, State
+from regard.models.seq2seq import Seq2Seq
+from regard.models.state import State
 
 TIES = ("none", "target", "all")
 """Which embeddings and output may be one."""

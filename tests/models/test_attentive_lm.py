@@ -1,0 +1,250 @@
+"""The attentive language model against its formulas, written out for each place of each text."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from regard import RegardError, watch
+from regard.attention.scores import SCORES, without_gradient
+from regard.models.attentive_lm import AttentiveLm, AttentiveLmConfig
+
+TOKENS = torch.tensor([[2, 5, 4, 9, 6, 6, 4, 5], [2, 7, 8, 4, 5, 1, 9, 9]])
+CASES = {
+    "as it comes": {},
+    "nothing projected": {"project": (), "score": "dot", "composition": "concat", "cell": "rnn"},
+    "without the current one": {"current": False, "score": "dot"},
+    "window": {"window": 3, "layers": 2},
+    "window without the current one": {"window": 3, "current": False, "composition": "sum", "tied": False},
+    "only the current one": {"window": 1, "cell": "gru"},
+    "heads": {"heads": 2, "window": 4, "composition": "gate", "project": ("keys",)},
+    "additive": {"score": "additive", "heads": 2, "composition": "maxout", "cell": "gru", "learn_start": True},
+    "additive in a window": {"score": "additive", "window": 3, "current": False},
+    "bilinear": {"score": "bilinear", "project": (), "window": 5},
+    "epanechnikov": {"score": "epanechnikov", "window": 4},
+    "epanechnikov without the current one": {"score": "epanechnikov", "current": False, "project": ()},
+}
+
+
+def make(**settings):
+    """A small model in float64, in which no parameter is zero and some keys are in reach of a kernel."""
+    torch.manual_seed(6)
+    sizes = {"size": 10, "embedding": 3, "hidden": 4, "dropout": 0.0}
+    model = AttentiveLm(AttentiveLmConfig(**{**sizes, **settings})).double()
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.7)
+    if hasattr(model.attention.score, "width"):
+        nn.init.constant_(model.attention.score.width, 1.5)
+    return model
+
+
+def embedded(model, tokens):
+    return model.vocabulary.embedding.weight[tokens] * (math.sqrt(model.config.embedding) if model.config.tied else 1)
+
+
+def states_of(model, row):
+    """The states of the last layer, by torch's own stack of layers."""
+    config = model.config
+    kind = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}[config.cell]
+    twin = kind(config.embedding, config.hidden, config.layers).double()
+    names = [name for name, _ in twin.named_parameters()]
+    weights = dict(zip(names, model.stack.layers.parameters(), strict=True))
+    first = model.stack.start if config.learn_start else torch.zeros(config.layers, config.hidden).double()
+    begin = (first, torch.zeros_like(first)) if config.cell == "lstm" else first
+    return torch.func.functional_call(twin, weights, (embedded(model, row), begin))[0]
+
+
+def linear(module, x):
+    return x @ module.weight.mT if isinstance(module, nn.Linear) else x
+
+
+def weigh(model, head, query, keys):
+    """The weights of some keys, by the formula of the score."""
+    parameters = dict(model.attention.score.named_parameters())
+    p = {name: each[head] if model.config.heads > 1 else each for name, each in parameters.items()}
+    if model.config.score == "epanechnikov":
+        kernel = torch.stack([(1 - (query - k).norm() / p["width"].squeeze()).clamp_min(0) for k in keys])
+        return kernel / kernel.sum() if kernel.any() else kernel
+    formula = {
+        "dot": lambda k: query @ k,
+        "scaled_dot": lambda k: query @ k / len(k) ** 0.5,
+        "bilinear": lambda k: query @ p["weight"] @ k,
+        "additive": lambda k: p["energy"] @ torch.tanh(p["query_weight"] @ query + p["key_weight"] @ k),
+    }[model.config.score]
+    return torch.stack([formula(k) for k in keys]).softmax(0)
+
+
+def look(model, states, place):
+    """What one place finds among the states it sees, and its weights by head over all of them."""
+    config, attention = model.config, model.attention
+    seen = list(range(max(0, place - config.window + 1), place + config.current))
+    projections = (attention.query, attention.keys, attention.values)
+    heads = [linear(projection, states).chunk(config.heads, -1) for projection in projections]
+    found, weights = [], torch.zeros(config.heads, len(states)).double()
+    for head, (queries, keys, values) in enumerate(zip(*heads, strict=True)):
+        part = weigh(model, head, queries[place], keys[seen]) if seen else torch.zeros(0).double()
+        found.append(part @ values[seen])
+        weights[head, seen] = part.detach()
+    return torch.cat(found), weights
+
+
+def composed(model, s, c, e):
+    how, mix = model.config.composition, getattr(model.compose, "mix", None)
+    if how == "join":
+        return torch.cat([s, c])
+    if how == "concat":
+        return torch.tanh(mix.weight @ torch.cat([c, s]))
+    if how == "sum":
+        return s + c
+    if how == "gate":
+        gate = torch.sigmoid(mix.weight @ torch.cat([c, s]) + mix.bias)
+        return gate * s + (1 - gate) * c
+    both = mix.weight @ torch.cat([c, s, e]) + mix.bias
+    return torch.maximum(both[: len(both) // 2], both[len(both) // 2 :])
+
+
+def by_formulas(model, row):
+    """Logits and weights of one text, place by place."""
+    states, vocabulary, logits, weights = states_of(model, row), model.vocabulary, [], []
+    for place, token in enumerate(row):
+        c, looked = look(model, states, place)
+        weights.append(looked)
+        features = composed(model, states[place], c, embedded(model, token))
+        if model.config.tied:
+            logits.append(vocabulary.embedding.weight @ linear(vocabulary.project, features) + vocabulary.bias)
+        else:
+            logits.append(vocabulary.output.weight @ features + vocabulary.output.bias)
+    return torch.stack(logits), torch.stack(weights, 1)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_model_follows_its_formulas(case):
+    model = make(**CASES[case])
+    with watch(model, "dense") as seen:
+        logits, _ = model(TOKENS)
+    wanted, weights = (torch.stack(each) for each in zip(*(by_formulas(model, row) for row in TOKENS), strict=True))
+    torch.testing.assert_close(logits, wanted)
+    (path,) = model.attended
+    (found,) = seen[path]  # one call for all places
+    torch.testing.assert_close(found, weights)
+    learnt = list(model.parameters())
+    unused = model.config.window == 1  # one weight, which is 1 whatever the query and the key
+    found = torch.autograd.grad(logits.square().sum(), learnt, materialize_grads=unused)
+    wanted = torch.autograd.grad(wanted.square().sum(), learnt, materialize_grads=unused)
+    torch.testing.assert_close(found, wanted)
+    assert unused or all(each.any() for each in found)
+
+
+@pytest.mark.parametrize("cut", [[1, 3, 4], [5, 1, 1, 1]])
+@pytest.mark.parametrize("case", CASES)
+def test_segments_are_as_the_whole_with_their_gradient(case, cut):
+    model = make(**CASES[case])
+    wanted, last = model(TOKENS)
+    found, carried, before = [], None, 0
+    for part in TOKENS.split(cut, 1):
+        logits, carried = model(part, carried)
+        found.append(logits)
+        before += part.shape[1]
+        assert carried[-1].shape == (2, min(before, model.config.window - 1), 4)
+    torch.testing.assert_close(torch.cat(found, 1), wanted)
+    torch.testing.assert_close(carried, last)
+    learnt = [each for each in model.parameters() if each.requires_grad]
+    gradients = [torch.autograd.grad(x.square().sum(), learnt) for x in (torch.cat(found, 1), wanted)]
+    torch.testing.assert_close(*gradients)
+
+
+@pytest.mark.parametrize("begun", [1, 5])
+@pytest.mark.parametrize("case", CASES)
+def test_steps_are_as_the_whole(case, begun):
+    model = make(**CASES[case])
+    texts = TOKENS.repeat(1, 3)  # long enough to move the window on more than once
+    with watch(model, "dense") as seen:
+        wanted, _ = model(texts)
+    (weights,) = seen["attention"]
+    state = model.start(texts[:, :begun], capacity=texts.shape[1], copies=2)
+    with watch(model) as seen:
+        for place in range(begun - 1, texts.shape[1]):
+            logits, state = model.step(texts[:, place].repeat_interleave(2), state)
+            torch.testing.assert_close(logits, wanted[:, place].repeat_interleave(2, 0))
+    for place, step in enumerate(seen["attention"], begun - 1):  # asked for when the memory is written over
+        first = max(0, place + 1 - model.config.window)
+        torch.testing.assert_close(step.dense()[::2], weights[..., place : place + 1, first : place + 1])
+    assert state.past.capacity <= 2 * model.config.window
+
+
+@pytest.mark.parametrize("current", [True, False])
+def test_rows_are_selected(current):
+    model = make(current=current, window=4)
+    state = model.start(TOKENS[:, :4], 9, copies=2)
+    _, state = model.step(torch.tensor([4, 5, 6, 7]), state)
+    state.select(torch.tensor([1, 1, 3, 2]))
+    logits, _ = model.step(torch.tensor([8, 9, 8, 9]), state)
+    for row, (text, *more) in enumerate([(0, 5, 8), (0, 5, 9), (1, 7, 8), (1, 6, 9)]):
+        wanted, _ = by_formulas(model, torch.tensor([*TOKENS[text, :3].tolist(), *more]))
+        torch.testing.assert_close(logits[row], wanted[-1].detach())
+
+
+@pytest.mark.parametrize("current", [True, False])
+@pytest.mark.parametrize("heads", [1, 2])
+@pytest.mark.parametrize("score", SCORES)
+def test_no_logit_depends_on_a_later_token(score, heads, current):
+    model = make(score=score, heads=heads, current=current, window=5)
+    changed = TOKENS.clone()
+    changed[:, 4:] = 1
+    before, after = model(TOKENS)[0], model(changed)[0]
+    torch.testing.assert_close(before[:, :4], after[:, :4], rtol=0, atol=1e-12)
+    assert not torch.isclose(before[:, 4], after[:, 4]).any()
+    assert bool(without_gradient(model)) == (score in ("boxcar", "exact", "hard", "uniform"))
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_every_score_steps_and_goes_on_as_the_whole(score):
+    model = make(score=score, heads=2, window=3)
+    wanted, _ = model(TOKENS)
+    first, carried = model(TOKENS[:, :5])
+    rest, _ = model(TOKENS[:, 5:], carried)
+    torch.testing.assert_close(torch.cat([first, rest], 1), wanted)
+    state = model.start(TOKENS[:, :1], 7)
+    for place, column in enumerate(TOKENS.unbind(1)):
+        logits, state = model.step(column, state)
+        torch.testing.assert_close(logits, wanted[:, place])
+
+
+def test_what_passed_the_window_is_forgotten():
+    model = make(window=3, cell="rnn", project=(), score="dot")
+    for weights in model.stack.layers.stack.all_weights:
+        weights[1].data.zero_()  # a state knows its own token alone
+    changed = TOKENS.clone()
+    changed[:, 0] = 1
+    before, after = model(TOKENS)[0], model(changed)[0]
+    assert not torch.isclose(before[:, 2], after[:, 2]).any()
+    torch.testing.assert_close(before[:, 3:], after[:, 3:], rtol=0, atol=1e-12)
+
+
+def test_more_steps_than_there_is_room_for_are_refused():
+    model = make()
+    state = model.start(TOKENS[:, :3], capacity=1)
+    _, state = model.step(TOKENS[:, 2], state)
+    with pytest.raises(RegardError) as raised:
+        model.step(TOKENS[:, 3], state)
+    assert str(raised.value) == "cache: 4 positions are too many for a capacity of 3"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"window": 0}, "window is 0; 1 is the least"),
+        ({"window": 1, "current": False}, "window is 1; 2 is the least to see any"),
+        ({"heads": 3}, "heads is 3; a number that divides hidden, 256, is needed"),
+        ({"heads": 0}, "heads is 0; a number that divides hidden, 256, is needed"),
+        ({"score": "dots"}, 'score: there is no "dots"; did you mean "dot"?'),
+        ({"normaliser": "softmaxx"}, 'normaliser: there is no "softmaxx"; did you mean "softmax"?'),
+        ({"project": ("key",)}, 'project: there is no "key"; did you mean "keys"?'),
+        ({"dropout": 1.0}, "dropout is 1.0; a share from 0 to below 1 is needed"),
+    ],
+)
+def test_what_cannot_be_is_said(settings, message):
+    with pytest.raises(RegardError) as raised:
+        AttentiveLmConfig(size=10, **settings)
+    assert str(raised.value) == message
