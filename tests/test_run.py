@@ -19,16 +19,8 @@ from safetensors.torch import load_file
 
 from regard import __version__, run
 from regard.errors import RegardError
-from regard.run import (
-    Checkpoint,
-    Run,
-    checkpoints_of,
-    read_tensors,
-    save_checkpoint,
-    write_bytes,
-    write_tensors,
-    write_text,
-)
+from regard.files import read_tensors, write_bytes, write_tensors, write_text
+from regard.run import Checkpoint, Run, checkpoints_of, save_checkpoint
 
 
 def refused(text):

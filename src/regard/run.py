@@ -16,18 +16,27 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import json
-import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from regard import __version__
 from regard.errors import RegardError
+from regard.files import (
+    UNFINISHED,
+    checksum,
+    flush_folder,
+    read_tensors,
+    reading,
+    write_bytes,
+    write_tensors,
+    write_text,
+    writing,
+)
 from regard.settings import Table, read_toml, shown, to_toml
 
 if TYPE_CHECKING:
@@ -37,7 +46,6 @@ FORMAT = 1
 BEFORE_THE_CARD = {"training", "log", "tokenizer.json", "recipe.toml"}
 """What a run may have before its run.json; that comes last, so the rest is there with it."""
 
-UNFINISHED = ".unfinished"
 Card = dict[str, Any]
 
 
@@ -279,88 +287,3 @@ def save_checkpoint(
             if other not in kept:
                 shutil.rmtree(other.path)
     return checkpoint
-
-
-def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Tensors as a safetensors file; those that share memory are each written out."""
-    from safetensors.torch import save
-
-    write_bytes(path, save({name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}))
-
-
-def read_tensors(path: Path, device: str = "cpu") -> dict[str, Tensor]:
-    """The tensors of a safetensors file."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    try:
-        with reading(path):
-            return load_file(path, device=device)
-    except SafetensorError as error:
-        raise RegardError(f"{path}: is damaged ({error}); restore it from a copy") from None
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a whole text file or nothing."""
-    write_bytes(path, text.encode("utf-8"))
-
-
-def write_bytes(path: Path, content: bytes) -> None:
-    """Write a whole file or nothing; a link is followed, and what is no file, as a pipe, is written to as it is."""
-    with writing(path):
-        path = Path(os.path.realpath(path))
-        if not path.parent.exists():
-            path.parent.mkdir(parents=True)
-        if path.exists() and not path.is_file():
-            path.write_bytes(content)
-            return
-        unfinished = path.with_name(f".{path.name}{UNFINISHED}")
-        try:
-            with unfinished.open("wb") as file:
-                file.write(content)
-                flush(file)
-            unfinished.replace(path)
-        except OSError:
-            unfinished.unlink(missing_ok=True)
-            raise
-        flush_folder(path.parent)
-
-
-@contextlib.contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Whatever the disk refuses as a `RegardError`."""
-    try:
-        yield
-    except OSError as error:
-        raise RegardError(f"{path}: cannot be written: {error.strerror or error}") from None
-
-
-@contextlib.contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """Whatever the disk refuses as a `RegardError`."""
-    try:
-        yield
-    except OSError as error:
-        raise RegardError(f"{path}: cannot be read: {error.strerror or error}") from None
-
-
-def flush(file: IO[Any]) -> None:
-    """Bring what was written to the disk."""
-    file.flush()
-    os.fsync(file.fileno())
-
-
-def flush_folder(path: Path) -> None:
-    """Bring a folder's new names to the disk, where the disk can do that."""
-    with contextlib.suppress(OSError):
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
-def checksum(path: Path) -> str:
-    """The SHA-256 of a file."""
-    with reading(path), path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -3,6 +3,7 @@ import random
 import pytest
 
 from regard.text import choose_kind, vocabulary_size
+from regard.text.choose import choose_text_kind
 
 
 def test_letters_are_spelt_and_phones_are_words():
@@ -49,3 +50,14 @@ def test_sizes_of_the_rest():
     assert vocabulary_size("bpe", ["猫" * 2_160_000]) == 6000  # taken for 360,000 words
     assert vocabulary_size("bytes", ["a"]) == 260
     assert vocabulary_size("words", ["a"]) == vocabulary_size("characters", ["a"]) == 30_000
+
+
+def test_a_short_text_is_spelt():
+    assert choose_text_kind(2_000_000) == (
+        "characters",
+        "characters: the text has 2000000, too few for a vocabulary of subwords",
+    )
+    assert choose_text_kind(2_000_001) == (
+        "bpe",
+        "bpe: the text has 2000001 characters, enough for a vocabulary of subwords",
+    )

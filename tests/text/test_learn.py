@@ -5,9 +5,13 @@ import subprocess
 import sys
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from regard.batch import UNKNOWN
 from regard.errors import RegardError
 from regard.text import KINDS, TextSteps, learn
+from regard.text.learn import count_entries, learn_text, spread_sample
 
 TEXTS = ["b a c a", "a b", "d <unk> <unk>"]
 
@@ -146,3 +150,86 @@ def test_there_must_be_text(texts):
         learn("bpe", texts)
     assert str(caught.value) == "bpe: there is no text to learn from"
     assert learn("bytes", texts).size == 260
+
+
+POEM = "Tyger Tyger, burning bright,\nIn the forests of the night;\n\n" * 4
+TEXT_TOKENIZERS = {kind: learn_text(kind, [POEM], size=None if kind == "bytes" else 300) for kind in KINDS}
+
+
+@pytest.mark.parametrize("kind", ["bpe", "bytes", "unigram"])
+@given(text=st.text(max_size=40) | st.lists(st.sampled_from([*POEM.split(), " ", "\n"]), max_size=12).map("".join))
+def test_running_text_comes_back_as_it_was(kind, text):
+    tokenizer = TEXT_TOKENIZERS[kind]
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+def test_no_space_goes_before_running_text():
+    for kind in ("bpe", "unigram"):
+        tokenizer = TEXT_TOKENIZERS[kind]
+        assert tokenizer.encoded("Tyger").tokens[0].startswith("T")
+        assert tokenizer.encoded(" Tyger").tokens[0].startswith("▁")
+    bpe = TEXT_TOKENIZERS["bpe"]
+    assert bpe.decode(bpe.encode("Tyger burning", dropout=0.5)) == "Tyger burning"
+
+
+def test_the_end_of_a_line_is_a_word():
+    tokenizer = learn_text("words", ["b a\n\na", " a\tb\n"])  # a: 3, b: 2
+    assert tokenizer.tokens_of(range(tokenizer.size)) == ["<pad>", "<unk>", "<bos>", "<eos>", r"\n", "a", "b"]
+    assert tokenizer.encode("\nb  a \n\n\ta\x1cc\n") == [4, 6, 5, 4, 4, 5, UNKNOWN, 4]
+    assert tokenizer.decode([4, 6, 5, 4, 4, 5, UNKNOWN, 4]) == "\nb a\n\na <unk>\n"
+    encoded = tokenizer.encoded("b\n\nc")
+    assert encoded.tokens == ["b", r"\n", r"\n", "c"]
+    assert encoded.words == [0, None, None, 1]
+    assert tokenizer.words_of(encoded.ids) == [0, None, None, 1]
+    assert learn_text("words", ["a b"]).encode("a\nb") == [5, 4, 6]
+
+
+@given(st.lists(st.sampled_from([*POEM.split(), "\n"]), max_size=20))
+def test_known_words_and_lines_come_back(words):
+    text = " ".join(words).replace(" \n", "\n").replace("\n ", "\n")
+    tokenizer = TEXT_TOKENIZERS["words"]
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+    assert len(tokenizer.encode(text)) == len(words)
+
+
+@given(st.lists(st.text("ab \n", max_size=8), min_size=1, max_size=8).filter(lambda texts: "".join(texts).split()))
+def test_counting_text_is_counting_all_of_it(texts):
+    words, characters = learn_text("words", texts), learn_text("characters", texts)
+    known = [word for text in texts for word in text.split()]
+    assert words.tokens_of(range(5, words.size)) == sorted(set(known), key=lambda word: (-known.count(word), word))
+    assert characters.size == 4 + len(set("".join(texts)))
+
+
+def test_sizes_of_words_of_text():
+    texts = [" ".join(f"w{number}" for number in range(60_000))]
+    assert learn_text("words", texts).size == 50_000
+    assert learn_text("words", texts, size=100).size == 100
+    assert learn_text("words", ["a a b"], least_count=2).size == 6
+    assert learn_text("words", ["A a"], steps=TextSteps(lowercase=True)).size == 6
+
+
+def test_rare_words_are_forgotten_when_there_are_too_many():
+    texts = ["often often", "a b c", "often a", "d e f"]
+    assert count_entries("words", texts, most=4) == {"often": 3, "a": 2}
+    assert count_entries("words", texts, most=7) == {"often": 3, "a": 2, "b": 1, "c": 1, "d": 1, "e": 1, "f": 1}
+
+
+def test_a_sample_is_spread_over_all():
+    texts = [f"{number:02}" for number in range(100)]
+    assert spread_sample(iter(texts), most=200) == texts
+    assert spread_sample(iter(texts), most=199) == texts[::2]
+    assert spread_sample(iter(texts), most=40) == texts[::8]
+    assert spread_sample(["a long one"], most=1) == ["a long one"]
+
+
+@pytest.mark.parametrize("kind", ["bpe", "characters", "words"])
+def test_there_must_be_running_text(kind):
+    with pytest.raises(RegardError) as caught:
+        learn_text(kind, iter([""]))
+    assert str(caught.value) == f"{kind}: there is no text to learn from"
+    with pytest.raises(RegardError) as caught:
+        learn_text("word", [])
+    assert str(caught.value) == 'kind: there is no "word"; did you mean "words"?'
+    with pytest.raises(RegardError) as caught:
+        learn_text("bpe", [], size=100)
+    assert str(caught.value) == "size: 100 is too small for bpe; 260 is the least"

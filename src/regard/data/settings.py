@@ -10,15 +10,16 @@ from typing import Any, Literal
 class DataSettings:
     """Where examples come from."""
 
-    train: str | None = None  # a file of pairs, or a built-in corpus
+    train: str | None = None  # a file of pairs, a built-in corpus, or text: a file or a folder of files
     source: str | None = None  # or two files, line by line: the sources
     target: str | None = None  # and the targets
-    valid: str | None = None  # pairs to validate with; without any, a part of train is held out
+    valid: str | None = None  # pairs or text to validate with; without any, a part of train is held out
     valid_source: str | None = None  # or two files: the sources
     valid_target: str | None = None  # and the targets
     format: str | None = None  # tsv, csv, jsonl, tmx, po, mo; by the name of the file unless set
     columns: tuple[str, ...] = ()  # which columns, keys or languages are source and target
     empty: Literal["error", "skip"] = "error"  # what to do with a pair whose source or target is empty
+    documents: Literal["file", "line", "blank"] = "file"  # what a document of a text is: a file, a line, a paragraph
     most_tokens: int = 256  # of a side; pairs with a longer side are left out, and counted
     held_out: float = 0.05  # the share of train to validate with, where no valid is given
     count: int = 20_000  # examples to make of a built-in corpus

@@ -1,7 +1,7 @@
 """Text <-> numbers: characters, words, subwords and bytes."""
 
-from regard.text.choose import Choice, choose_kind, vocabulary_size
-from regard.text.learn import learn
+from regard.text.choose import Choice, choose_kind, choose_text_kind, vocabulary_size
+from regard.text.learn import learn, learn_text
 from regard.text.pair import Tokenizers, learn_pair
 from regard.text.steps import TextSteps
 from regard.text.tokenizer import KINDS, Encoded, Tokenizer
@@ -14,7 +14,9 @@ __all__ = [
     "Tokenizer",
     "Tokenizers",
     "choose_kind",
+    "choose_text_kind",
     "learn",
     "learn_pair",
+    "learn_text",
     "vocabulary_size",
 ]

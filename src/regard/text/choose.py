@@ -15,6 +15,8 @@ FEW_SYMBOLS = 300  # as many different words, each seen SEEN_OFTEN times on aver
 SEEN_OFTEN = 5
 FEW_WORDS = 3.0  # a side of so few words a text is spelt rather than written
 SHORT = 60.0  # characters a text, up to which it can be spelt
+FEW_CHARACTERS = 2_000_000  # as much running text is spelt: of more, subwords can be learnt
+TEXT_WORDS = 50_000  # the size of a vocabulary of words of running text
 MANY_DIGITS = 0.1  # of all characters, in numbers of two digits and more: dates and amounts are spelt
 
 
@@ -73,6 +75,13 @@ def choose_kind(texts: Sequence[str]) -> Choice:
     if words <= FEW_WORDS and length <= SHORT:
         return Choice("characters", f"characters: {a_text}")
     return Choice("bpe", f"bpe: {a_text}, and there are {len(counts.words)} different words")
+
+
+def choose_text_kind(characters: int) -> Choice:
+    """Choose the tokens of running text that has so many characters: `characters` for up to two million, else `bpe`."""
+    if characters <= FEW_CHARACTERS:
+        return Choice("characters", f"characters: the text has {characters}, too few for a vocabulary of subwords")
+    return Choice("bpe", f"bpe: the text has {characters} characters, enough for a vocabulary of subwords")
 
 
 def vocabulary_size(kind: Kind, texts: Sequence[str]) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,13 +13,19 @@ import tokenizers
 from tokenizers import Regex, models, normalizers, pre_tokenizers, trainers
 
 from regard.errors import RegardError, unknown_name
-from regard.text.choose import vocabulary_size
+from regard.text.choose import TEXT_WORDS, vocabulary_size
 from regard.text.pieces import WHITESPACE, byte_characters
 from regard.text.steps import NO_STEPS, TextSteps
-from regard.text.tokenizer import KINDS, RESERVED, Kind, Tokenizer
+from regard.text.tokenizer import KINDS, RESERVED, WORDS, Kind, Tokenizer
 
 UNKNOWN_ENTRY = RESERVED[1]
 LEAST_SIZE = {"bpe": 260, "bytes": 260, "characters": 5, "unigram": 260, "words": 5}
+
+SAMPLE = 2**25
+"""Characters of running text, at most, from which subwords are learnt."""
+
+MOST_COUNTED = 2**21
+"""Different words of running text that are counted; when there are more, the rarer half of them is forgotten."""
 
 CHUNKS = "|".join(
     (
@@ -65,14 +71,88 @@ def learn_model(kind: Kind, texts: Sequence[str], size: int | None, least_count:
         raise RegardError(f"{kind}: there is no text to learn from")
     if size is None:
         size = vocabulary_size(kind, texts)
-    if kind == "bpe":
-        return in_chunks(byte_model(learn_merges(texts, size, max(least_count, 2))))
-    if kind == "unigram":
-        return learn_unigram(texts, size)
+    if kind in ("bpe", "unigram"):
+        return learn_subwords(kind, texts, size, least_count, spaced=True)
     split: Callable[[str], Sequence[str]] = str.split if kind == "words" else list
     counts = Counter(entry for text in texts for entry in split(text))
     vocabulary = numbered(most_frequent(counts, size - len(RESERVED), least_count))
     return word_model(vocabulary) if kind == "words" else character_model(vocabulary)
+
+
+def learn_text(
+    kind: str,
+    texts: Iterable[str],
+    *,
+    size: int | None = None,
+    least_count: int = 1,
+    steps: TextSteps = NO_STEPS,
+) -> Tokenizer:
+    r"""Learn a tokenizer of running text, as language models read it.
+
+    Other than with `learn` no space goes before a text, and in `words` the end of a line, \n, is a word that is
+    always known. The texts can be more than fits into memory: `bpe` and `unigram` learn from a sample of 32 million
+    characters, spread evenly over them; `characters` and `words` are counted in all of them (when two million
+    different words are counted, the rarer half is forgotten, which the frequent ones never notice).
+
+    Args:
+        kind: As in `learn`.
+        texts: Parts of documents, such as the chunks of `read_documents`; no word reaches from one into the next.
+        size: The most numbers there may be, with the first four; `vocabulary_size` unless told otherwise, and
+            50,000 for `words`.
+        least_count: As in `learn`.
+        steps: As in `learn`.
+    """
+    if kind not in KINDS:
+        raise unknown_name("kind", kind, KINDS)
+    check_settings(kind, size, least_count)
+    if kind == "bytes":
+        return Tokenizer(kind, byte_model(), steps)
+    if kind in ("characters", "words"):
+        entries = count_entries(kind, (steps.apply(text) for text in texts))
+        return Tokenizer(kind, entry_model(kind, entries, size, least_count), steps)
+    sample = [steps.apply(text) for text in spread_sample(texts)]
+    if not any(sample):
+        raise RegardError(f"{kind}: there is no text to learn from")
+    size = vocabulary_size(kind, sample) if size is None else size
+    return Tokenizer(kind, learn_subwords(kind, sample, size, least_count, spaced=False), steps)
+
+
+def spread_sample(texts: Iterable[str], most: int = SAMPLE) -> list[str]:
+    """Texts of no more than `most` characters together, or one alone: when they are too many, every second one goes."""
+    kept: list[str] = []
+    size, every = 0, 1
+    for number, text in enumerate(texts):
+        if number % every == 0:
+            kept.append(text)
+            size += len(text)
+            while size > most and len(kept) > 1:
+                kept, every = kept[::2], 2 * every
+                size = sum(map(len, kept))
+    return kept
+
+
+def count_entries(kind: Kind, texts: Iterable[str], most: int = MOST_COUNTED) -> Counter[str]:
+    """How often each character, or each word, is seen."""
+    counts = Counter[str]()
+    for text in texts:
+        counts.update(WORDS.findall(text) if kind == "words" else text)
+        if len(counts) > most:
+            counts = Counter({entry: counts[entry] for entry in most_frequent(counts, most // 2, 1)})
+    if not counts:
+        raise RegardError(f"{kind}: there is no text to learn from")
+    return counts
+
+
+def entry_model(kind: Kind, counts: Counter[str], size: int | None, least_count: int) -> tokenizers.Tokenizer:
+    """Characters, or words with the end of a line among them, of running text."""
+    if kind == "characters":
+        size = size or vocabulary_size(kind, ())
+        return character_model(numbered(most_frequent(counts, size - len(RESERVED), least_count)))
+    del counts["\n"]
+    words = most_frequent(counts, (size or TEXT_WORDS) - len(RESERVED) - 1, least_count)
+    model = word_model(numbered(["\n", *words]))
+    model.pre_tokenizer = pre_tokenizers.Split(Regex(WORDS.pattern), "removed", invert=True)
+    return model
 
 
 def check_settings(kind: Kind, size: int | None, least_count: int) -> None:
@@ -114,9 +194,10 @@ def byte_model(merges: Sequence[tuple[str, str]] = ()) -> tokenizers.Tokenizer:
     return model
 
 
-def in_chunks(model: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
-    """Let a model put a space before every text and see its chunks as bytes."""
-    model.normalizer = normalizers.Prepend(" ")
+def in_chunks(model: tokenizers.Tokenizer, spaced: bool) -> tokenizers.Tokenizer:
+    """Let a model see the chunks of a text as bytes and, if `spaced`, put a space before every text."""
+    if spaced:
+        model.normalizer = normalizers.Prepend(" ")
     model.pre_tokenizer = pre_tokenizers.Sequence(
         [
             pre_tokenizers.Split(Regex(CHUNKS), "isolated"),
@@ -126,7 +207,14 @@ def in_chunks(model: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
     return model
 
 
-def learn_merges(texts: Sequence[str], size: int, least_count: int) -> list[tuple[str, str]]:
+def learn_subwords(kind: Kind, texts: Sequence[str], size: int, least_count: int, spaced: bool) -> tokenizers.Tokenizer:
+    """A model of subwords, `bpe` or `unigram`."""
+    if kind == "unigram":
+        return learn_unigram(texts, size, spaced)
+    return in_chunks(byte_model(learn_merges(texts, size, max(least_count, 2), spaced)), spaced)
+
+
+def learn_merges(texts: Sequence[str], size: int, least_count: int, spaced: bool) -> list[tuple[str, str]]:
     """The merges of byte-level bpe (Sennrich et al. 2016), the first the most frequent."""
     trainer = trainers.BpeTrainer(
         vocab_size=size - len(RESERVED),
@@ -134,11 +222,11 @@ def learn_merges(texts: Sequence[str], size: int, least_count: int) -> list[tupl
         initial_alphabet=byte_characters(),
         show_progress=False,
     )
-    trained = train(in_chunks(tokenizers.Tokenizer(models.BPE())), texts, trainer)
+    trained = train(in_chunks(tokenizers.Tokenizer(models.BPE()), spaced), texts, trainer)
     return [(left, right) for left, right in trained["merges"]]
 
 
-def learn_unigram(texts: Sequence[str], size: int) -> tokenizers.Tokenizer:
+def learn_unigram(texts: Sequence[str], size: int, spaced: bool) -> tokenizers.Tokenizer:
     """A unigram model of bytes (Kudo 2018).
 
     The trainer adds up in an order that differs from run to run, and so do the last digits of its scores, and all
@@ -149,14 +237,15 @@ def learn_unigram(texts: Sequence[str], size: int) -> tokenizers.Tokenizer:
         initial_alphabet=byte_characters(),
         show_progress=False,
     )
-    scores = dict(train(in_chunks(tokenizers.Tokenizer(models.Unigram())), texts, trainer)["vocab"])
+    scores = dict(train(in_chunks(tokenizers.Tokenizer(models.Unigram()), spaced), texts, trainer)["vocab"])
     scores = {entry: round(score, 4) for entry, score in scores.items()}
     lowest = min(scores.values())
     for byte in byte_characters():
         scores[byte] = scores[byte] if scores[byte] > lowest + 0.0256 else lowest
     longer = sorted((entry for entry in scores if len(entry) > 1), key=lambda entry: (-scores[entry], entry))
     vocabulary = [(entry, 0.0) for entry in RESERVED] + [(e, scores[e]) for e in [*byte_characters(), *longer]]
-    return in_chunks(tokenizers.Tokenizer(models.Unigram(vocabulary, unk_id=RESERVED.index(UNKNOWN_ENTRY))))
+    model = tokenizers.Tokenizer(models.Unigram(vocabulary, unk_id=RESERVED.index(UNKNOWN_ENTRY)))
+    return in_chunks(model, spaced)
 
 
 def train(model: tokenizers.Tokenizer, texts: Sequence[str], trainer: Any) -> dict[str, Any]:

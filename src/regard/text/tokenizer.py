@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,7 +15,7 @@ import tokenizers
 
 from regard.batch import BOS, EOS, PAD, UNKNOWN
 from regard.errors import RegardError
-from regard.text.pieces import byte_characters, shown, words_of_pieces
+from regard.text.pieces import WHITESPACE, byte_characters, shown, words_of_pieces
 from regard.text.steps import NO_STEPS, TextSteps
 
 Kind = Literal["bpe", "bytes", "characters", "unigram", "words"]
@@ -26,6 +27,9 @@ SPECIAL = {PAD: "<pad>", UNKNOWN: "<unk>", BOS: "<bos>", EOS: "<eos>"}
 
 RESERVED = tuple(" " + SPECIAL[number] for number in range(4))
 """Their entries in a vocabulary. None else has a space in it, so no text such as "<eos>" is ever taken for them."""
+
+WORDS = re.compile(rf"\n|[^{WHITESPACE}]+")
+"""The words of a text of several lines, the ends of its lines among them."""
 
 
 class Encoded(NamedTuple):
@@ -42,7 +46,8 @@ class Tokenizer:
 
     The numbers come without <bos> and <eos>. `bpe`, `bytes` and `unigram` are made of bytes: they know every text and
     give it back as it was. `characters` does so for the characters it knows, and `words` for known words apart by
-    single spaces. (The steps, where there are any, come before all that.)
+    single spaces, or by ends of lines if it is made by `learn_text`. (The steps, where there are any, come before all
+    that.)
     """
 
     kind: Kind
@@ -84,7 +89,7 @@ class Tokenizer:
         if self.kind == "characters":
             pieces = [character.encode() for character in text]
         elif self.kind == "words":
-            pieces = [b" " + word.encode() for word in text.split()]
+            pieces = [word_piece(word) for word in (WORDS.findall(text) if self._keeps_lines else text.split())]
         return Encoded(ids, [self._shown(piece) for piece in pieces], words_of_pieces(pieces))
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -94,11 +99,16 @@ class Tokenizer:
     def written(self, ids: Sequence[int]) -> str:
         """The text of some numbers as the model wrote it, before the steps are undone."""
         text = b"".join(self._pieces[number] for number in ids).decode("utf-8", "replace")
-        return text.removeprefix(" ") if self._starts_with_space else text
+        text = text.replace("\n ", "\n") if self._keeps_lines else text
+        return text.removeprefix(" ") if self.starts_with_space else text
 
     def tokens_of(self, ids: Sequence[int]) -> list[str]:
         """Each number as a token to show."""
         return [SPECIAL[number] if number in SPECIAL else self._shown(self._pieces[number]) for number in ids]
+
+    def piece(self, number: int) -> bytes:
+        """The bytes of text that a number stands for; none for <pad>, <bos> and <eos>."""
+        return self._pieces[number]
 
     def words_of(self, ids: Sequence[int]) -> list[int | None]:
         """The place of the word each number belongs to, among the words of `written(ids)`."""
@@ -107,18 +117,25 @@ class Tokenizer:
     def _shown(self, piece: bytes) -> str:
         return shown(piece.removeprefix(b" ") if self.kind == "words" else piece)
 
-    @property
-    def _starts_with_space(self) -> bool:
+    @cached_property
+    def starts_with_space(self) -> bool:
         """Whether a space goes before every text, so that its first word looks like all others."""
-        return self.kind in ("bpe", "unigram", "words")
+        return self.kind == "words" or self._normalised("a") == " a"
+
+    @cached_property
+    def _keeps_lines(self) -> bool:
+        """Whether the end of a line is a word of its own."""
+        return self.kind == "words" and "\n" in self._numbers
 
     @cached_property
     def _pieces(self) -> list[bytes]:
         """The bytes of text each number stands for."""
         entries = sorted(self._numbers, key=self._numbers.__getitem__)[len(RESERVED) :]
         space = b" " if self.kind == "words" else b""
-        if self.kind in ("characters", "words"):
-            pieces = [space + entry.encode() for entry in entries]
+        if self.kind == "words":
+            pieces = [word_piece(entry) for entry in entries]
+        elif self.kind == "characters":
+            pieces = [entry.encode() for entry in entries]
         else:
             byte_of = {character: byte for byte, character in enumerate(byte_characters())}
             pieces = [bytes(byte_of[character] for character in entry) for entry in entries]
@@ -135,12 +152,22 @@ class Tokenizer:
         merges = json.loads(self.model.to_str())["model"]["merges"]
         return {(left, right): rank for rank, (left, right) in enumerate(merges)}
 
+    def _normalised(self, text: str) -> str:
+        """A text as the model sees it before it cuts it into chunks."""
+        normalizer = self.model.normalizer
+        return text if normalizer is None else normalizer.normalize_str(text)
+
     def _encode_with_dropout(self, text: str, dropout: float, seed: int) -> list[int]:
         random = Random(f"{seed} {text}")  # hashed by SHA-512: the same on every machine
-        text = self.model.normalizer.normalize_str(text)
+        text = self._normalised(text)
         chunks = [chunk for chunk, _ in self.model.pre_tokenizer.pre_tokenize_str(text)]
         symbols = [symbol for chunk in chunks for symbol in merged(chunk, self._ranks, dropout, random)]
         return [self._numbers[symbol] for symbol in symbols]
+
+
+def word_piece(word: str) -> bytes:
+    """The bytes of a word: a space goes before it, but not before the end of a line."""
+    return word.encode() if word == "\n" else b" " + word.encode()
 
 
 def merged(chunk: str, ranks: dict[tuple[str, str], int], dropout: float, random: Random) -> list[str]:

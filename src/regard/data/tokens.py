@@ -1,0 +1,228 @@
+"""TokenFile: documents as numbers on disk, of any size, written once and read where they lie.
+
+Three files: `text.tokens`, the numbers of all documents, each as <bos> t1 .. tn <eos>;
+`text.documents`, a row for each document: where it ends, its words and its characters;
+and `text.json`, what they are. That one comes last, so the others are whole with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Int
+from numpy.typing import NDArray
+
+from regard.batch import BOS, EOS, UNKNOWN
+from regard.data.documents import Chunk
+from regard.errors import RegardError
+from regard.files import UNFINISHED, flush, flush_folder, reading, write_text, writing
+from regard.text.tokenizer import SPECIAL, Tokenizer
+
+VERSION = 1
+COLUMNS = 3  # of a row of `text.documents`
+SLICE = 2**18  # tokens that are looked at together
+
+
+class Size(NamedTuple):
+    """How long some text is, as `str.split` and `len` count."""
+
+    words: int
+    characters: int
+
+
+@dataclass
+class Totals:
+    """What `text.json` says of the text, besides the layout of the other files."""
+
+    documents: int = 0
+    tokens: int = 0  # <bos> and <eos> included
+    words: int = 0
+    characters: int = 0
+    unknown: int = 0  # tokens the vocabulary does not know
+    sha256: str = ""  # of the text as it was read
+
+
+@dataclass(frozen=True, eq=False)
+class TokenFile:
+    """Documents as numbers, one behind the other, in memory only where they are looked at."""
+
+    tokens: NDArray[Any]  # uint16 or uint32
+    stops: NDArray[np.int64]  # of each document, behind its <eos>
+    document_words: NDArray[np.int64]
+    document_characters: NDArray[np.int64]
+    totals: Totals
+
+    def __len__(self) -> int:
+        """How many documents there are."""
+        return len(self.stops)
+
+    @cached_property
+    def starts(self) -> NDArray[np.int64]:
+        """The place of the <bos> of each document."""
+        return np.concatenate([np.zeros(1, np.int64), self.stops[:-1]])
+
+    @property
+    def words(self) -> int:
+        """Words of all documents, as `str.split` counts them."""
+        return self.totals.words
+
+    @property
+    def characters(self) -> int:
+        """Characters of all documents."""
+        return self.totals.characters
+
+    @property
+    def unknown(self) -> int:
+        """How many tokens the vocabulary did not know."""
+        return self.totals.unknown
+
+    @property
+    def sha256(self) -> str:
+        """The checksum of the text that was read, and of where its documents end."""
+        return self.totals.sha256
+
+    @classmethod
+    def open(cls, path: str | Path) -> TokenFile:
+        """Look at what `write_tokens` has written."""
+        path = Path(path)
+        card = read_card(card_of(path))
+        totals = Totals(**card["totals"])
+        tokens = mapped(path, np.dtype(card["dtype"]), totals.tokens)
+        rows = mapped(documents_of(path), np.dtype(np.int64), totals.documents * COLUMNS).reshape(-1, COLUMNS)
+        return cls(tokens, rows[:, 0], rows[:, 1], rows[:, 2], totals)
+
+    def size_of(self, spans: Int[np.ndarray, "spans 2"], tokenizer: Tokenizer) -> Size:
+        """How long the text is that spans predict: parts (start, stop) of documents, but for the token at the start.
+
+        Of a whole document that is known. Of a part it is counted in the text of its tokens, in which an unknown
+        character counts as one, but an unknown word as the characters of <unk> and any space between words as one.
+        """
+        documents = np.searchsorted(self.stops, spans[:, 0], side="right")
+        whole = (self.starts[documents] == spans[:, 0]) & (self.stops[documents] == spans[:, 1])
+        known = documents[whole]
+        parts = [self._size_of_part(start, stop, tokenizer) for start, stop in spans[~whole].tolist()]
+        words = int(self.document_words[known].sum()) + sum(part.words for part in parts)
+        return Size(words, int(self.document_characters[known].sum()) + sum(part.characters for part in parts))
+
+    def _size_of_part(self, start: int, stop: int, tokenizer: Tokenizer) -> Size:
+        words = characters = 0
+        for place in range(start + 1, stop, SLICE):
+            ids = self.tokens[place : min(place + SLICE, stop)].tolist()
+            text = tokenizer.decode(ids)
+            too_many = ids.count(UNKNOWN) * (len(SPECIAL[UNKNOWN]) - 1) if tokenizer.kind == "characters" else 0
+            words, characters = words + len(text.split()), characters + len(text) - too_many
+        return Size(words, characters)
+
+
+def write_tokens(path: str | Path, documents: Iterable[Chunk], tokenizer: Tokenizer) -> TokenFile:
+    """Cut documents into tokens, chunk by chunk, and write them down.
+
+    Args:
+        path: Of the tokens; the other two files lie beside them, with other suffixes.
+        documents: The chunks of documents, as `read_documents` gives them.
+        tokenizer: Made by `learn_text`; its numbers take two bytes each where they fit, else four.
+    """
+    path = Path(path)
+    dtype = np.dtype(np.uint16 if tokenizer.size <= 2**16 else np.uint32)
+    with writing(path), ExitStack() as stack:
+        if not path.parent.exists():
+            path.parent.mkdir(parents=True)
+        card_of(path).unlink(missing_ok=True)
+        tokens = stack.enter_context(whole_file(path))
+        rows = stack.enter_context(whole_file(documents_of(path)))
+        totals = write_stream(documents, tokenizer, dtype, tokens, rows)
+    card = {"version": VERSION, "dtype": dtype.name, "totals": asdict(totals)}
+    write_text(card_of(path), json.dumps(card, indent=2) + "\n")
+    return TokenFile.open(path)
+
+
+def write_stream(
+    documents: Iterable[Chunk], tokenizer: Tokenizer, dtype: np.dtype[Any], tokens: IO[bytes], rows: IO[bytes]
+) -> Totals:
+    """Write the tokens of all chunks, and a row for each document, and count them."""
+    totals, digest = Totals(), hashlib.sha256()
+    words = characters = 0
+    first = True
+    for text, last in documents:
+        ids = np.array([BOS] * first + tokenizer.encode(text) + [EOS] * last, dtype)
+        tokens.write(ids.tobytes())
+        digest.update(text.encode() + b"\0" * last)
+        totals.tokens += len(ids)
+        totals.unknown += int(np.count_nonzero(ids == UNKNOWN))
+        words, characters = words + len(text.split()), characters + len(text)
+        if last:
+            rows.write(np.array([totals.tokens, words, characters], np.int64).tobytes())
+            totals.documents += 1
+            totals.words, totals.characters = totals.words + words, totals.characters + characters
+            words = characters = 0
+        first = last
+    if not totals.documents:
+        raise RegardError("text: there are no documents; one is the least")
+    totals.sha256 = digest.hexdigest()
+    return totals
+
+
+def text_checksum(documents: Iterable[Chunk]) -> str:
+    """The SHA-256 of a text as `Totals` has it, however it is cut into chunks."""
+    digest = hashlib.sha256()
+    for text, last in documents:
+        digest.update(text.encode() + b"\0" * last)
+    return digest.hexdigest()
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[IO[bytes]]:
+    """A file that gets its name when it is whole; it goes if it never is."""
+    unfinished = path.with_name(f".{path.name}{UNFINISHED}")
+    try:
+        with unfinished.open("wb") as file:
+            yield file
+            flush(file)
+        unfinished.replace(path)
+        flush_folder(path.parent)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def documents_of(path: Path) -> Path:
+    """The file with a row for each document, beside its tokens."""
+    return path.with_suffix(".documents")
+
+
+def card_of(path: Path) -> Path:
+    """The file that says what the tokens are."""
+    return path.with_suffix(".json")
+
+
+def read_card(path: Path) -> dict[str, Any]:
+    """What some tokens are, checked to be of a version that we know."""
+    try:
+        with reading(path):
+            card = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise RegardError(f"{path}: is damaged ({error}); remove it, and the tokens are made anew") from None
+    version = card.get("version") if isinstance(card, dict) else None
+    if version != VERSION:
+        found = "no version" if version is None else f"version {version}"
+        raise RegardError(f"{path}: has {found}; this regard reads tokens of version {VERSION}")
+    return card
+
+
+def mapped(path: Path, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
+    """The numbers of a file, read where they lie."""
+    with reading(path):
+        size = path.stat().st_size
+        if size != count * dtype.itemsize:
+            raise RegardError(
+                f"{path}: has {size} bytes, {count * dtype.itemsize} are right; "
+                f"remove {card_of(path)}, and the tokens are made anew"
+            )
+        return np.memmap(path, dtype, mode="r").view(np.ndarray)

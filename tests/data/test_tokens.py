@@ -1,0 +1,137 @@
+"""Token files against tokens that are made at once."""
+
+import hashlib
+import json
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from regard.batch import BOS, EOS, UNKNOWN
+from regard.data.documents import Chunk
+from regard.data.tokens import Size, TokenFile, write_tokens
+from regard.errors import RegardError
+from regard.text import KINDS
+from regard.text.learn import learn_text
+
+WORDS = learn_text("words", ["a b c\n"])  # \n: 4, a: 5, b: 6, c: 7
+TEXT = "Once upon a time\nthere was  a cat.\n"
+TOKENIZERS = {kind: learn_text(kind, [TEXT] * 2, size=None if kind == "bytes" else 280) for kind in KINDS}
+
+
+def spans(*found):
+    return np.array(found, np.int64)
+
+
+def test_documents_by_hand(tmp_path):
+    chunks = [Chunk("a b", False), Chunk("\n  d", True), Chunk("cat", True), Chunk("c", True)]
+    file = write_tokens(tmp_path / "new" / "text.tokens", chunks, WORDS)
+    assert file.tokens.tolist() == [BOS, 5, 6, 4, UNKNOWN, EOS, BOS, UNKNOWN, EOS, BOS, 7, EOS]
+    assert file.tokens.dtype == np.uint16
+    assert (file.starts.tolist(), file.stops.tolist()) == ([0, 6, 9], [6, 9, 12])
+    assert (file.document_words.tolist(), file.document_characters.tolist()) == ([3, 1, 1], [7, 3, 1])
+    assert (len(file), file.words, file.characters, file.unknown) == (3, 5, 11, 2)
+    assert file.sha256 == hashlib.sha256(b"a b\n  d\0cat\0c\0").hexdigest()
+    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["text.documents", "text.json", "text.tokens"]
+    again = TokenFile.open(str(tmp_path / "new" / "text.tokens"))
+    assert again.tokens.tolist() == file.tokens.tolist()
+    assert again.stops.tolist() == file.stops.tolist()
+    assert again.totals == file.totals
+
+
+def test_the_text_decides_the_checksum_and_not_its_chunks(tmp_path):
+    found = {
+        write_tokens(tmp_path / "text", chunks, WORDS).sha256
+        for chunks in (
+            [Chunk("a b", True)],
+            [Chunk("a", False), Chunk(" b", True)],
+        )
+    }
+    assert len(found) == 1
+    assert write_tokens(tmp_path / "text", [Chunk("a", True), Chunk(" b", True)], WORDS).sha256 not in found
+
+
+def test_large_vocabularies_take_four_bytes(tmp_path):
+    many = learn_text("words", [" ".join(map(str, range(70_000)))], size=70_000)
+    file = write_tokens(tmp_path / "text", [Chunk("69990 a", True)], many)
+    assert file.tokens.dtype == np.uint32
+    assert file.tokens.tolist() == [BOS, *many.encode("69990 a"), EOS]
+    assert max(many.encode("9999 99 69")) > 2**16
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=25)
+@given(texts=st.lists(st.text("aeht \nQ☃", max_size=20), min_size=1, max_size=6), data=st.data())
+def test_sizes_of_whole_documents_and_of_parts(tmp_path_factory, kind, texts, data):
+    tokenizer = TOKENIZERS[kind]
+    path = tmp_path_factory.mktemp("tokens") / "text"
+    file = write_tokens(path, [Chunk(text, True) for text in texts], tokenizer)
+    whole = spans(*zip(file.starts, file.stops, strict=True))
+    chosen = sorted(data.draw(st.sets(st.integers(0, len(texts) - 1))))
+    words, characters = (sum(count(texts[n]) for n in chosen) for count in (lambda text: len(text.split()), len))
+    assert file.size_of(whole[chosen], tokenizer) == (words, characters)
+    if kind in ("characters", "bpe", "bytes", "unigram") and len(texts[0]) > 1:
+        start, stop = 1, int(file.stops[0])  # all but the first token
+        text = texts[0][len(tokenizer.decode(file.tokens[1:2].tolist()).replace("<unk>", "?")) :]
+        if tokenizer.decode(file.tokens[1:2].tolist()) != "\ufffd":  # half a character
+            assert file.size_of(spans((start, stop)), tokenizer).characters == len(text)
+            assert file.size_of(spans((start, stop)), tokenizer).words == len(text.split())
+
+
+def test_a_part_of_words(tmp_path):
+    file = write_tokens(tmp_path / "text", [Chunk("a  b\nc c", True)], WORDS)
+    assert file.size_of(spans((2, 7)), WORDS) == Size(2, 4)  # "\nc c": it reads b and predicts the rest
+    assert file.size_of(spans((0, 7), (2, 7)), WORDS) == Size(6, 12)
+
+
+def test_memory_stays_flat(tmp_path):
+    text = "abcdefghijklmnopqrstuvwxyz12345 " * 2**15  # a mebibyte
+    tokenizer = learn_text("words", [text])
+    tracemalloc.start()
+    file = write_tokens(tmp_path / "text", (Chunk(text, number == 19) for number in range(20)), tokenizer)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(file.tokens) == 20 * 2**15 + 2
+    assert file.characters == 20 * len(text)
+    assert peak < 16 * 2**20  # the words of one chunk, twice
+
+
+def test_nothing_is_left_of_what_fails(tmp_path):
+    def failing():
+        yield Chunk("a", True)
+        raise RegardError("text, line 2: is bad")
+
+    path = tmp_path / "text"
+    write_tokens(path, [Chunk("a", True)], WORDS)
+    with pytest.raises(RegardError, match=r"^text, line 2: is bad$"):
+        write_tokens(path, failing(), WORDS)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["text", "text.documents"]
+    with pytest.raises(RegardError) as caught:
+        TokenFile.open(path)
+    assert str(caught.value) == f"{tmp_path / 'text.json'}: cannot be read: No such file or directory"
+    with pytest.raises(RegardError, match=r"^text: there are no documents; one is the least$"):
+        write_tokens(path, [], WORDS)
+    (tmp_path / "file").touch()
+    with pytest.raises(RegardError) as caught:
+        write_tokens(tmp_path / "file" / "text", [Chunk("a", True)], WORDS)
+    assert str(caught.value) == f"{tmp_path / 'file' / 'text'}: cannot be written: Not a directory"
+
+
+def test_damage_is_seen(tmp_path):
+    path = tmp_path / "text.tokens"
+    write_tokens(path, [Chunk("a b", True)], WORDS)
+    path.write_bytes(path.read_bytes()[:-1])
+    card = tmp_path / "text.json"
+    for content, message in (
+        (None, f"{path}: has 7 bytes, 8 are right; remove {card}, and the tokens are made anew"),
+        ("{", f"{card}: is damaged (Expecting property name enclosed in double quotes: line 1 column 2 (char 1)); "),
+        (json.dumps({"version": 9}), f"{card}: has version 9; this regard reads tokens of version 1"),
+        (json.dumps([]), f"{card}: has no version; this regard reads tokens of version 1"),
+    ):
+        if content is not None:
+            card.write_text(content)
+        with pytest.raises(RegardError) as caught:
+            TokenFile.open(path)
+        assert str(caught.value).startswith(message)
