@@ -116,5 +116,5 @@ def test_wrong_settings(settings, message):
 
 
 def test_a_generator_elsewhere():
-    with pytest.raises(RegardError, match=r"^sample: the generator is on cpu, the batch on meta; put both on one$"):
+    with pytest.raises(RegardError, match=r"^sample: the generator is on cpu, the tokens on meta; put both on one$"):
         sample(random_model(), sources((4,)).to("meta"), generator=torch.Generator())

@@ -9,9 +9,10 @@ from torch import Tensor
 from regard.batch import BOS, EOS, PAD, Batch
 from regard.decoding.hypothesis import Hypothesis, from_padded
 from regard.decoding.ranking import greatest
-from regard.decoding.steps import all_done, check_settled, choices, limits_of
+from regard.decoding.steps import Writer, all_done, check_settled, choices, limits_of
 from regard.errors import RegardError
 from regard.models.seq2seq import Seq2Seq
+from regard.models.state import State
 
 
 @torch.no_grad()
@@ -51,15 +52,9 @@ def beam_search(
     check_beam(width, nbest, length_penalty)
     if not len(batch):
         return []
-    search = Search(limits_of(model, batch, longest), width, nbest, length_penalty)
-    state = model.start(batch, search.capacity, copies=width)
-    for _ in range(search.capacity):
-        logits, state = model.step(search.last, state)
-        over, rows = search.extend(choices(logits, allow_unknown))
-        if over:
-            break
-        state.select(rows)
-    return search.results()
+    limits = limits_of(model, batch, longest)
+    search = Search(torch.full_like(limits, BOS), limits, width, nbest, length_penalty)
+    return search.run(model, model.start(batch, search.capacity, copies=width), allow_unknown)
 
 
 def check_beam(width: int, nbest: int, length_penalty: float) -> None:
@@ -78,13 +73,23 @@ class Search:
     """The hypotheses of all sentences at once: those that live, and the best that have ended.
 
     Both are sorted, best first; where there is none its log-probability is -inf. The
-    live ones of a sentence that is done stay as they are.
+    live ones of a sentence that is done stay as they are. The first step reads the
+    `last` token that each sentence has before the search.
     """
 
-    def __init__(self, limits: Int[Tensor, " batch"], width: int, nbest: int, alpha: float) -> None:
-        self.limits, self.capacity = limits, int(limits.max())
+    def __init__(
+        self,
+        last: Int[Tensor, " batch"],
+        limits: Int[Tensor, " batch"],
+        width: int,
+        nbest: int,
+        alpha: float,
+        *,
+        ended_first: bool = True,
+    ) -> None:
+        self.limits, self.capacity, self.ended_first = limits, int(limits.max()), ended_first
         self.done = torch.zeros_like(limits, dtype=torch.bool)
-        self.last = limits.new_full((len(limits) * width,), BOS)
+        self.last = last.repeat_interleave(width)
         self.length = 0
         self.penalties = ((5 + torch.arange(self.capacity + 1, device=limits.device)) / 6) ** alpha
         self.live = limits.new_full((len(limits), width, self.capacity), PAD)
@@ -93,6 +98,16 @@ class Search:
         self.ended = limits.new_full((len(limits), nbest, self.capacity), PAD)
         self.ended_totals = torch.full(self.ended.shape[:2], -torch.inf, device=limits.device)
         self.ended_scores = self.ended_totals
+
+    def run(self, model: Writer, state: State, allow_unknown: bool) -> list[list[Hypothesis]]:
+        """Search to the end: the n best of each sentence. The state has `width` hypotheses of each."""
+        for _ in range(self.capacity):
+            logits, state = model.step(self.last, state)
+            over, rows = self.extend(choices(logits, allow_unknown))
+            if over:
+                break
+            state.select(rows)
+        return self.results()
 
     def extend(self, found: Float[Tensor, "rows vocabulary"]) -> tuple[bool, Int[Tensor, " rows"]]:
         """Lengthen what lives by one token: whether that was the last step, and the row each live one comes from."""
@@ -148,12 +163,16 @@ class Search:
         return longer
 
     def results(self) -> list[list[Hypothesis]]:
-        """The n best of each sentence; where too few have ended, followed by the best that live."""
-        tokens = torch.cat([self.ended, self.live], 1).tolist()
-        totals = torch.cat([self.ended_totals, self.totals], 1).tolist()
+        """The n best of each sentence: those that ended and then those that live, or both by their rank."""
+        hypotheses = torch.cat([self.ended, self.live], 1)
+        totals = torch.cat([self.ended_totals, self.totals], 1)
+        if not self.ended_first:
+            scores = torch.cat([self.ended_scores, self.totals / self.penalties[self.length]], 1)
+            order = scores.argsort(descending=True, stable=True)
+            hypotheses, totals = rows_at(hypotheses, order), totals.gather(1, order)
         found = [
             [from_padded(*each) for each in zip(*sentence, strict=True) if each[1] > -torch.inf]
-            for sentence in zip(tokens, totals, strict=True)
+            for sentence in zip(hypotheses.tolist(), totals.tolist(), strict=True)
         ]
         return [hypotheses[: self.ended.shape[1]] for hypotheses in found]
 

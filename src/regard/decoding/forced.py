@@ -5,11 +5,12 @@ from __future__ import annotations
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn.functional import pad
 
-from regard.attention.watch import watch
+from regard.attention.watch import Seen, watch
 from regard.attention.weights import Weights
 from regard.batch import Batch
-from regard.decoding.steps import NOT_FINITE, check_settled, log_probabilities
+from regard.decoding.steps import NOT_FINITE, Writer, check_settled, target_log_probabilities
 from regard.errors import RegardError
 from regard.models.seq2seq import Seq2Seq
 
@@ -24,10 +25,14 @@ def token_log_probabilities(model: Seq2Seq, batch: Batch) -> Float[Tensor, "batc
     """The log-probability of each token of the targets, <eos> included, after those before it; zero past the end."""
     check_settled(model)
     _, out, lengths = targets_of(batch)
-    found = log_probabilities(model(batch)).gather(-1, out[:, :, None])[:, :, 0]
-    found = found.masked_fill(past_end(lengths, out.shape[1]), 0)
+    found = target_log_probabilities(model, model.features(batch), out)
+    return numbers(found.masked_fill(past_end(lengths, out.shape[1]), 0), "score_targets")
+
+
+def numbers(found: Float[Tensor, "rows time"], where: str) -> Float[Tensor, "rows time"]:
+    """The same log-probabilities, or a `RegardError` where one is not a number."""
     if bool(found.isnan().any()):
-        raise RegardError(f"score_targets: {NOT_FINITE}")
+        raise RegardError(f"{where}: {NOT_FINITE}")
     return found
 
 
@@ -44,18 +49,25 @@ def forced_weights(model: Seq2Seq, batch: Batch) -> Float[Tensor, "batch layers 
     target, _, lengths = targets_of(batch)
     with watch(model) as seen:
         model.features(batch)
+    past = past_end(lengths, target.shape[1])
+    return stacked(model, seen, "forced_weights").masked_fill(past[:, None, None, :, None], 0)
+
+
+def stacked(model: Writer, seen: Seen, where: str) -> Float[Tensor, "batch layers heads queries keys"]:
+    """What was seen of all layers of a model's attention, which must have equally many heads."""
     layers = [joined(seen[path]) for path in model.attended]
     heads = [layer.shape[1] for layer in layers]
     if len(set(heads)) > 1:
-        raise RegardError(f"forced_weights: layers of {', '.join(map(str, heads))} heads; all must have equally many")
-    past = past_end(lengths, target.shape[1])
-    return torch.stack(layers, 1).masked_fill(past[:, None, None, :, None], 0)
+        raise RegardError(f"{where}: layers of {', '.join(map(str, heads))} heads; all must have equally many")
+    return torch.stack(layers, 1)
 
 
-def joined(calls: list[Weights]) -> Float[Tensor, "batch heads target source"]:
-    """The weights of one module: of a call for the whole target, or of a call for each step."""
+def joined(calls: list[Weights]) -> Float[Tensor, "batch heads queries keys"]:
+    """The weights of one module: of a call for all queries, or of a call for each, which may see ever more keys."""
     dense = [call.dense() for call in calls]
-    return torch.cat([each.unsqueeze(1) if each.ndim == 3 else each.flatten(1, -3) for each in dense], -2)
+    most = max(each.shape[-1] for each in dense)
+    parts = [each.unsqueeze(1) if each.ndim == 3 else each.flatten(1, -3) for each in dense]
+    return torch.cat([pad(part, (0, most - part.shape[-1])) for part in parts], -2)
 
 
 def targets_of(batch: Batch) -> tuple[Tensor, Tensor, Tensor]:

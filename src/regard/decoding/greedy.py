@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.batch import Batch
 from regard.decoding.hypothesis import Hypothesis
-from regard.decoding.steps import walk
+from regard.decoding.steps import write_targets
 from regard.models.seq2seq import Seq2Seq
 
 
@@ -27,4 +27,9 @@ def greedy(
             each; `default_longest` unless told otherwise. What reaches it has not ended.
         allow_unknown: Whether <unk> may be chosen.
     """
-    return walk(model, batch, lambda found: found.argmax(-1), longest=longest, allow_unknown=allow_unknown)
+    return write_targets(model, batch, most_probable, longest=longest, allow_unknown=allow_unknown)
+
+
+def most_probable(found: Float[Tensor, "rows vocabulary"]) -> Int[Tensor, " rows"]:
+    """The most probable token of each row, the smallest number of equals."""
+    return found.argmax(-1)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from regard.batch import Batch
 from regard.decoding.hypothesis import Hypothesis
-from regard.decoding.steps import walk
+from regard.decoding.steps import Choose, write_targets
 from regard.errors import RegardError
 from regard.models.seq2seq import Seq2Seq
 
@@ -40,19 +40,30 @@ def sample(
         longest: As in `greedy`.
         allow_unknown: Whether <unk> may be drawn.
     """
+    draw = drawing(temperature, top_k, top_p, generator, batch.source.device)
+    return write_targets(model, batch, draw, longest=longest, allow_unknown=allow_unknown)
+
+
+def drawing(
+    temperature: float,
+    top_k: int | None,
+    top_p: float | None,
+    generator: torch.Generator | None,
+    device: torch.device,
+) -> Choose:
+    """What draws a token for each row on a device; a `RegardError` where the settings allow no drawing."""
     check_shape_of_choice(temperature, top_k, top_p)
-    here = batch.source.device
-    if generator is not None and generator.device.type != here.type:
+    if generator is not None and generator.device.type != device.type:
         raise RegardError(
-            f"sample: the generator is on {generator.device.type}, the batch on {here.type}; put both on one"
+            f"sample: the generator is on {generator.device.type}, the tokens on {device.type}; put both on one"
         )
 
-    def draw(found: Float[Tensor, "batch vocabulary"]) -> Int[Tensor, " batch"]:
+    def draw(found: Float[Tensor, "rows vocabulary"]) -> Int[Tensor, " rows"]:
         shares = shares_of(found, temperature, top_k, top_p)
         waits = torch.empty_like(shares).exponential_(generator=generator)
         return (shares / waits).argmax(-1)  # the first of clocks that ring at these rates
 
-    return walk(model, batch, draw, longest=longest, allow_unknown=allow_unknown)
+    return draw
 
 
 def check_shape_of_choice(temperature: float, top_k: int | None, top_p: float | None) -> None:
