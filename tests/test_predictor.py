@@ -11,7 +11,7 @@ import torch
 
 from regard.batch import BOS, EOS, Pair, collate
 from regard.errors import RegardError
-from regard.predictor import load
+from regard.loading import load
 
 SOURCES = ["a b c d", "d c", "", "b a b", "a zz b", "c c c", "  d a "]
 

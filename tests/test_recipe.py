@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regard.data.settings import DataSettings
 from regard.errors import RegardError
 from regard.models import MODELS
 from regard.recipe import (
@@ -17,6 +18,7 @@ from regard.recipe import (
     known_fields,
     override,
     read_recipe,
+    task_of,
     to_recipe,
 )
 from regard.settings import Field
@@ -172,7 +174,7 @@ def test_files_are_looked_for_beside_the_recipe(tmp_path):
         ('[model]\nscore = "dott"', '{path}: [model] score: there is no "dott"; did you mean "dot"?'),
         ("[model]\nsource_size = 3", "{path}: [model] source_size comes from the tokenizer; leave it out"),
         ("[model]\nname = 3", f'{{path}}: [model] name: there is no "3"; there are: {MODEL_NAMES}'),
-        ('[model]\nname = ["gpt"]', f"""{{path}}: [model] name: there is no "['gpt']"; there are: {MODEL_NAMES}"""),
+        ('[model]\nname = ["x"]', f"""{{path}}: [model] name: there is no "['x']"; there are: {MODEL_NAMES}"""),
         ('[model]\nname = "transformer"\nheads = 3', "{path}: [model] heads: 3 do not divide a width of 256"),
         ("[training]\nsteps = 0", "{path}: [training] steps is 0; 1 is the least"),
         ("[training]\nmetric = 'blue'", '{path}: [training] metric: there is no "blue"; did you mean "bleu"?'),
@@ -191,17 +193,24 @@ def test_a_recipe_that_is_not_there(tmp_path):
         read_recipe(tmp_path / "none.toml")
 
 
+def test_data_and_model_tell_the_task(tmp_path):
+    for name, task in (("book.txt", "text"), ("book.text.gz", "text"), ("pairs.tsv", "pairs"), (str(tmp_path), "text")):
+        assert task_of(Recipe(data=DataSettings(train=name))) == task
+    assert task_of(Recipe(data=DataSettings(train="pairs.tsv"), model={"name": "gpt"})) == "text"
+    assert task_of(Recipe(data=DataSettings(train="a.txt"), model={"name": "bahdanau"})) == "pairs"
+
+
 def test_settings_tell_which_models_they_fit():
-    assert DEFAULT_MODELS == ("bahdanau", "transformer")
-    assert fitting_models({}, "x") == ["bahdanau", "transformer"]
-    assert fitting_models({"hidden": 8}, "x") == ["bahdanau"]
-    assert fitting_models({"width": 8}, "x") == ["transformer"]
-    assert fitting_models({"tied": False}, "x") == ["bahdanau"]
-    assert fitting_models({"tied": "all"}, "x") == ["transformer"]
+    assert DEFAULT_MODELS == {"pairs": ("bahdanau", "transformer"), "text": ("lstm-lm", "gpt")}
+    assert fitting_models({}, "x", "pairs") == ["bahdanau", "transformer"]
+    assert fitting_models({"hidden": 8}, "x", "pairs") == ["bahdanau"]
+    assert fitting_models({"width": 8}, "x", "pairs") == ["transformer"]
+    assert fitting_models({"tied": False}, "x", "pairs") == ["bahdanau"]
+    assert fitting_models({"tied": "all"}, "x", "pairs") == ["transformer"]
     with pytest.raises(
         RegardError, match=r'^x: \[model\] settings: there is no "width"; did you mean "learn_width"\?$'
     ):
-        fitting_models({"hidden": 8, "layers": 1, "width": 8}, "x")
+        fitting_models({"hidden": 8, "layers": 1, "width": 8}, "x", "pairs")
 
 
 VALUES = st.recursive(

@@ -15,13 +15,16 @@ _HOME = {
     "AttentionMap": "regard.views.attention_map",
     "Prediction": "regard.predictor",
     "Predictor": "regard.predictor",
+    "Reading": "regard.text_predictor",
     "RegardError": "regard.errors",
+    "Text": "regard.text_predictor",
+    "TextPredictor": "regard.text_predictor",
     "Weights": "regard.attention.weights",
     "attend": "regard.attention.functional",
     "causal": "regard.attention.visible",
     "documents": "regard.attention.visible",
     "lengths": "regard.attention.visible",
-    "load": "regard.predictor",
+    "load": "regard.loading",
     "train": "regard.training.train",
     "watch": "regard.attention.watch",
     "window": "regard.attention.visible",
@@ -38,9 +41,12 @@ if TYPE_CHECKING:
     from regard.attention.watch import watch as watch
     from regard.attention.weights import Weights as Weights
     from regard.errors import RegardError as RegardError
+    from regard.loading import load as load
     from regard.predictor import Prediction as Prediction
     from regard.predictor import Predictor as Predictor
-    from regard.predictor import load as load
+    from regard.text_predictor import Reading as Reading
+    from regard.text_predictor import Text as Text
+    from regard.text_predictor import TextPredictor as TextPredictor
     from regard.training.train import train as train
     from regard.views.attention_map import AttentionMap as AttentionMap
 

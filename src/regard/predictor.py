@@ -1,10 +1,9 @@
-"""What `regard.load` gives: text in, prediction with its weights out."""
+"""What `regard.load` gives for pairs: text in, prediction with its weights out."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 import torch
@@ -15,10 +14,9 @@ from regard.batch import EOS, Pair, collate
 from regard.data.batches import plan
 from regard.decoding import Hypothesis, decode_all, forced_weights, score_targets
 from regard.errors import RegardError
-from regard.models import build
 from regard.models.seq2seq import Seq2Seq
-from regard.recipe import Recipe, to_recipe
-from regard.run import Card, Run
+from regard.recipe import Recipe
+from regard.run import Card
 from regard.text import Encoded, Tokenizers
 
 if TYPE_CHECKING:
@@ -270,35 +268,3 @@ def different(predictions: Sequence[Prediction]) -> list[Prediction]:
 def batches_of(pairs: Sequence[Pair]) -> Sequence[Sequence[int]]:
     """Pairs in batches of like length."""
     return plan([(len(source) + 1, len(target or ()) + 1) for source, target in pairs], tokens=TOKENS).batches
-
-
-def load(path: str | Path, device: str | torch.device = "cpu") -> Predictor:
-    """The trained model of a run folder.
-
-    Example:
-        >>> model = regard.load("runs/dates")
-        >>> model.predict("vendredi 3 mars 2017").text
-        '2017-03-03'
-    """
-    run = Run(Path(path))
-    card = run.read_card()
-    recipe = to_recipe(run.read_recipe(), str(run.recipe_file))
-    if "name" not in recipe.model:
-        raise RegardError(f"{run.recipe_file}: [model] has no name; restore the file from a copy")
-    run.check(run.tokenizer_file)
-    tokenizers = Tokenizers.load(run.tokenizer_file)
-    parameters = run.read_parameters()
-    with torch.device("meta"):  # without memory, which wrong sizes might ask too much of
-        described = new_model(recipe, tokenizers).state_dict()
-    if {n: t.shape for n, t in parameters.items()} != {n: t.shape for n, t in described.items()}:
-        raise RegardError(f"{run.model_file}: does not hold the parameters that recipe.toml describes")
-    model = new_model(recipe, tokenizers)
-    model.load_state_dict(parameters)
-    return Predictor(model, tokenizers, recipe, card, device)
-
-
-def new_model(recipe: Recipe, tokenizers: Tokenizers) -> Seq2Seq:
-    """The model that a recipe describes, with random parameters."""
-    settings = {name: value for name, value in recipe.model.items() if name != "name"}
-    sizes = {"source_size": tokenizers.source.size, "target_size": tokenizers.target.size}
-    return build(recipe.model["name"], **sizes, **settings)

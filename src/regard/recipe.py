@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from regard.data.settings import DataSettings
 from regard.decoding.settings import DecodingSettings
@@ -16,13 +16,17 @@ from regard.settings import Field, Table, accepts, fields_of, from_table, read_t
 from regard.text.settings import TextSettings
 from regard.training.settings import TrainingSettings
 
+if TYPE_CHECKING:
+    from regard.models import LanguageModel, Seq2Seq, Task
+    from regard.text import Tokenizers
+
 OF_ATTENTION = {"score", "heads", "project", "normaliser", "learn_width", "input_feeding"}
 """What means nothing to a model without attention."""
 
-SIZES = ("source_size", "target_size")
+SIZES = {"source_size", "target_size", "size"}
 """What a model's config learns from the tokenizers, so no recipe says it."""
 
-DEFAULT_MODELS = ("bahdanau", "transformer")
+DEFAULT_MODELS = {"pairs": ("bahdanau", "transformer"), "text": ("lstm-lm", "gpt")}
 """The presets among which is chosen where none is named."""
 
 FILES = ("train", "source", "target", "valid", "valid_source", "valid_target")
@@ -103,8 +107,23 @@ def to_recipe(table: Mapping[str, Any], where: str) -> Recipe:
     if "name" in recipe.model:
         check_model(recipe.model, where)
     else:
-        fitting_models(recipe.model, where)
+        fitting_models(recipe.model, where, task_of(recipe))
     return recipe
+
+
+def task_of(recipe: Recipe) -> Task:
+    """What is to be learnt: that of the model, or where none is named, of data that look like it."""
+    from regard.models import MODELS
+
+    if "name" in recipe.model:
+        return MODELS[recipe.model["name"]].task
+    given = recipe.data.train
+    return "text" if given is not None and looks_like_text(given) else "pairs"
+
+
+def looks_like_text(name: str) -> bool:
+    """Whether a name is that of plain text rather than of pairs: a folder, or a file whose name says so."""
+    return name.removesuffix(".gz").endswith((".txt", ".text")) or os.path.isdir(name)
 
 
 def model_fields(name: object, what: str = "model") -> dict[str, Field]:
@@ -123,27 +142,38 @@ def check_model(table: Mapping[str, Any], where: str) -> None:
     model_fields(table["name"], f"{where}: [model] name")
     preset = MODELS[table["name"]]
     given = {name: value for name, value in table.items() if name != "name"}
-    for name in SIZES:
-        if name in given:
-            raise RegardError(f"{where}: [model] {name} comes from the tokenizer; leave it out")
+    sizes = SIZES & fields_of(preset.config).keys()
+    if found := sizes & given.keys():
+        raise RegardError(f"{where}: [model] {min(found)} comes from the tokenizer; leave it out")
     config: Any = from_table(
-        preset.config, {**dict.fromkeys(SIZES, 8), **preset.settings, **given}, f"{where}: [model]"
+        preset.config, {**dict.fromkeys(sizes, 8), **preset.settings, **given}, f"{where}: [model]"
     )
     if getattr(config, "attention", "") == "none" and (useless := OF_ATTENTION & given.keys()):
         raise RegardError(f"{where}: [model] {min(useless)} is of attention, and {table['name']} has none here")
 
 
-def fitting_models(settings: Mapping[str, Any], where: str) -> list[str]:
+def build_model(recipe: Recipe, tokenizers: Tokenizers) -> Seq2Seq | LanguageModel:
+    """The model that a recipe describes, with random parameters."""
+    from regard.models import build
+
+    settings = {name: value for name, value in recipe.model.items() if name != "name"}
+    if task_of(recipe) == "text":
+        return build(recipe.model["name"], size=tokenizers.target.size, **settings)
+    sizes = {"source_size": tokenizers.source.size, "target_size": tokenizers.target.size}
+    return build(recipe.model["name"], **sizes, **settings)
+
+
+def fitting_models(settings: Mapping[str, Any], where: str, task: Task) -> list[str]:
     """Those of `DEFAULT_MODELS` that take some settings; what is wrong with these if none does."""
     refused: dict[str, RegardError] = {}
-    for name in DEFAULT_MODELS:
+    for name in DEFAULT_MODELS[task]:
         try:
             check_model({**settings, "name": name}, where)
         except RegardError as error:
             refused[name] = error
-    if len(refused) == len(DEFAULT_MODELS):
+    if len(refused) == len(DEFAULT_MODELS[task]):
         raise refused[max(refused, key=lambda name: len(model_fields(name).keys() & settings.keys()))]
-    return [name for name in DEFAULT_MODELS if name not in refused]
+    return [name for name in DEFAULT_MODELS[task] if name not in refused]
 
 
 def override(table: Table, options: Sequence[tuple[str, str | None]]) -> Table:
@@ -216,6 +246,7 @@ def no_option(name: str, table: Mapping[str, Any], dashes: str = "--") -> Regard
     if key in SYNONYMS:
         return RegardError(f"train: there is no option {dashes}{name}; here it is {SYNONYMS[key]}")
     known = [key.replace("_", "-") for section in sections for key in known_fields(section, table)]
+    known += ["model", "out", "from", "device", "quiet"]
     near = get_close_matches(name, known, n=1)
     hint = f"did you mean --{near[0]}?" if near else "regard train --help lists all"
     return RegardError(f"train: there is no option {dashes}{name}; {hint}")

@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from regard.cli import main
-from regard.predictor import load
+from regard.loading import load
 
 ROWS = [("a b c d", "d c b a"), ("d a", "a d"), ("b c a", "a c b")]
 

@@ -55,7 +55,7 @@ def test_version(capsys):
         (
             ["dmeo"],
             'unknown command "dmeo". Did you mean "demo"? Available commands: '
-            "demo, predict, evaluate, align, inspect, train, bench.",
+            "demo, predict, generate, evaluate, align, inspect, train, bench.",
         ),
         (["bench", "atention"], 'unknown command "atention". Did you mean "attention"? Available commands: attention.'),
         (["demo", "--oot", "x"], "unknown option: --oot. Did you mean --out?"),
@@ -104,7 +104,7 @@ def test_every_command_is_listed(capsys):
     assert main(["--help"]) == 0
     out = capsys.readouterr().out
     assert re.findall(r"^│ ([a-z]+) ", out, re.MULTILINE) == [
-        "align", "bench", "demo", "evaluate", "inspect", "predict", "train",
+        "align", "bench", "demo", "evaluate", "generate", "inspect", "predict", "train",
     ]  # fmt: skip
 
 

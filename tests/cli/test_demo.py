@@ -5,7 +5,7 @@ import pytest
 from regard.cli import main
 from regard.cli.demo import RECIPE, SHOWN, print_table
 from regard.data.example import Example
-from regard.predictor import load
+from regard.loading import load
 
 QUICK = {
     "data": {"train": "dates", "count": 60},

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from regard.cli import main
-from regard.predictor import load
+from regard.loading import load
 
 ROWS = [("a b c d", "d c b a"), ("d a", "a d"), ("b c a", "b c a"), ("c d", "d c")]  # one of four is wrong
 
@@ -167,7 +167,8 @@ BOTH = ["--source", "s", "--target", "t"]
     [
         (["none"], "none: there is no such folder; a run made by regard train is needed"),
         (["RUN", "pairs.tsv"],
-         "nothing takes the argument pairs.tsv; give the file by --data pairs.tsv, or two by --source and --target"),
+         "nothing takes the argument pairs.tsv; give the file by --data pairs.tsv or --text pairs.tsv, "
+         "or two by --source and --target"),
         (["s", *BOTH], "s: is a file; a run folder is needed"),
         (["RUN", "--source", "s"], "evaluate: --target is missing; give --source and --target, or --data"),
         (["RUN", "--target", "t"], "evaluate: --source is missing; give --source and --target, or --data"),

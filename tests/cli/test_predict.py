@@ -7,8 +7,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from regard.cli import main
-from regard.cli.predict import after, as_lines, counted, in_line
-from regard.predictor import load
+from regard.cli.counting import after, counted
+from regard.cli.predict import as_lines, in_line
+from regard.loading import load
 
 
 def answer(monkeypatch, capsys, text: str, *arguments: object) -> list[str]:

@@ -1,5 +1,5 @@
 from regard.cli.remarks import Remarks
-from regard.predictor import load
+from regard.loading import load
 
 
 def test_all_sources_count_together(reverse_run, capsys):

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from regard.batch import Pair
 from regard.cli import main
 from regard.cli.train_help import SUITED
 from regard.data.corpora import CORPORA
@@ -115,9 +114,9 @@ RUN_LESS = [
     (["pairs.tsv", "--out="], "--out: a value is missing"),
     (["pairs.tsv", "--out", "--quiet"], "--out: a value is missing"),
     (["pairs.tsv", "copy", "--out", "run"],
-     "train: found pairs.tsv and copy; one file of pairs, corpus or recipe is needed"),
+     "train: found pairs.tsv and copy; one file, folder, corpus or recipe is needed"),
     (["pairs.tsv", "--bidirectional", "maybe", "--out", "run"],
-     "train: found pairs.tsv and maybe; one file of pairs, corpus or recipe is needed "
+     "train: found pairs.tsv and maybe; one file, folder, corpus or recipe is needed "
      "(--bidirectional is true or false)"),
     ([], "train: nothing is given; regard train DATA --out FOLDER is enough, --help lists all"),
     (["pairs.tsv", "-x", "--out", "run"], "train: there is no option -x; regard train --help lists all"),
@@ -140,7 +139,9 @@ RUN_LESS = [
      'bad.toml: [training] settings: there is no "step"; did you mean "steps"?'),
     (["good.toml", "--steps", "0", "--out", "run"],
      "good.toml and command line: [training] steps is 0; 1 is the least"),
-    (["folder", "--out", "run"], "folder: is a folder; a file of pairs or a built-in corpus is needed"),
+    (["folder", "--out", "run"], "folder: there is no text in it; some is needed"),
+    (["folder", "--out", "run", "--model", "bahdanau"],
+     "folder: is a folder; a file of pairs or a built-in corpus is needed"),
     (["--source", "a.en", "--out", "run"], "data: --target is missing; two files, line by line, are needed"),
     (["pairs.tsv", "--from", "none", "--out", "run"],
      "none: there is no such folder; a run made by regard train is needed"),
@@ -201,7 +202,7 @@ def test_help_for_a_model_that_there_is_not(capsys):
 
 
 def test_help_leaves_out_defaults_that_are_chosen_to_suit_the_data():
-    facts = Facts.of([Pair([5], [5])], symbols=True, on_gpu=False)
+    facts = Facts(1, 2, 2, symbols=False, words=True, on_gpu=False)
     assert {*model_defaults(True, facts), *model_defaults(False, facts)} == set(SUITED)
 
 

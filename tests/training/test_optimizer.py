@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from regard.errors import RegardError
-from regard.run import read_tensors, write_tensors
+from regard.files import read_tensors, write_tensors
 from regard.training.optimizer import MovingAverage, Optimizer
 from regard.training.settings import TrainingSettings
 

@@ -8,9 +8,9 @@ from regard.models import build
 from regard.recipe import Recipe
 from regard.text import learn_pair
 from regard.training.settings import TrainingSettings
-from regard.training.suit import LARGE, Facts, choose_model, is_symbols, model_defaults, suited
+from regard.training.suit import LARGE, Facts, choose_model, is_spelt, is_symbols, model_defaults, suited
 
-FACTS = Facts(pairs=1000, source_tokens=60_000, target_tokens=120_000, symbols=False, on_gpu=False)
+FACTS = Facts(pairs=1000, source_tokens=60_000, target_tokens=120_000, symbols=False, words=True, on_gpu=False)
 
 
 def recipe(name: str = "bahdanau", model: dict[str, object] | None = None, **training: object) -> Recipe:
@@ -27,8 +27,8 @@ def text():
     return learn_pair(["some words here"] * 9, ["other words there"] * 9, kind="bpe", size=270)[0]
 
 
-def test_facts_count_the_ends_of_sentences():
-    found = Facts.of([Pair([5, 6], [7]), Pair([5], [])], symbols=True, on_gpu=False)
+def test_facts_count_the_ends_of_sentences(letters):
+    found = Facts.of([Pair([5, 6], [7]), Pair([5], [])], letters.target, on_gpu=False)
     assert (found.pairs, found.source_tokens, found.target_tokens, found.tokens) == (2, 5, 3, 5)
 
 
@@ -36,6 +36,13 @@ def test_symbols_are_characters_and_few_words(letters, text):
     assert is_symbols(letters.target)
     assert not is_symbols(text.target)
     assert is_symbols(learn_pair(["ab"], ["ba"], kind="characters")[0].source)
+
+
+def test_letters_apart_by_spaces_are_spelt(letters, text):
+    assert is_spelt(letters.target)
+    assert is_spelt(learn_pair(["ab"], ["ba"], kind="characters")[0].source)
+    assert not is_spelt(text.target)
+    assert not is_spelt(learn_pair(["two words"], ["two words"], kind="words")[0].source)
 
 
 def test_only_much_running_text_is_for_a_transformer(letters, text):
@@ -61,7 +68,7 @@ def test_what_is_left_open_is_worked_out_of_the_data():
     assert training.steps == 40 * 60  # epochs of sixty batches
     assert (training.rate, training.warmup, training.validate_every) == (2e-3, 100, 80)
     assert (training.metric, training.precision) == ("bleu", "float32")
-    assert found.model == {"name": "bahdanau", "hidden": 128, "embedding": 128}
+    assert found.model == {"name": "bahdanau", "hidden": 128, "embedding": 128, "dropout": 0.3}
 
 
 def test_nothing_that_was_said_is_changed():
@@ -71,14 +78,14 @@ def test_nothing_that_was_said_is_changed():
     }  # fmt: skip
     found = suited(recipe(model={"hidden": 5}, **said), FACTS)
     assert {name: getattr(found.training, name) for name in said} == said
-    assert found.model == {"name": "bahdanau", "hidden": 5, "embedding": 128}
+    assert found.model == {"name": "bahdanau", "hidden": 5, "embedding": 128, "dropout": 0.3}
     assert suited(found, replace(FACTS, pairs=9, source_tokens=9, target_tokens=9)).training == found.training
 
 
 def test_bounds_hold_for_the_least_and_for_the_most_data():
-    small = suited(recipe(), Facts(2, 6, 6, True, False)).training
+    small = suited(recipe(), Facts(2, 6, 6, True, False, False)).training
     assert (small.steps, small.tokens, small.metric) == (1500, 1024, "exact")
-    large = Facts(10**7, 10**9, 10**9, False, True)
+    large = Facts(10**7, 10**9, 10**9, False, True, True)
     found = suited(recipe("transformer"), large)
     assert (found.training.steps, found.training.tokens, found.training.rate) == (20_000, 8192, 1e-3)
     assert (found.training.warmup, found.training.validate_every, found.training.precision) == (400, 666, "bfloat16")
@@ -87,9 +94,16 @@ def test_bounds_hold_for_the_least_and_for_the_most_data():
 
 @pytest.mark.parametrize(("tokens", "width"), [(399_999, 128), (400_000, 256), (10_000_000, 512)])
 def test_a_model_grows_with_its_data(tokens, width):
-    facts = replace(FACTS, target_tokens=tokens)
+    facts = replace(FACTS, target_tokens=tokens, words=False)
     assert model_defaults(True, facts) == {"hidden": width, "embedding": width}
     assert model_defaults(False, facts) == {"width": width}
+
+
+def test_few_words_want_more_dropout_than_letters_or_many_words():
+    assert model_defaults(True, FACTS)["dropout"] == 0.3
+    assert model_defaults(False, FACTS)["dropout"] == 0.2
+    assert "dropout" not in model_defaults(True, replace(FACTS, words=False))
+    assert "dropout" not in model_defaults(True, replace(FACTS, target_tokens=10_000_000))
 
 
 @pytest.mark.parametrize("name", ["bahdanau", "transformer"])

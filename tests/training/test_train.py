@@ -14,7 +14,8 @@ import torch
 
 import regard
 from regard.errors import RegardError
-from regard.run import Run, checkpoints_of, read_tensors
+from regard.files import read_tensors
+from regard.run import Run, checkpoints_of
 from regard.training import loop
 from regard.training.optimizer import Optimizer
 from regard.training.train import train

@@ -3,8 +3,8 @@ import torch
 
 from regard.batch import EOS, collate
 from regard.data.example import Example
+from regard.loading import load
 from regard.models import build
-from regard.predictor import load
 from regard.text import learn_pair
 from regard.training.corpus import encode
 from regard.training.validation import PairValidation, mean_loss

@@ -23,7 +23,12 @@ USER_ERROR, PIPE_CLOSED, OUR_BUG, INTERRUPTED = 2, 1, 70, 130
 NO_MEMORY = "there is not enough memory; try smaller batches, shorter texts or a smaller model"
 COMMANDS = [  # name, help, example
     ("demo", "Train a model in a minute and look inside it.", "demo"),
-    ("predict", "Write the target of each line.", "predict runs/dates --beam 5 < in.txt > out.txt"),
+    (
+        "predict",
+        "Write the target, or the log-probability, of each line.",
+        "predict runs/dates --beam 5 < in.txt > out.txt",
+    ),
+    ("generate", "Write on with a language model.", 'generate runs/book --prompt "The " --tokens 200'),
     ("evaluate", "Score a run on data it has not seen.", "evaluate runs/mine --source t.en --target t.de"),
     ("align", "Link the words of sources and targets by attention.", "align runs/mine --source t.en --target t.de"),
     ("inspect", "Say what a run is, how it was trained, how good it was.", "inspect runs/dates"),
@@ -90,7 +95,7 @@ def command_line() -> App:
     app.command(
         "regard.cli.train:train",
         name="train",
-        help="Train a model on pairs of texts.",
+        help="Train a model on pairs of texts, or a language model on text.",
         help_flags=(),  # its settings depend on the model, so it writes its own help
         version_flags=(),
     )
@@ -125,7 +130,8 @@ def unused_line(words: Sequence[str], command: str) -> str:
     """What to do with words that no option takes: after a run they are mostly a file to read."""
     help_ = {
         "predict": f"give the file by --source {words[0]}, or < {words[0]}",
-        "evaluate": f"give the file by --data {words[0]}, or two by --source and --target",
+        "evaluate": f"give the file by --data {words[0]} or --text {words[0]}, or two by --source and --target",
+        "generate": f'give what to begin with by --prompt "{" ".join(words)}"',
         "align": f"give the file by --source {words[0]}, or < {words[0]}",
     }
     return f"nothing takes the argument {' '.join(words)}; {help_.get(command, 'regard --help says what there is')}"

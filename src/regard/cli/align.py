@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from regard.cli.alignment import attend_to, attended_of, check_gold, shifts_of
+from regard.cli.counting import after, counted, parts
 from regard.cli.devices import chosen_device
 from regard.cli.options import File, Flag
-from regard.cli.predict import AT_ONCE, after, counted, parts
+from regard.cli.predict import AT_ONCE
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
     from regard.alignment import Attended, Gold, Place
-    from regard.cli.predict import Show
+    from regard.cli.counting import Show
     from regard.data.example import Example, Links
     from regard.predictor import Predictor
 
@@ -91,12 +92,12 @@ def align(
     """
     from regard.alignment import parse_place, to_pharaoh
     from regard.alignment import symmetrise as join
-    from regard.predictor import load
+    from regard.loading import load_pairs
 
     check_options(target=target, gold=gold, attention=attention, backward=backward, symmetrise=symmetrise, out=out)
     chosen, how = parse_place(attention or "mean", shift or 0), Method(method, threshold)
-    model = load(run, chosen_device(device))
-    other = None if backward is None else load(backward, chosen_device(device))
+    model = load_pairs(run, chosen_device(device))
+    other = None if backward is None else load_pairs(backward, chosen_device(device))
     with counted(quiet) as show:
         found = predicted(model, source, out, show) if target is None else given(model, other, source, target, show)
         places = (chosen, chosen)
@@ -133,7 +134,7 @@ def predicted(model: Predictor, source: Path, out: Path | None, show: Show | Non
     """Where the model looks while it writes its predictions."""
     from regard.cli.predict import in_line
     from regard.data.formats import read_lines
-    from regard.run import write_text
+    from regard.files import write_text
 
     model.check_attention()
     written: list[str] = []

@@ -41,7 +41,7 @@ def demo(*, out: Path = Path("demo/dates"), device: str = "auto", quiet: Flag = 
         quiet: Show no progress.
     """
     from regard.data.corpora import built_in
-    from regard.predictor import load
+    from regard.loading import load_pairs
     from regard.training.train import train
     from regard.views.matrix import drawing, save_matrix
     from regard.views.terminal import draw
@@ -51,7 +51,7 @@ def demo(*, out: Path = Path("demo/dates"), device: str = "auto", quiet: Flag = 
         pass
     where = chosen_device(device)
     train(RECIPE, out, device=where, quiet=quiet)
-    model = load(out, where)
+    model = load_pairs(out, where)
     _, unseen = built_in("dates", train=0, valid=10, seed=1)
     print("\nTen dates that nobody trained on:")
     print_table(unseen, model.predict([example.source for example in unseen]))

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from regard.cli.alignment import attend_to, check_gold, shifts_of
+from regard.cli.counting import counted
 from regard.cli.devices import chosen_device
 from regard.cli.options import STDIN_TOO, File, Flag
-from regard.cli.predict import counted, in_line
+from regard.cli.predict import in_line
 from regard.cli.remarks import Remarks
+from regard.cli.text_runs import is_text, print_text_report, refuse_for_text
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
@@ -81,6 +83,10 @@ def evaluate(
     *,
     source: File | None = None,
     target: File | None = None,
+    text: File | None = None,
+    documents: Literal["file", "line", "blank"] | None = None,
+    context: int | None = None,
+    stride: int | None = None,
     data: Annotated[str | None, STDIN_TOO] = None,
     format: str | None = None,  # noqa: A002
     columns: str | None = None,
@@ -102,12 +108,16 @@ def evaluate(
     device: str = "auto",
     quiet: Flag = False,
 ) -> None:
-    """Score a run: exact match, BLEU, chrF and edit rates, overall and by the length of the source.
+    """Score a run: exact match, BLEU, chrF and edit rates by the length of the source; of a text, perplexity.
 
     Args:
         run: A run folder made by regard train.
         source: A file of sources, one a line.
         target: The right answers, one a line.
+        text: For a language model, a file or folder of text.
+        documents: For a language model, what a document is; as it was trained unless set.
+        context: For a language model, how many tokens are read together; as many as it can unless set.
+        stride: For a language model, how many of these are scored each time; half of them for gpt unless set.
         data: Instead of two files, one file of pairs, or a built-in corpus; the corpus the run was trained on
             unless set.
         format: Of a file of pairs; by its name unless set.
@@ -132,14 +142,21 @@ def evaluate(
         quiet: Show no progress, and do not say that much of the source is unknown.
     """
     from regard.alignment import parse_place
-    from regard.predictor import load
+    from regard.loading import load_pairs
 
+    if is_text(run):
+        of_pairs = {"source": source, "target": target, "data": data, "count": count, "beam": beam, "gold": gold}
+        refuse_for_text("evaluate", run, of_pairs)
+        print_text_report(run, text, documents, context, stride, as_json=as_json, device=device, quiet=quiet)
+        return
+    if text is not None or context is not None or stride is not None:
+        raise RegardError(f"evaluate: --text, --context and --stride are for language models; {run} answers sources")
     place = None if attention is None else parse_place(attention, shift or 0)
     asked = Data(source, target, data, format, columns, empty, count, seed)
     check_asked(asked)
     conditions = Conditions(lowercase, tokenize, against_length, unit)
     check_conditions(conditions)
-    model = load(run, chosen_device(device))
+    model = load_pairs(run, chosen_device(device))
     if gold is not None:
         model.check_attention()
     examples = read_examples(model, asked)
@@ -310,6 +327,6 @@ def has_links(model: Predictor, examples: Sequence[Example]) -> bool:
 
 def write_predictions(path: Path, predictions: Sequence[Prediction]) -> None:
     """One prediction a line."""
-    from regard.run import write_text
+    from regard.files import write_text
 
     write_text(path, "".join(f"{in_line(prediction.text)}\n" for prediction in predictions))

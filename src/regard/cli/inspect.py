@@ -88,8 +88,9 @@ def described(run: Run, card: Mapping[str, Any], recipe: Recipe, metrics: list[d
     training = recipe.training
     yield f"{run.path}: {told.model}, {counted(told.parameters, 'parameter')}, made by regard {told.regard}"
     yield f"model: {', '.join(f'{name} {shown(value)}' for name, value in recipe.model.items() if name != 'name')}"
-    yield f"data: {data.origin}; {counted(data.train, 'pair')} to train on, {data.valid:,} to validate with"
-    yield f"tokens: {tokens_of(run, sizes)}"
+    unit = "token" if card.get("task") == "text" else "pair"
+    yield f"data: {data.origin}; {counted(data.train, unit)} to train on, {data.valid:,} to validate with"
+    yield f"tokens: {tokens_of(run, sizes, unit)}"
     yield (
         f"training: up to {counted(training.steps, 'update')} of {counted(training.tokens, 'token')}, "
         f"rate {shown(training.rate)}, seed {training.seed}"
@@ -104,10 +105,12 @@ def described(run: Run, card: Mapping[str, Any], recipe: Recipe, metrics: list[d
     yield state_of(checkpoints)
 
 
-def tokens_of(run: Run, sizes: Vocabulary) -> str:
-    """How many tokens either side has, and of what kind."""
+def tokens_of(run: Run, sizes: Vocabulary, unit: str) -> str:
+    """How many tokens there are, of a text or of either side, and of what kind."""
     from regard.text import Tokenizers
 
+    if unit == "token":
+        return f"{sizes.target:,} ({Tokenizers.load(run.tokenizer_file).target.kind})"
     if not run.tokenizer_file.exists():
         return f"{sizes.source:,} of the source, {sizes.target:,} of the target"
     found = Tokenizers.load(run.tokenizer_file)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
+from regard.cli.counting import after, counted, parts
 from regard.cli.devices import chosen_device
 from regard.cli.options import File, Flag
 from regard.cli.remarks import Remarks
+from regard.cli.text_runs import is_text, print_surprises, refuse_for_text
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
@@ -20,10 +21,6 @@ if TYPE_CHECKING:
 
 AT_ONCE = 2000
 """Sources read before the first is answered: enough to sort them by length, few enough for a stream of any size."""
-
-Item = TypeVar("Item")
-Show = Callable[[int], None]
-"""Told how many sources are done."""
 
 
 def predict(
@@ -40,14 +37,15 @@ def predict(
     weights: Flag = False,
     draw: Flag = False,
     picture: Path | None = None,
+    tokens: Flag = False,
     device: str = "auto",
     quiet: Flag = False,
 ) -> None:
-    """Write the target of each line.
+    """Write the target of each line; of a language model, the log-probability of each line.
 
     Args:
         run: A run folder made by regard train.
-        source: A file of sources, one a line; - is stdin.
+        source: A file of sources, or of texts for a language model, one a line; - is stdin.
         beam: Hypotheses kept at each step, 1 is greedy; as in the run's recipe unless set.
         nbest: Targets for each source, the best first, one a line; empty lines where there are no more.
         length_penalty: 0 prefers short targets; as in the run's recipe unless set.
@@ -57,20 +55,29 @@ def predict(
         weights: With --jsonl, also write the attention: layers, heads, target, source.
         draw: Draw the attention of each source's best target beneath it.
         picture: Of one source, draw the attention into this file: .png, .svg or .pdf.
+        tokens: Of a language model, also write each token and how much it surprised the model, in nats.
         device: auto, cpu, cuda, cuda:1.
         quiet: Show no progress, and do not say that sources are unknown or hold a tab.
     """
     from regard.data.formats import read_lines
-    from regard.predictor import load
+    from regard.loading import load_pairs
     from regard.views.matrix import check_ending
 
+    if is_text(run):
+        of_pairs = {"beam": beam, "length-penalty": length_penalty, "longest": longest, "picture": picture}
+        flags = {"nbest": nbest > 1, "log-probabilities": log_probabilities, "weights": weights, "draw": draw}
+        refuse_for_text("predict", run, of_pairs | {name: flag or None for name, flag in flags.items()})
+        print_surprises(run, source, tokens=tokens, jsonl=jsonl, device=device, quiet=quiet)
+        return
+    if tokens:
+        raise RegardError("--tokens: is for language models; --jsonl has the tokens of both sides")
     if weights and not jsonl:
         raise RegardError("--weights: needs --jsonl; a line of text has no room for them")
     if draw and jsonl:
         raise RegardError("--draw: does not go with --jsonl; ask for --weights there")
     if picture is not None:
         check_ending(picture)
-    model = load(run, chosen_device(device))
+    model = load_pairs(run, chosen_device(device))
     options: Options = {
         "beam": beam,
         "nbest": nbest,
@@ -108,12 +115,6 @@ def only_line(lines: Iterator[str]) -> Iterator[str]:
     return iter(found)
 
 
-def parts(items: Iterator[Item], size: int) -> Iterator[list[Item]]:
-    """Some items at a time."""
-    while several := list(islice(items, size)):
-        yield several
-
-
 def as_json(prediction: Prediction, weights: bool) -> str:
     """A prediction as a JSON object: the best target, and all that were asked for, itself first."""
     found = [record(each, weights) for each in prediction.alternatives]
@@ -143,23 +144,3 @@ def as_lines(prediction: Prediction, nbest: int, log_probabilities: bool) -> str
 def in_line(text: str) -> str:
     """A text that stays on its line, whatever the model wrote."""
     return text.replace("\n", " ").replace("\r", " ")
-
-
-@contextmanager
-def counted(quiet: bool) -> Iterator[Show | None]:
-    """A count of what is done, on a terminal that shows nothing else meanwhile."""
-    if quiet or not sys.stderr.isatty() or sys.stdout.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    columns = (SpinnerColumn(), TextColumn("{task.completed:.0f} sources"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=None)
-        yield lambda done: bar.update(task, completed=done)
-
-
-def after(before: int, show: Show | None) -> Show | None:
-    """What counts a part of the sources on from those before it."""
-    return None if show is None else lambda done: show(before + done)

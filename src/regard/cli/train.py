@@ -12,6 +12,7 @@ from cyclopts import Parameter
 
 from regard.cli.devices import chosen_device
 from regard.cli.names import as_typed
+from regard.cli.text_runs import is_text
 from regard.errors import RegardError
 
 Words = Annotated[str, Parameter(allow_leading_hyphen=True)]
@@ -31,7 +32,7 @@ class Line:
 
 
 def train(*words: Words) -> None:
-    """Train a model on pairs of texts."""
+    """Train a model on pairs of texts, or on text."""
     if not words:
         raise RegardError("train: nothing is given; regard train DATA --out FOLDER is enough, --help lists all")
     if "--help" in words or "-h" in words:
@@ -55,7 +56,8 @@ def train(*words: Words) -> None:
     counters = train_run(table, out, device=device, base=base, quiet=line.quiet, where=where)
     if not line.quiet:
         print(f"trained {counters.step} steps in {counters.seconds:.0f} s; the run is {out}", file=sys.stderr)
-        print(f"go on: {as_typed()} predict {out} < in.txt > out.txt", file=sys.stderr)
+        then = f'generate {out} --prompt "The "' if is_text(out) else f"predict {out} < in.txt > out.txt"
+        print(f"go on: {as_typed()} {then}", file=sys.stderr)
 
 
 def parsed(words: Sequence[str]) -> Line:
@@ -80,9 +82,7 @@ def parsed(words: Sequence[str]) -> Line:
         else:
             line.data.append(word)
     if len(line.data) > 1:
-        raise RegardError(
-            f"train: found {' and '.join(line.data)}; one file of pairs, corpus or recipe is needed{flag}"
-        )
+        raise RegardError(f"train: found {' and '.join(line.data)}; one file, folder, corpus or recipe is needed{flag}")
     return line
 
 

@@ -15,11 +15,11 @@ WIDTH, COLUMN = 98, 32
 USAGE = """\
 Usage: regard train DATA --out FOLDER [--model NAME] [--SETTING VALUE ...]
 
-Train a model on pairs of texts. What is not set is chosen to suit the data. The same
-command again goes on where it stopped.
+Train a model on pairs of texts, or a language model on text. What is not set is chosen to
+suit the data. The same command again goes on where it stopped.
 
   DATA  a file of pairs (.tsv, .csv, .jsonl, .tmx, .po, .mo, also .gz, - is stdin),
-        a recipe (.toml), or a built-in corpus:
+        a file (.txt, also .gz) or a folder of text, a recipe (.toml), or a built-in corpus:
         {corpora}.
         Or give two files, line by line, by --source and --target.
 """
@@ -40,7 +40,7 @@ true or false, and true if nothing follows.
 
 EXAMPLE = "Example: regard train dates --model bahdanau --out runs/dates"
 
-SUITED = ("embedding", "hidden", "width")
+SUITED = ("dropout", "embedding", "hidden", "width")
 """Settings of models whose default is chosen to suit the data."""
 
 

@@ -18,7 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import RegardError
-from regard.run import Checkpoint, Run, checkpoints_of, save_checkpoint, write_tensors
+from regard.files import write_tensors
+from regard.run import Checkpoint, Run, checkpoints_of, save_checkpoint
 from regard.training.optimizer import MovingAverage, Optimizer
 from regard.training.schedule import rate_at
 from regard.training.settings import TrainingSettings
@@ -34,14 +35,25 @@ CHECK_EVERY = 50  # steps between looks at a GPU's loss: each look waits for all
 class Batches(Protocol):
     """Training data, as the loop needs it: batches by their place in an epoch."""
 
-    def plan(self, epoch: int) -> Sequence[Sequence[int]]:
+    def plan(self, epoch: int) -> Sequence[Any]:
         """The batches of an epoch, each the places of its examples."""
 
-    def batch(self, places: Sequence[int], epoch: int) -> Any:
+    def batch(self, places: Any, epoch: int) -> Any:
         """The tensors of one batch; it has `.to(device)`."""
 
-    def name(self, places: Sequence[int]) -> str:
+    def name(self, places: Any) -> str:
         """A batch in words, for an error."""
+
+
+@runtime_checkable
+class Remembers(Protocol):
+    """A step that keeps something from batch to batch, which a checkpoint has to hold."""
+
+    def memory(self) -> Mapping[str, Tensor]:
+        """All that is kept, by name."""
+
+    def remember(self, memory: Mapping[str, Tensor]) -> None:
+        """Take up what `memory` gave."""
 
 
 Validate = Callable[[nn.Module], Mapping[str, float]]
@@ -101,10 +113,10 @@ class Trainer:
         self.optimizer = Optimizer(self.model, settings)
         self.average = MovingAverage(self.model, settings.ema) if settings.ema else None
         self.counters = Counters()
-        self.plan: Sequence[Sequence[int]] = ()
+        self.plan: Sequence[Any] = ()
         self.saved: int | None = None  # the step of the newest checkpoint
         self._clock = time.perf_counter()
-        self._unchecked: list[tuple[int, Tensor, list[Sequence[int]]]] = []
+        self._unchecked: list[tuple[int, Tensor, list[Any]]] = []
 
     def train(self) -> Counters:
         """Train to the end, from the newest checkpoint if there is one."""
@@ -154,7 +166,7 @@ class Trainer:
         if self.device == "cpu" or len(self._unchecked) >= CHECK_EVERY:
             self.check()
 
-    def next_places(self) -> tuple[int, Sequence[int]]:
+    def next_places(self) -> tuple[int, Any]:
         """The next batch of this epoch, or the first of the next one, with the epoch's number."""
         counters = self.counters
         if not self.plan:
@@ -259,6 +271,8 @@ class Trainer:
         tensors = {"model": self.model.state_dict(), "optimizer": self.optimizer.tensors()}
         if self.average is not None:
             tensors["average"] = self.average.values
+        if isinstance(self.module, Remembers):
+            tensors["memory"] = dict(self.module.memory())
         step = self.counters.step
         save_checkpoint(self.run, step, tensors, asdict(self.counters), max(2, self.settings.average + 1))
         self.saved = step
@@ -277,6 +291,8 @@ class Trainer:
         self.optimizer.restore(newest.tensors("optimizer", self.device))
         if self.average is not None:
             self.average.values.update(newest.tensors("average", self.device))
+        if isinstance(self.module, Remembers):
+            self.module.remember(newest.tensors("memory", self.device))
         self.counters = Counters(**newest.state())
         self.counters.finished = self.counters.finished and self.is_over()  # or more steps were asked for since
         self.saved = newest.step

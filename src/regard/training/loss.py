@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from regard.batch import PAD, Batch
+from regard.batch import PAD, Batch, TextBatch
+from regard.models.language import Carried, LanguageModel
 from regard.models.seq2seq import Seq2Seq
 
 
@@ -24,6 +27,32 @@ class TrainingStep(nn.Module):
     def forward(self, batch: Batch) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
         assert batch.target_out is not None
         return summed_loss(self.model(batch), batch.target_out, self.smoothing), (batch.target_out != PAD).sum()
+
+
+class TextStep(nn.Module):
+    """A language model and its loss, which reads a text on from segment to segment.
+
+    What the model carries on is kept here without its gradient: back-propagation through
+    time ends where a segment begins.
+    """
+
+    def __init__(self, model: LanguageModel, smoothing: float = 0.0) -> None:
+        super().__init__()
+        self.model, self.smoothing = model, smoothing
+        self.carried: Carried = ()
+
+    def forward(self, batch: TextBatch) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
+        logits, carried = self.model(batch.tokens, None if batch.fresh else self.carried)
+        self.carried = tuple(tensor.detach() for tensor in carried)
+        return summed_loss(logits, batch.targets, self.smoothing), (batch.targets != PAD).sum()
+
+    def memory(self) -> dict[str, Tensor]:
+        """What is carried on, by name, for a checkpoint."""
+        return {str(place): tensor for place, tensor in enumerate(self.carried)}
+
+    def remember(self, memory: Mapping[str, Tensor]) -> None:
+        """Take up what `memory` gave."""
+        self.carried = tuple(memory[str(place)] for place in range(len(memory)))
 
 
 def summed_loss(

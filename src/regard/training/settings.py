@@ -21,7 +21,8 @@ class TrainingSettings:
     weight_decay: float = 0.01  # on matrices alone
     betas: tuple[float, ...] = (0.9, 0.98)  # of AdamW
     clip: float = 1.0  # the greatest norm of the gradient; 0 clips nothing
-    smoothing: float = 0.1  # label smoothing
+    segment: int | None = None  # tokens of a text between updates, for models that carry their state on
+    smoothing: float | None = None  # label smoothing; 0.1 for pairs, none for text, unless set
     validate_every: int | None = None  # updates between validations
     validate_most: int = 1000  # examples that are decoded in a validation
     metric: Literal["auto", "exact", "bleu", "chrf", "loss"] = "auto"  # what decides which parameters are best
@@ -35,7 +36,7 @@ class TrainingSettings:
     seed: int = 0  # of everything that is random
 
     def __post_init__(self) -> None:
-        for name in ("steps", "tokens", "accumulate", "validate_every", "validate_most"):
+        for name in ("steps", "tokens", "accumulate", "segment", "validate_every", "validate_most"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise RegardError(f"{name} is {value}; 1 is the least")
@@ -48,7 +49,8 @@ class TrainingSettings:
         if self.rate is not None and not self.rate > 0:
             raise RegardError(f"rate is {self.rate}; a number above 0 is needed")
         for name in ("smoothing", "ema"):
-            if not 0 <= getattr(self, name) < 1:
-                raise RegardError(f"{name} is {getattr(self, name)}; a number from 0 to below 1 is needed")
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < 1:
+                raise RegardError(f"{name} is {value}; a number from 0 to below 1 is needed")
         if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
             raise RegardError(f"betas are {list(self.betas)}; two numbers from 0 to below 1 are needed")

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from regard.batch import Pair
 from regard.recipe import Recipe, fitting_models
 from regard.text import Tokenizer, Tokenizers
+from regard.text.tokenizer import RESERVED
 
 LARGE = 20_000
 """From so many pairs of running text on, a Transformer is the default."""
@@ -28,14 +29,15 @@ class Facts:
     source_tokens: int
     target_tokens: int
     symbols: bool  # targets are letters, phones, digits and the like, not running text
+    words: bool  # targets are words or pieces of them, not single letters
     on_gpu: bool
 
     @staticmethod
-    def of(pairs: Sequence[Pair], *, symbols: bool, on_gpu: bool) -> Facts:
+    def of(pairs: Sequence[Pair], tokenizer: Tokenizer, *, on_gpu: bool) -> Facts:
         """Count."""
         source = sum(len(pair.source) + 1 for pair in pairs)
         target = sum(len(pair.target or ()) + 1 for pair in pairs)
-        return Facts(len(pairs), source, target, symbols, on_gpu)
+        return Facts(len(pairs), source, target, is_symbols(tokenizer), not is_spelt(tokenizer), on_gpu)
 
     @property
     def tokens(self) -> int:
@@ -48,13 +50,21 @@ def is_symbols(tokenizer: Tokenizer) -> bool:
     return tokenizer.kind == "characters" or (tokenizer.kind == "words" and tokenizer.size < SMALL)
 
 
+def is_spelt(tokenizer: Tokenizer) -> bool:
+    """Whether tokens are single letters, though spaces may stand between them."""
+    if tokenizer.kind != "words":
+        return tokenizer.kind in ("characters", "bytes")
+    entries = tokenizer.model.get_vocab().keys() - set(RESERVED)
+    return 2 * sum(len(entry) == 1 for entry in entries) > len(entries)
+
+
 def choose_model(pairs: int, tokenizers: Tokenizers, settings: Mapping[str, Any] | None = None) -> str:
     """The preset for data of a size: attention over a recurrent encoder needs less of it than a Transformer.
 
     If it does not have the settings that are given, the other.
     """
     wanted = "transformer" if pairs >= LARGE and not is_symbols(tokenizers.target) else "bahdanau"
-    fitting = fitting_models(settings or {}, "recipe")
+    fitting = fitting_models(settings or {}, "recipe", "pairs")
     return wanted if wanted in fitting else fitting[0]
 
 
@@ -72,6 +82,7 @@ def suited(recipe: Recipe, facts: Facts) -> Recipe:
         rate=training.rate or (2e-3 if recurrent else 1e-3),
         warmup=training.warmup if training.warmup is not None else min(100 if recurrent else 400, steps // 10),
         validate_every=training.validate_every or min(max(steps // 30, 50), 1000),
+        smoothing=0.1 if training.smoothing is None else training.smoothing,
         metric=training.metric if training.metric != "auto" else best_metric(facts),
         precision=training.precision if training.precision != "auto" else best_precision(recurrent, facts),
     )
@@ -91,6 +102,8 @@ def best_precision(recurrent: bool, facts: Facts) -> Literal["float32", "bfloat1
 
 
 def model_defaults(recurrent: bool, facts: Facts) -> dict[str, object]:
-    """Sizes of a model for data of a size."""
+    """Sizes of a model for data of a size; where there are few words, with more dropout."""
     width = 128 if facts.target_tokens < 400_000 else 256 if facts.target_tokens < 10_000_000 else 512
-    return {"hidden": width, "embedding": width} if recurrent else {"width": width}
+    sizes: dict[str, object] = {"hidden": width, "embedding": width} if recurrent else {"width": width}
+    few = facts.words and facts.target_tokens < 10_000_000
+    return {**sizes, "dropout": 0.3 if recurrent else 0.2} if few else sizes

@@ -1,0 +1,92 @@
+"""What `regard predict` and `regard evaluate` do with a language model."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from regard.cli.counting import after, counted, parts
+from regard.cli.devices import chosen_device
+from regard.errors import RegardError
+
+if TYPE_CHECKING:
+    from regard.text_predictor import Reading
+
+AT_ONCE = 1000
+"""Lines read before the first is answered."""
+
+
+def is_text(run: Path) -> bool:
+    """Whether a run is that of a language model."""
+    from regard.run import Run
+
+    return Run(run).read_card().get("task") == "text"
+
+
+def refuse_for_text(command: str, run: Path, options: Mapping[str, object]) -> None:
+    """Raise a `RegardError` for an option that a language model has no use for; what is None was not given."""
+    for name, value in options.items():
+        if value is not None:
+            raise RegardError(f"{command}: --{name} is for models of pairs; {run} is a language model")
+
+
+def print_surprises(run: Path, source: Path, *, tokens: bool, jsonl: bool, device: str, quiet: bool) -> None:
+    """Write the log-probability of each line, and of each of its tokens if they are asked for."""
+    from regard.data.formats import read_lines
+    from regard.loading import load_text
+
+    model = load_text(run, chosen_device(device))
+    by_hand = source == Path("-") and sys.stdin.isatty()
+    done = 0
+    with counted(quiet, "lines") as show:
+        for several in parts(read_lines(source), 1 if by_hand else AT_ONCE):
+            for reading in model.read(several, progress=after(done, show)):
+                print(as_json(reading) if jsonl else as_line(reading, tokens))
+            sys.stdout.flush()
+            done += len(several)
+
+
+def as_line(reading: Reading, tokens: bool) -> str:
+    """The log-probability of a line, and behind tabs each token with its surprise."""
+    found = [f"{reading.log_probability:.4f}"]
+    if tokens:
+        surprise = zip(reading.tokens, reading.log_probabilities, strict=True)
+        found += [f"{token} {-value:.2f}" for token, value in surprise]
+    return "\t".join(found)
+
+
+def as_json(reading: Reading) -> str:
+    """A line that was read as a JSON object."""
+    record = {
+        "text": reading.text,
+        "log_probability": reading.log_probability,
+        "tokens": reading.tokens,
+        "log_probabilities": reading.log_probabilities,
+    }
+    return json.dumps(record, ensure_ascii=False)
+
+
+def print_text_report(
+    run: Path,
+    text: Path | None,
+    documents: Literal["file", "line", "blank"] | None,
+    context: int | None,
+    stride: int | None,
+    *,
+    as_json: bool,
+    device: str,
+    quiet: bool,
+) -> None:
+    """Score a text and write what was found."""
+    from regard.loading import load_text
+    from regard.text_evaluation import evaluate_text_file
+
+    if text is None:
+        raise RegardError("evaluate: nothing to evaluate on; give a file or folder of text by --text")
+    model = load_text(run, chosen_device(device))
+    with counted(quiet, "tokens") as show:
+        report = evaluate_text_file(model, text, documents=documents, context=context, stride=stride, progress=show)
+    print(json.dumps(report.to_json(), ensure_ascii=False) if as_json else "\n".join(report.lines()))

@@ -1,0 +1,85 @@
+"""What a run that goes on, or starts from another, takes over, and what must not differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from regard.errors import RegardError
+from regard.recipe import Recipe
+from regard.run import Run, checkpoints_of
+from regard.settings import Table, shown
+from regard.text import Tokenizers
+
+MAY_DIFFER = {
+    *(f"training.{name}" for name in ("steps", "patience", "validate_most", "average")),
+    *(f"data.{name}" for name in ("train", "source", "target", "valid", "valid_source", "valid_target")),
+}
+"""What may be said differently when a run goes on; that the data are the same is seen by their checksum."""
+
+
+def going_on_from(run: Run, table: Mapping[str, Any]) -> Table:
+    """The recipe of a run that goes on: what is not said again stays as it was, but for data, which are said as one."""
+    before = run.read_recipe()
+    name, named = before.get("model", {}).get("name"), table.get("model", {}).get("name")
+    if named not in (None, name):
+        raise RegardError(f"{run.path}: was begun with the model {name}, not {named}; choose another --out")
+    if table.get("data", {}).keys() & {"train", "source"}:
+        before["data"] = {}
+    return {section: {**before.get(section, {}), **table.get(section, {})} for section in {**before, **table}}
+
+
+def started_from(run: Run, start: Run | None) -> Run | None:
+    """The run that one that goes on was started from; another is refused."""
+    before = run.read_card().get("from")
+    if start is not None and (before is None or start.path.resolve() != Path(before).resolve()):
+        raise RegardError(
+            f"{run.path}: was begun {f'from {before}' if before else 'without --from'}; choose another --out"
+        )
+    return Run(Path(before)) if before and not checkpoints_of(run) else None
+
+
+def tuned(table: Mapping[str, Any], start: Run | None, where: str) -> Table:
+    """A recipe with text and model of the run that it starts from."""
+    if start is None:
+        return dict(table)
+    start.read_card()
+    before = start.read_recipe()
+    if "text" in table:
+        raise RegardError(f"{where}: [text] comes from {start.path}; leave it out")
+    return {**table, "text": before["text"], "model": {**before["model"], **table.get("model", {})}}
+
+
+def check_same(run: Run, recipe: Recipe, sha256: str) -> None:
+    """Raise a `RegardError` if a run was begun with other settings or other data."""
+    card = run.read_card()
+    if card.get("data", {}).get("sha256") != sha256:
+        raise RegardError(f"{run.path}: was begun with other data; choose another --out, or --from {run.path}")
+    before, now = flat(run.read_recipe()), flat(recipe.table())
+    differing = sorted(k for k in before.keys() | now.keys() if before.get(k) != now.get(k) and k not in MAY_DIFFER)
+    if differing:
+        name = differing[0]
+        raise RegardError(
+            f"{run.path}: was begun with {name} = {shown(before.get(name))}, not {shown(now.get(name))}"
+            f"{f', and {len(differing) - 1} more settings differ' if len(differing) > 1 else ''}; choose another --out"
+        )
+    run.write_recipe(recipe.table())
+    run.write_card(card)
+
+
+def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A table of tables as one with dotted names; lists as tuples."""
+    found: dict[str, Any] = {}
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            found |= flat(value, f"{prefix}{name}.")
+        else:
+            found[f"{prefix}{name}"] = tuple(value) if isinstance(value, list) else value
+    return found
+
+
+def tokenizers_of(run: Run) -> tuple[Tokenizers, list[str]]:
+    """The tokenizers of a run, and why these are taken."""
+    run.check(run.tokenizer_file)
+    return Tokenizers.load(run.tokenizer_file), [f"taken from {run.path}"]

@@ -1,0 +1,29 @@
+"""Prepared: everything that training needs, settled, whatever is trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from regard.recipe import Recipe
+from regard.run import Card
+from regard.text import Tokenizers
+from regard.training.loop import Batches, Validate
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Data and settings, with nothing left open."""
+
+    recipe: Recipe
+    tokenizers: Tokenizers
+    batches: Batches
+    validate: Validate
+    step: Callable[[Any, float], nn.Module]  # a model and its label smoothing -> the model with its loss
+    first: Any  # a batch as the model takes it
+    longest: int  # the most places that any text needs
+    data: Card  # what the run's card says of the data, their checksum `sha256` among it
+    amount: str  # how much there is to train on, in words

@@ -1,0 +1,177 @@
+"""Text, made ready for training a language model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from regard.data.check import counted
+from regard.data.documents import read_documents
+from regard.data.segments import (
+    SegmentBatches,
+    Spans,
+    document_spans,
+    evaluation_windows,
+    hold_out,
+    targets_of,
+    window_batches,
+)
+from regard.data.settings import DataSettings
+from regard.data.tokens import TokenFile, text_checksum, write_tokens
+from regard.errors import RegardError
+from regard.models import MODELS, LanguageModel
+from regard.recipe import Recipe
+from regard.run import Run
+from regard.settings import shown
+from regard.text import TextSteps, Tokenizer, Tokenizers, choose_text_kind, learn_text
+from regard.training.going_on import tokenizers_of
+from regard.training.loss import TextStep
+from regard.training.prepared import Prepared
+from regard.training.suit import is_spelt
+from regard.training.suit_text import TextFacts, choose_text_model, suited_to_text
+from regard.training.talk import Talk
+from regard.training.text_validation import TextValidation
+
+OF_PAIRS = ("source", "target", "valid_source", "valid_target", "format", "columns", "corpus")
+"""Settings of data that mean nothing for text."""
+
+MOST_HELD_OUT = 500_000
+"""Tokens; more of them would say nothing new of a model, only later."""
+
+SCORED, WARMUP = 4096, 256
+"""Tokens of a window that are validated, and read before them, for a model that carries its state on."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A text to train on and one to validate with, as spans of token files that may be one."""
+
+    train: TokenFile
+    train_spans: Spans
+    valid: TokenFile
+    valid_spans: Spans
+    origin: str
+
+    @property
+    def sha256(self) -> str:
+        """A checksum of both."""
+        return f"{self.train.totals.sha256} {self.valid.totals.sha256}"
+
+
+def prepare_text(recipe: Recipe, run: Run, home: Run | None, device: str, talk: Talk) -> Prepared:
+    """Cut the text into tokens, learning how or as a run does it, and settle what was left open."""
+    check_of_text(recipe)
+    if home is None:
+        tokenizer, reason = learn_tokens(recipe)
+        tokenizers, reasons = Tokenizers(tokenizer, tokenizer), [reason]
+    else:
+        tokenizers, reasons = tokenizers_of(home)
+    for reason in reasons:
+        talk.say(f"tokens: {reason}")
+    parts = read_parts(recipe, run, tokenizers.target, talk)
+    name = recipe.model.get("name") or choose_text_model(device != "cpu", recipe.model)
+    recipe = replace(recipe, model={**recipe.model, "name": name})
+    tokens = int(targets_of(parts.train_spans).sum())
+    facts = TextFacts(tokens, is_spelt(tokenizers.target), on_gpu=device != "cpu")
+    return settled(suited_to_text(recipe, facts), parts, tokenizers, device)
+
+
+def check_of_text(recipe: Recipe) -> None:
+    """Raise a `RegardError` for settings that a text has no use for, or none to train on."""
+    data, text = recipe.data, recipe.text
+    for name in OF_PAIRS:
+        if getattr(data, name) != getattr(DataSettings(), name):
+            raise RegardError(
+                f"data.{name} is {shown(getattr(data, name))}, which is for pairs; a language model reads text"
+            )
+    if data.train is None:
+        raise RegardError("data: nothing to train on; give a file or a folder of text")
+    if text.bpe_dropout or text.moses_source or text.moses_target:
+        raise RegardError("text: bpe_dropout and Moses' steps are for pairs; leave them out")
+    if "-" in (data.train, data.valid):
+        raise RegardError("standard input: a text is read more than once; save it to a file")
+
+
+def learn_tokens(recipe: Recipe) -> tuple[Tokenizer, str]:
+    """A tokenizer for the text to train on, and why it is of its kind."""
+    text, path, documents = recipe.text, recipe.data.train, recipe.data.documents
+    assert path is not None
+
+    def texts() -> Iterator[str]:
+        return (chunk.text for chunk in read_documents(path, documents))
+
+    if text.kind == "auto":
+        kind, reason = choose_text_kind(sum(map(len, texts())))
+    else:
+        kind, reason = text.kind, f"{text.kind}: as asked for"
+    steps = TextSteps(lowercase=text.lowercase)
+    return learn_text(kind, texts(), size=text.size, least_count=text.least_count, steps=steps), reason
+
+
+def read_parts(recipe: Recipe, run: Run, tokenizer: Tokenizer, talk: Talk) -> Parts:
+    """The text to train on and that to validate with, a part of the first unless one is given."""
+    data = recipe.data
+    assert data.train is not None
+    train = tokens_of(data.train, data, run.checkpoints / "train.tokens", tokenizer)
+    say_size("text", train, talk)
+    if data.valid is not None:
+        valid = tokens_of(data.valid, data, run.checkpoints / "valid.tokens", tokenizer)
+        say_size("validation", valid, talk)
+        return Parts(train, document_spans(train), valid, document_spans(valid), data.train)
+    share = min(data.held_out, MOST_HELD_OUT / train.totals.tokens)
+    ours, held = hold_out(train, share, recipe.training.seed)
+    count = int(targets_of(held).sum())
+    talk.say(f"validation: {count:,} tokens of the text are held out")
+    return Parts(train, ours, train, held, f"{data.train}, of which {count:,} tokens are held out to validate with")
+
+
+def tokens_of(text: str, data: DataSettings, path: Path, tokenizer: Tokenizer) -> TokenFile:
+    """A text as tokens: those of the run if they were made of the same text, else made now."""
+    if path.with_suffix(".json").exists():
+        found = TokenFile.open(path)
+        if found.totals.sha256 == text_checksum(read_documents(text, data.documents)):
+            return found
+    return write_tokens(path, read_documents(text, data.documents), tokenizer)
+
+
+def say_size(name: str, file: TokenFile, talk: Talk) -> None:
+    """How much text there is, and how much of it no token stands for."""
+    totals = file.totals
+    unknown = f", {100 * totals.unknown / totals.tokens:.1f} % of them unknown" if totals.unknown else ""
+    talk.say(
+        f"{name}: {counted(totals.documents, 'document')}, {totals.characters:,} characters, {totals.words:,} words, "
+        f"{totals.tokens:,} tokens{unknown}"
+    )
+
+
+def settled(recipe: Recipe, parts: Parts, tokenizers: Tokenizers, device: str) -> Prepared:
+    """All of it, with the batches and how they are validated."""
+    training, kind = recipe.training, MODELS[recipe.model["name"]].model
+    assert training.tokens is not None and training.segment is not None and issubclass(kind, LanguageModel)
+    batches = SegmentBatches(
+        parts.train,
+        parts.train_spans,
+        tokenizers.target,
+        training.tokens,
+        training.segment,
+        kind.carries,
+        training.seed,
+    )
+    first = batches.plan(0)
+    stride, warmup = (SCORED, WARMUP) if kind.carries else (training.segment, 0)
+    windows = evaluation_windows(parts.valid_spans, stride=stride, warmup=warmup)
+    groups = partial(window_batches, windows, parts.valid, tokens=training.tokens, segment=training.segment)
+    train, valid = (int(targets_of(spans).sum()) for spans in (parts.train_spans, parts.valid_spans))
+    return Prepared(
+        recipe,
+        tokenizers,
+        batches,
+        TextValidation(groups, device),
+        TextStep,
+        batches.batch(first[0], 0).tokens,
+        0 if kind.carries else training.segment,
+        {"origin": parts.origin, "train": train, "valid": valid, "sha256": parts.sha256},
+        f"{len(first)} an epoch, {100 * first.padding:.1f} % of them padding",
+    )
