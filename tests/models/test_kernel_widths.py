@@ -25,12 +25,12 @@ class Looks(nn.Module):
         return [attend(self.query, self.keys, self.keys, score, visible=self.visible) for score in self.scores]
 
 
-@pytest.mark.parametrize("kind", [Gaussian, Boxcar, Epanechnikov])
-def test_the_width_is_the_median_distance(kind):
+@pytest.mark.parametrize(("kind", "width"), [(Gaussian, 5.0), (Boxcar, 5.0), (Epanechnikov, 10.0)])
+def test_the_width_is_the_median_distance_or_twice_that(kind, width):
     keys = torch.tensor([[3.0, 4.0], [0.0, 1.0], [6.0, 8.0]])  # 5, 1 and 10 away
     model = Looks(torch.zeros(1, 1, 2), keys[None], kind(), kind(heads=1))
-    assert set_kernel_widths(model, BATCH) == {"scores.0": 5.0, "scores.1": 5.0}
-    assert [score.width.flatten().tolist() for score in model.scores] == [[5.0], [5.0]]
+    assert set_kernel_widths(model, BATCH) == {"scores.0": width, "scores.1": width}
+    assert [score.width.flatten().tolist() for score in model.scores] == [[width], [width]]
     assert model.training
     assert model.dropout.training
 

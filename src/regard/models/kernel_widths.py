@@ -10,17 +10,22 @@ from torch import Tensor, nn
 
 from regard.attention.comparison import Terms
 from regard.attention.functional import listening
-from regard.attention.kernel_scores import Exact, Kernel, distance
+from regard.attention.kernel_scores import Epanechnikov, Exact, Kernel, distance
 from regard.batch import Batch
+
+SLOPE = 2.0
+"""Of Epanechnikov's kernel, the width in medians: what is out of its reach has no gradient to bring it back."""
 
 QUERIES, KEYS = 32, 256  # how many of each sequence are looked at; they are spread over all of it
 
 
 def set_kernel_widths(model: nn.Module, batch: Batch | Int[Tensor, "rows time"]) -> dict[str, float]:
-    """Set the width of every kernel in a model to the median distance from query to key in a batch.
+    """Set the width of every kernel in a model by the median distance from query to key in a batch.
+
+    It is that median, but for Epanechnikov's kernel, which gets twice as much.
 
     The model is run once, without dropout and gradient. At each call of `attend` with a
-    kernel the width is set to the median of what that kernel has met so far, so that
+    kernel the width is set by the median of what that kernel has met so far, so that
     later layers see what it gives with the right width. Only keys that may be seen
     count. Returns path -> width, empty where there is no kernel; the model is then not
     run at all.
@@ -50,11 +55,11 @@ def has_width(module: nn.Module) -> bool:
 
 
 def fit(score: nn.Module, met: list[Tensor]) -> None:
-    """Set a kernel's width to the median of some distances, unless they are none or all nothing."""
+    """Set a kernel's width by the median of some distances, unless they are none or all nothing."""
     assert isinstance(score, Kernel)
     median = float(torch.cat(met).nanmedian())
     if 0 < median < math.inf:
-        score.width.fill_(median)
+        score.width.fill_(SLOPE * median if isinstance(score, Epanechnikov) else median)
 
 
 def some_distances(
