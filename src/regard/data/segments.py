@@ -34,6 +34,9 @@ MANY = 20
 WAVES = 8
 """Into how many waves a text is cut at least, if one will not do: the last of them has empty rows."""
 
+LONG = 32
+"""Segments of a piece, at most, so that batches differ between epochs and a model often begins with nothing known."""
+
 NAMED, FIRST = 3, 16  # rows of a batch that are named in an error, and their tokens that are shown
 
 
@@ -87,9 +90,9 @@ class TrainingPlan(Sequence[Cut]):
         tokens: How many tokens a batch has at most, padding included.
         segment: How many tokens of a row are read at once, at most.
         carries: Whether the model carries on what it knows from one segment to the next. If so, pieces are as long
-            as can be while all rows are filled: one book becomes as many equal pieces as there are rows; a segment
-            has between three quarters of `segment` and all of it, as each epoch has it. If not, a piece is one
-            segment, cut at other places in each epoch.
+            as can be while all rows are filled, up to `LONG` segments, and a segment has between three quarters of
+            `segment` and all of it, another length in each epoch. If not, a piece is one segment. Longer documents
+            are cut at other places in each epoch.
         seed: What decides the order, with `epoch`.
         epoch: How often the text has been read before.
     """
@@ -103,10 +106,11 @@ class TrainingPlan(Sequence[Cut]):
             )
         random = np.random.Generator(np.random.PCG64([seed, epoch]))
         spans = spans[targets_of(spans) > 0]
-        if carries:
-            self.pieces = equal_pieces(spans, longest_piece(targets_of(spans), tokens // segment, segment))
+        longest = longest_piece(targets_of(spans), tokens // segment, segment) if carries else segment
+        if carries and longest < LONG * segment:
+            self.pieces = equal_pieces(spans, longest)
         else:
-            self.pieces = pieces_from(spans, segment, random)
+            self.pieces = pieces_from(spans, min(longest, LONG * segment) if carries else segment, random)
         lengths = targets_of(self.pieces)
         longest = int(lengths.max(initial=1))
         pool = max(POOL * tokens, WAVES * longest * (tokens // segment))
