@@ -89,10 +89,9 @@ class TrainingPlan(Sequence[Cut]):
         spans: What to train on.
         tokens: How many tokens a batch has at most, padding included.
         segment: How many tokens of a row are read at once, at most.
-        carries: Whether the model carries on what it knows from one segment to the next. If so, pieces are as long
-            as can be while all rows are filled, up to `LONG` segments, and a segment has between three quarters of
-            `segment` and all of it, another length in each epoch. If not, a piece is one segment. Longer documents
-            are cut at other places in each epoch.
+        carries: Whether the model carries on what it knows from one segment to the next. If so, documents are cut
+            into equal pieces, as long as can be while all rows are filled, up to `LONG` segments. If not, a piece is
+            one segment. Pieces of long documents, and segments, are cut at other places in each epoch.
         seed: What decides the order, with `epoch`.
         epoch: How often the text has been read before.
     """
@@ -106,11 +105,12 @@ class TrainingPlan(Sequence[Cut]):
             )
         random = np.random.Generator(np.random.PCG64([seed, epoch]))
         spans = spans[targets_of(spans) > 0]
-        longest = longest_piece(targets_of(spans), tokens // segment, segment) if carries else segment
-        if carries and longest < LONG * segment:
-            self.pieces = equal_pieces(spans, longest)
+        if carries:
+            longest = longest_piece(targets_of(spans), tokens // segment, segment)
+            waves = -(-longest // (segment * int(random.integers(-(-3 * LONG // 4), LONG + 1))))
+            self.pieces = equal_pieces(spans, -(-longest // waves))
         else:
-            self.pieces = pieces_from(spans, min(longest, LONG * segment) if carries else segment, random)
+            self.pieces = pieces_from(spans, segment, random)
         lengths = targets_of(self.pieces)
         longest = int(lengths.max(initial=1))
         pool = max(POOL * tokens, WAVES * longest * (tokens // segment))
