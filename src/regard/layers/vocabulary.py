@@ -63,7 +63,7 @@ class Vocabulary(nn.Module):
         """The vectors of some tokens."""
         found: Tensor = self.embedding(tokens)
         if self.tied:  # as an output, the vector of padding learns too
-            found = found * (self.scale * (tokens != self.padding))[..., None]
+            found = found * (self.scale * (tokens != self.padding).to(found.dtype))[..., None]
         if self.training and self.embedding_dropout:
             kept = functional.dropout(found.new_ones(self.embedding.num_embeddings), self.embedding_dropout)
             found = found * kept[tokens][..., None]
