@@ -27,6 +27,9 @@ TEXTS = [
     "Cats sing",
 ]
 
+LINES = ["the cat sees the dog", "the dog sees a bird", "a bird sings", "the cat sleeps", "a dog sleeps, the cat sings"]
+SHORT = {"steps": 40, "tokens": 200, "rate": 0.02, "validate_every": 20}
+
 
 @pytest.fixture(scope="session")
 def reverse_run(tmp_path_factory) -> Path:
@@ -68,3 +71,31 @@ def plain_run(tmp_path_factory) -> Path:
     text = {"source_kind": "characters", "target_kind": "characters"}
     train({**REVERSE, "text": text, "model": model, "training": ONE_STEP}, run, quiet=True)
     return run
+
+
+@pytest.fixture(scope="session")
+def text_run(tmp_path_factory) -> Path:
+    """A recurrent language model of words, trained on lines as documents."""
+    folder = tmp_path_factory.mktemp("runs")
+    (folder / "lines.txt").write_text("\n".join(LINES * 8))
+    recipe = {
+        "data": {"train": str(folder / "lines.txt"), "documents": "line"},
+        "text": {"kind": "words"},
+        "model": {"name": "gru-lm", "hidden": 12, "embedding": 12, "dropout": 0.0},
+    }
+    train({**recipe, "training": {**SHORT, "segment": 8}}, folder / "text", quiet=True)
+    return folder / "text"
+
+
+@pytest.fixture(scope="session")
+def gpt_run(tmp_path_factory) -> Path:
+    """A GPT of characters that reads 16 at once, two layers with two heads each, trained on one long document."""
+    folder = tmp_path_factory.mktemp("runs")
+    (folder / "book.txt").write_text("\n".join(LINES * 8))
+    recipe = {
+        "data": {"train": str(folder / "book.txt")},
+        "text": {"kind": "characters"},
+        "model": {"name": "gpt", "width": 16, "heads": 2, "layers": 2, "longest": 16},
+    }
+    train({**recipe, "training": SHORT}, folder / "gpt", quiet=True)
+    return folder / "gpt"

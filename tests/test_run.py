@@ -5,7 +5,6 @@ import hashlib
 import json
 import os
 import re
-import stat
 import subprocess
 import sys
 import tomllib
@@ -13,13 +12,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
-from safetensors.torch import load_file
 
 from regard import __version__, run
 from regard.errors import RegardError
-from regard.files import read_tensors, write_bytes, write_tensors, write_text
+from regard.files import write_tensors, write_text
 from regard.run import Checkpoint, Run, checkpoints_of, save_checkpoint
 
 
@@ -49,104 +45,6 @@ def saved(where: Run, step: int, keep: int = 9) -> Checkpoint:
 
 def steps(where: Run) -> list[int]:
     return [checkpoint.step for checkpoint in checkpoints_of(where)]
-
-
-# files
-
-
-def test_a_file_is_written_whole_with_its_folder(tmp_path):
-    write_text(tmp_path / "a" / "b" / "text", "ä\n")
-    assert (tmp_path / "a" / "b" / "text").read_bytes() == b"\xc3\xa4\n"
-    assert os.listdir(tmp_path / "a" / "b") == ["text"]
-
-
-@pytest.mark.parametrize("broken", ["replace", "fsync"])
-def test_a_disk_that_fails_leaves_the_old_file(tmp_path, monkeypatch, broken):
-    def full(*_):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    path = tmp_path / "file"
-    write_text(path, "old")
-    monkeypatch.setattr(*((Path, "replace", full) if broken == "replace" else (os, "fsync", full)))
-    with refused(f"{path}: cannot be written: No space left on device"):
-        write_text(path, "new")
-    assert os.listdir(tmp_path) == ["file"]
-    assert path.read_text() == "old"
-
-
-def test_a_crash_before_the_renaming_leaves_the_old_file(tmp_path, monkeypatch):
-    def crash(*_):
-        raise KeyboardInterrupt  # as when the process dies: nothing is put in order
-
-    write_text(tmp_path / "file", "old")
-    with monkeypatch.context() as patched:
-        patched.setattr(Path, "replace", crash)
-        with pytest.raises(KeyboardInterrupt):
-            write_text(tmp_path / "file", "new")
-    assert (tmp_path / "file").read_text() == "old"
-    write_text(tmp_path / "file", "newer")
-    assert os.listdir(tmp_path) == ["file"]
-    assert (tmp_path / "file").read_text() == "newer"
-
-
-def test_what_cannot_be_written_is_said(tmp_path):
-    (tmp_path / "file").write_text("")
-    with refused(f"{tmp_path}/file/x: cannot be written: Not a directory"):
-        write_text(tmp_path / "file" / "x", "")
-    with refused(f"{tmp_path}: cannot be written: Is a directory"):
-        write_text(tmp_path, "")
-
-
-def test_links_are_followed(tmp_path):
-    (tmp_path / "link").symlink_to("there")
-    write_text(tmp_path / "link", "text")
-    assert (tmp_path / "link").is_symlink()
-    assert (tmp_path / "there").read_text() == "text"
-
-
-def test_a_pipe_stays_a_pipe(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
-    write_bytes(tmp_path / "pipe", b"text")
-    assert os.read(reader, 9) == b"text"
-    os.close(reader)
-    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
-
-
-def test_tensors_are_read_back_as_they_were(tmp_path):
-    whole = torch.arange(6.0).reshape(2, 3)
-    tensors = {
-        "a": whole,
-        "tied": whole,
-        "turned": whole.T,
-        "row": whole[1],
-        "half": whole.bfloat16(),
-        "n": whole.sum(),
-    }
-    write_tensors(tmp_path / "t", tensors)
-    for found in (read_tensors(tmp_path / "t"), load_file(tmp_path / "t")):
-        assert found.keys() == tensors.keys()
-        assert all(torch.equal(found[name], tensor) for name, tensor in tensors.items())
-    write_tensors(tmp_path / "t", {})
-    assert read_tensors(tmp_path / "t") == {}
-
-
-@given(st.binary(max_size=60), st.integers(0, 200), st.booleans())
-def test_damaged_tensors_are_one_clear_line(tmp_path_factory, junk, place, cut):
-    path = tmp_path_factory.mktemp("damaged") / "t"
-    write_tensors(path, {"weight": torch.ones(3, 2), "bias": torch.zeros(2)})
-    whole = path.read_bytes()
-    path.write_bytes(whole[:place] + junk + (b"" if cut else whole[place + len(junk) :]))
-    try:
-        read_tensors(path)
-    except RegardError as error:
-        assert str(error).startswith(f"{path}: is damaged (")  # noqa: PT017
-        assert "\n" not in str(error)  # noqa: PT017
-
-
-def test_tensors_that_are_not_there(tmp_path):
-    with refused(f"{tmp_path}/t: cannot be read: No such file or directory: {tmp_path}/t"):
-        read_tensors(tmp_path / "t")
 
 
 # the card

@@ -26,6 +26,9 @@ OF_ATTENTION = {"score", "heads", "project", "normaliser", "learn_width", "input
 SIZES = {"source_size", "target_size", "size"}
 """What a model's config learns from the tokenizers, so no recipe says it."""
 
+MANY = 2**31
+"""A vocabulary that is large enough for every setting, where that of the tokenizer is not known yet."""
+
 DEFAULT_MODELS = {"pairs": ("bahdanau", "transformer"), "text": ("lstm-lm", "gpt")}
 """The presets among which is chosen where none is named."""
 
@@ -36,7 +39,11 @@ FIRST = ("model", "model.name", "train", "data.train")
 SYNONYMS = {
     "batch_size": "--tokens, in tokens of a side",
     "beam_size": "--beam",
+    "block_size": "--longest of gpt, or --segment",
+    "bptt": "--segment",
     "clip_norm": "--clip",
+    "context": "--longest of gpt, or --segment",
+    "context_length": "--longest of gpt, or --segment",
     "d_model": "--width, or --hidden of a recurrent model",
     "embedding_size": "--embedding",
     "epochs": "--steps, in updates",
@@ -92,12 +99,12 @@ def read_recipe(path: Path) -> Table:
     from regard.data.corpora import CORPORA
 
     table = read_toml(path)
-    to_recipe(table, str(path))
     data = table.get("data", {})
-    for name in FILES:
+    for name in FILES if isinstance(data, dict) else ():
         given = data.get(name)
-        if given is not None and given not in CORPORA and os.path.exists(path.parent / given):
+        if isinstance(given, str) and given not in CORPORA and os.path.exists(path.parent / given):
             data[name] = str(path.parent / given)
+    to_recipe(table, str(path))
     return table
 
 
@@ -117,8 +124,9 @@ def task_of(recipe: Recipe) -> Task:
 
     if "name" in recipe.model:
         return MODELS[recipe.model["name"]].task
-    given = recipe.data.train
-    return "text" if given is not None and looks_like_text(given) else "pairs"
+    data = recipe.data
+    of_pairs = data.format is not None or bool(data.columns)
+    return "text" if data.train is not None and looks_like_text(data.train) and not of_pairs else "pairs"
 
 
 def looks_like_text(name: str) -> bool:
@@ -146,7 +154,7 @@ def check_model(table: Mapping[str, Any], where: str) -> None:
     if found := sizes & given.keys():
         raise RegardError(f"{where}: [model] {min(found)} comes from the tokenizer; leave it out")
     config: Any = from_table(
-        preset.config, {**dict.fromkeys(sizes, 8), **preset.settings, **given}, f"{where}: [model]"
+        preset.config, {**dict.fromkeys(sizes, MANY), **preset.settings, **given}, f"{where}: [model]"
     )
     if getattr(config, "attention", "") == "none" and (useless := OF_ATTENTION & given.keys()):
         raise RegardError(f"{where}: [model] {min(useless)} is of attention, and {table['name']} has none here")

@@ -11,7 +11,15 @@ import torch
 
 from regard.batch import PAD
 from regard.data.documents import Documents, read_documents
-from regard.data.segments import Spans, Window, document_spans, evaluation_windows, window_batches
+from regard.data.segments import (
+    SCORED,
+    WARMUP,
+    Spans,
+    Windows,
+    document_spans,
+    evaluation_windows,
+    window_batches,
+)
 from regard.data.tokens import TokenFile, write_tokens
 from regard.decoding.reading import read_on, summed_nats
 from regard.errors import RegardError
@@ -19,14 +27,11 @@ from regard.metrics.language import by_distance, text_scores
 from regard.metrics.score import Score
 from regard.text_predictor import TextPredictor
 
-SCORED, WARMUP = 4096, 512
-"""Tokens of a window that are scored, and read before them, for a model that carries its state on."""
-
 SAMPLES, FARTHEST = 256, 512
 """Windows, and their longest, by which loss against distance is measured."""
 
-TOKENS = 16_384
-"""Places of a batch."""
+TOKENS, SEGMENT = 16_384, 256
+"""Places of a batch, and how many tokens are read at once where more can be carried on."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +69,8 @@ def evaluate_text_file(
         path: A file or a folder of text.
         documents: What a document is; as the model was trained unless told otherwise.
         context: Tokens that are read together; all that the model can unless told otherwise.
-        stride: How many of these are scored, the others having been scored before; half of them
-            for a model that carries nothing on.
+        stride: How many of these are scored, the others having been scored before; half of them,
+            for a model that carries its state on all but 512, where that is more.
         progress: Told how many tokens are scored.
     """
     documents = documents or predictor.recipe.data.documents
@@ -74,14 +79,13 @@ def evaluate_text_file(
         file = write_tokens(Path(folder) / "text", read_documents(path, documents), predictor.tokenizer)
         spans = document_spans(file)
         windows = evaluation_windows(spans, stride=stride, warmup=context - stride)
-        groups = window_batches(windows, file, tokens=TOKENS, segment=context)
+        segment = min(context, SEGMENT) if predictor.model.carries else context
+        groups = window_batches(windows, file, tokens=TOKENS, segment=segment)
         nats, count = summed_nats(predictor.model, groups, predictor.device, progress)
         conditions = f"context:{context}|stride:{stride}|documents:{documents}"
-        if file.totals.unknown:
-            conditions += f"|unknown:{file.totals.unknown}"
-        scores = text_scores(
-            nats, tokens=count, words=file.totals.words, characters=file.totals.characters, conditions=conditions
-        )
+        if file.unknown:
+            conditions += f"|unknown:{file.unknown}"
+        scores = text_scores(nats, tokens=count, words=file.words, characters=file.characters, conditions=conditions)
         return TextReport(scores, distances(predictor, file, spans))
 
 
@@ -89,13 +93,12 @@ def windows_of(predictor: TextPredictor, context: int | None, stride: int | None
     """How much is read at once and how much of it is scored, or a `RegardError`."""
     most = predictor.model.most_places
     if context is None:
-        context = most or (stride or SCORED) + WARMUP
-    if stride is None:
-        stride = max(1, context // 2) if most else max(1, context - WARMUP)
+        context = most or max(stride or SCORED, 1) + WARMUP
     if context < 1 or (most is not None and context > most):
-        raise RegardError(
-            f"evaluate: context is {context}; {predictor.name} reads 1 to {most or 'any number of'} tokens"
-        )
+        reads = "1 or more tokens" if most is None else f"1 to {most} tokens"
+        raise RegardError(f"evaluate: context is {context}; {predictor.name} reads {reads}")
+    if stride is None:
+        stride = max(1, context // 2, 0 if most else context - WARMUP)
     if not 1 <= stride <= context:
         raise RegardError(f"evaluate: stride is {stride}; a number from 1 to the context, {context}, is needed")
     return context, stride
@@ -114,7 +117,6 @@ def distances(predictor: TextPredictor, file: TokenFile, spans: Spans) -> list[S
     return by_distance(nats.tolist(), counts.tolist())
 
 
-def spread(windows: Sequence[Window], most: int) -> list[Window]:
+def spread(windows: Windows, most: int) -> Windows:
     """At most so many windows, spread evenly over all."""
-    step = max(1, -(-len(windows) // most))
-    return list(windows[::step])
+    return windows[:: max(1, -(-len(windows) // most))]

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.batch import BOS, EOS, PAD, padded
+from regard.batch import BOS, EOS, PAD, TextBatch, padded
 from regard.data.batches import plan
-from regard.data.segments import evaluation_windows
+from regard.data.segments import Window, evaluation_windows
 from regard.decoding.generate import continuations, generate, generate_whole, text_weights
 from regard.decoding.hypothesis import Hypothesis
-from regard.decoding.reading import text_log_probabilities
+from regard.decoding.reading import read_on
 from regard.errors import RegardError
 from regard.models.language import LanguageModel
 from regard.predictor import as_texts
@@ -28,8 +30,8 @@ if TYPE_CHECKING:
     from regard.views.attention_map import AttentionMap
 
 BEGIN, END = "<bos>", "<eos>"
-TOKENS = 8192
-"""Places of a batch."""
+TOKENS, SEGMENT = 8192, 2048
+"""Places of a batch, and tokens of a row that are read at once where a model can carry on."""
 
 MOST_TOKENS = 1_000_000
 """That can be asked for; more are hardly meant."""
@@ -63,7 +65,7 @@ class Reading:
     @property
     def log_probability(self) -> float:
         """Of the whole text."""
-        return sum(self.log_probabilities)
+        return math.fsum(self.log_probabilities)
 
 
 class Drawing(TypedDict, total=False):
@@ -136,9 +138,10 @@ class TextPredictor:
             return_weights: Also give the attention over prompt and text.
         """
         options: Drawing = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "greedy": greedy}
+        several = as_texts("generate", prompts)
+        beginnings = [self._begun(prompt, tokens, return_weights) for prompt in several]
         found = []
-        for prompt in as_texts("generate", prompts):
-            begun = self._begun(prompt, tokens, return_weights)
+        for prompt, begun in zip(several, beginnings, strict=True):
             generator = new_generator(self.device, seed)
             best = generate_whole(self.model, begun, tokens=tokens, generator=generator, **options)[0]
             found.append(self._text(prompt, begun, best, return_weights))
@@ -186,16 +189,17 @@ class TextPredictor:
         Where the model was trained on lines as documents, the end of the text counts too.
         """
         several = as_texts("read", texts)
-        ends = [EOS] if self.recipe.data.documents == "line" else []
-        rows = [[BOS, *self.tokenizer.encode(text), *ends] for text in several]
+        encoded = [self.tokenizer.encoded(text) for text in several]
+        ends = {EOS: END} if self.recipe.data.documents == "line" else {}
+        rows = [[BOS, *each.ids, *ends] for each in encoded]
         found: dict[int, list[float]] = {}
         for places in plan([(len(row), len(row)) for row in rows], tokens=TOKENS).batches:
             found.update(zip(places, self._log_probabilities([rows[place] for place in places]), strict=True))
             if progress is not None:
                 progress(len(found))
         readings = [
-            Reading(text, (*self.tokenizer.encoded(text).tokens, *[END for _ in ends]), tuple(found[place]))
-            for place, text in enumerate(several)
+            Reading(text, (*each.tokens, *ends.values()), tuple(found[place]))
+            for place, (text, each) in enumerate(zip(several, encoded, strict=True))
         ]
         return readings[0] if isinstance(texts, str) else readings
 
@@ -250,19 +254,28 @@ class TextPredictor:
         after at least half of what can be read.
         """
         tokens, lengths = padded(rows)
+        most, carries = self.model.most_places or SEGMENT, self.model.carries
+        warmup = 0 if carries else most // 2
+        whole = np.array([[0, tokens.shape[1]]])
+        windows = [Window(*row) for row in evaluation_windows(whole, stride=most - warmup, warmup=warmup).tolist()]
+        segments = [segment_of(tokens, window, fresh=not carries or not window.read_from) for window in windows]
         found = torch.zeros(tokens.shape[0], tokens.shape[1] - 1)
-        most = self.model.most_places or tokens.shape[1]
-        for window in evaluation_windows([(0, tokens.shape[1])], stride=max(1, most // 2), warmup=most - most // 2):
-            inside = slice(window.read_from, window.stop - 1)
-            targets = tokens[:, window.read_from + 1 : window.stop].clone()
-            targets[:, : window.score_from - window.read_from - 1] = PAD
-            here, wanted = tokens[:, inside].to(self.device), targets.to(self.device)
-            found[:, inside] += text_log_probabilities(self.model, here, wanted)[0].float().cpu()
+        for window, here in zip(windows, read_on(self.model, segments, self.device), strict=True):
+            found[:, window.read_from : window.stop - 1] += here.float().cpu()
         return [row[: length - 1] for row, length in zip(found.tolist(), lengths.tolist(), strict=True)]
+
+
+def segment_of(tokens: Int[Tensor, "rows time"], window: Window, fresh: bool) -> TextBatch:
+    """What a window reads of some rows; targets are PAD where they are not scored."""
+    targets = tokens[:, window.read_from + 1 : window.stop].clone()
+    targets[:, : window.score_from - window.read_from - 1] = PAD
+    return TextBatch(tokens[:, window.read_from : window.stop - 1], targets, fresh)
 
 
 def new_generator(device: str, seed: int | None) -> torch.Generator:
     """Random numbers from a seed, or from none that anyone knows."""
+    if seed is not None and not (isinstance(seed, int) and 0 <= seed < 2**32):
+        raise RegardError(f"generate: seed is {seed!r}; a number from 0 to {2**32 - 1} is needed")
     generator = torch.Generator(device)
     if seed is None:
         generator.seed()

@@ -36,6 +36,7 @@ def python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         (["inspect", "--help"], "Example: regard inspect runs/dates"),
         (["bench", "--help"], "Example: regard bench attention --quick"),
         (["bench", "attention", "--help"], "Example: regard bench attention --scores additive,dot --jsonl rows.jsonl"),
+        (["bench", "training", "--help"], "Example: regard bench training --quick"),
     ],
 )
 def test_help_needs_no_torch_and_ends_with_an_example(arguments, example):
@@ -57,7 +58,10 @@ def test_version(capsys):
             'unknown command "dmeo". Did you mean "demo"? Available commands: '
             "demo, predict, generate, evaluate, align, inspect, train, bench.",
         ),
-        (["bench", "atention"], 'unknown command "atention". Did you mean "attention"? Available commands: attention.'),
+        (
+            ["bench", "atention"],
+            'unknown command "atention". Did you mean "attention"? Available commands: attention, training.',
+        ),
         (["demo", "--oot", "x"], "unknown option: --oot. Did you mean --out?"),
         (["demo", "--out"], 'command "demo" parameter --out requires an argument.'),
         (["demo", "x"], "nothing takes the argument x; regard --help says what there is"),

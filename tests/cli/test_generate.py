@@ -102,7 +102,7 @@ def test_without_a_seed_it_is_said_which_was_taken(parrot, capsys):
 def test_json_has_log_probability_and_seed(parrot, capsys):
     lines = written(capsys, "--prompt", "ü", "--count", 2, "--seed", 2**32 - 1, "--jsonl").out.splitlines()
     first, second = map(json.loads, lines)
-    assert list(first) == ["prompt", "text", "log_probability", "seed"]
+    assert list(first) == ["prompt", "text", "log_probability", "ended", "tokens", "seed"]
     assert (first["seed"], second["seed"], first["prompt"]) == (2**32 - 1, 0, "ü")
     assert first["text"] in ("xé\n!", "yé\n!")
     assert first["log_probability"] == pytest.approx(-math.log(2), abs=1e-6)

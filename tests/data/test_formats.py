@@ -190,7 +190,7 @@ def test_damaged_gzip(write, tmp_path):
 def test_a_name_that_tells_no_format(write):
     said = (
         "train.txt.gz: its name does not tell its format; end it in .csv, .gmo, .jsonl, .mo, .ndjson, .po, .tab, .tmx, "
-        ".tsv, or say which it has (--data.format tsv)"
+        ".tsv, say which it has (--data.format tsv), or, if it is text, name a language model (--model lstm-lm)"
     )
     assert error(read_pairs, "train.txt.gz") == said
     assert error(read_pairs, "a.tsv", format="tvs") == 'data.format: there is no "tvs"; did you mean "tsv"?'

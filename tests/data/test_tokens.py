@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from regard.batch import BOS, EOS, UNKNOWN
 from regard.data.documents import Chunk
-from regard.data.tokens import Size, TokenFile, write_tokens
+from regard.data.tokens import TokenFile, text_checksum, write_tokens
 from regard.errors import RegardError
 from regard.text import KINDS
 from regard.text.learn import learn_text
@@ -31,7 +31,6 @@ def test_documents_by_hand(tmp_path):
     assert file.tokens.tolist() == [BOS, 5, 6, 4, UNKNOWN, EOS, BOS, UNKNOWN, EOS, BOS, 7, EOS]
     assert file.tokens.dtype == np.uint16
     assert (file.starts.tolist(), file.stops.tolist()) == ([0, 6, 9], [6, 9, 12])
-    assert (file.document_words.tolist(), file.document_characters.tolist()) == ([3, 1, 1], [7, 3, 1])
     assert (len(file), file.words, file.characters, file.unknown) == (3, 5, 11, 2)
     assert file.sha256 == hashlib.sha256(b"a b\n  d\0cat\0c\0").hexdigest()
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["text.documents", "text.json", "text.tokens"]
@@ -53,37 +52,22 @@ def test_the_text_decides_the_checksum_and_not_its_chunks(tmp_path):
     assert write_tokens(tmp_path / "text", [Chunk("a", True), Chunk(" b", True)], WORDS).sha256 not in found
 
 
+@settings(max_examples=30)
+@given(st.lists(st.tuples(st.text("aé\n ", max_size=5), st.booleans()), max_size=6))
+def test_the_checksum_without_tokens_is_that_of_the_text(tmp_path_factory, parts):
+    chunks = [*(Chunk(text, last) for text, last in parts), Chunk("end", True)]
+    found = text_checksum(iter(chunks))
+    assert found == hashlib.sha256("".join(text + "\0" * last for text, last in chunks).encode()).hexdigest()
+    assert found == write_tokens(tmp_path_factory.mktemp("sums") / "text", chunks, WORDS).sha256
+    assert text_checksum([]) == hashlib.sha256().hexdigest()
+
+
 def test_large_vocabularies_take_four_bytes(tmp_path):
     many = learn_text("words", [" ".join(map(str, range(70_000)))], size=70_000)
     file = write_tokens(tmp_path / "text", [Chunk("69990 a", True)], many)
     assert file.tokens.dtype == np.uint32
     assert file.tokens.tolist() == [BOS, *many.encode("69990 a"), EOS]
     assert max(many.encode("9999 99 69")) > 2**16
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=25)
-@given(texts=st.lists(st.text("aeht \nQ☃", max_size=20), min_size=1, max_size=6), data=st.data())
-def test_sizes_of_whole_documents_and_of_parts(tmp_path_factory, kind, texts, data):
-    tokenizer = TOKENIZERS[kind]
-    path = tmp_path_factory.mktemp("tokens") / "text"
-    file = write_tokens(path, [Chunk(text, True) for text in texts], tokenizer)
-    whole = spans(*zip(file.starts, file.stops, strict=True))
-    chosen = sorted(data.draw(st.sets(st.integers(0, len(texts) - 1))))
-    words, characters = (sum(count(texts[n]) for n in chosen) for count in (lambda text: len(text.split()), len))
-    assert file.size_of(whole[chosen], tokenizer) == (words, characters)
-    if kind in ("characters", "bpe", "bytes", "unigram") and len(texts[0]) > 1:
-        start, stop = 1, int(file.stops[0])  # all but the first token
-        text = texts[0][len(tokenizer.decode(file.tokens[1:2].tolist()).replace("<unk>", "?")) :]
-        if tokenizer.decode(file.tokens[1:2].tolist()) != "\ufffd":  # half a character
-            assert file.size_of(spans((start, stop)), tokenizer).characters == len(text)
-            assert file.size_of(spans((start, stop)), tokenizer).words == len(text.split())
-
-
-def test_a_part_of_words(tmp_path):
-    file = write_tokens(tmp_path / "text", [Chunk("a  b\nc c", True)], WORDS)
-    assert file.size_of(spans((2, 7)), WORDS) == Size(2, 4)  # "\nc c": it reads b and predicts the rest
-    assert file.size_of(spans((0, 7), (2, 7)), WORDS) == Size(6, 12)
 
 
 def test_memory_stays_flat(tmp_path):

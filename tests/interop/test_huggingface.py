@@ -155,7 +155,7 @@ def test_what_was_tuned_is_written_as_it_is(run, tmp_path):
 def test_a_run_is_like_any_other(run, folder):
     card = run.read_card()
     assert {name: card[name] for name in ("task", "model", "vocabulary")} == {
-        "task": "text", "model": "gpt", "vocabulary": 303,
+        "task": "text", "model": "gpt", "vocabulary": {"source": 303, "target": 303},
     }  # fmt: skip
     assert card["imported"] == {"folder": str(folder), "number": 299, "token": END}
     assert card["parameters"] == sum(parameter.numel() for parameter in model_of(run).parameters())

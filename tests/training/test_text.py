@@ -114,7 +114,9 @@ def test_a_model_learns_what_follows_what(tmp_path):
     [
         ("data", {"source": "a"}, 'data.source is "a", which is for pairs; a language model reads text'),
         ("data", {"valid": "-"}, "standard input: a text is read more than once; save it to a file"),
-        ("text", {"bpe_dropout": 0.1}, "text: bpe_dropout and Moses' steps are for pairs; leave them out"),
+        ("data", {"most_tokens": 9}, "data.most_tokens is 9, which is for pairs; a language model reads text"),
+        ("data", {"held_out": 0.0}, "data: held_out is 0.0; a share above 0 and below 1 is needed"),
+        ("text", {"bpe_dropout": 0.1}, "text.bpe_dropout is 0.1, which is for pairs; a language model reads text"),
         ("training", {"metric": "bleu"}, "training.metric: bleu is for pairs; a text is judged by its loss"),
     ],
 )
@@ -130,7 +132,7 @@ def test_what_is_for_pairs_is_refused(section, settings, line, book, tmp_path):
 def test_another_text_is_not_gone_on_with(book, tmp_path):
     train(recipe(book, "gru-lm"), tmp_path / "run", quiet=True)
     book.write_text(book.read_text() + "\nsix")
-    with pytest.raises(RegardError, match="was begun with other data; choose another --out"):
+    with pytest.raises(RegardError, match=r"is not the text that .*run was begun with; choose another --out$"):
         train(recipe(book, "gru-lm", steps=20), tmp_path / "run", quiet=True)
 
 

@@ -128,9 +128,13 @@ def test_other_settings_and_other_data_are_refused(tmp_path):
         train(changed(model={"hidden": 16}), run, quiet=True)
     pairs = tmp_path / "pairs.tsv"
     pairs.write_text("".join(f"{'a b c d'[: 2 * n + 1]}\t{'b c d a'[: 2 * n + 1]}\n" for n in range(4)) * 5)
-    mine = {**TINY, "data": {"train": str(pairs), "count": 200}}
-    with pytest.raises(RegardError, match=r"was begun with other data; choose another --out, or --from "):
+    mine = changed(data={"train": str(pairs)}) | {"data": {"train": str(pairs)}}
+    with pytest.raises(RegardError, match=r"was begun with data.corpus.alphabet = "):
         train(mine, run, quiet=True)
+    train(mine, tmp_path / "mine", quiet=True)
+    pairs.write_text(pairs.read_text() + "a b\ta b\n")
+    with pytest.raises(RegardError, match=r"was begun with other data; choose another --out, or --from "):
+        train(mine, tmp_path / "mine", quiet=True)
 
 
 def test_bpe_dropout_needs_bpe(tmp_path):

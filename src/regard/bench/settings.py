@@ -1,4 +1,4 @@
-"""What a benchmark of attention measures; needs no torch."""
+"""What the benchmarks measure; needs no torch."""
 
 from __future__ import annotations
 
@@ -31,3 +31,38 @@ class Settings:
 
 QUICK = Settings(length=256, repeats=5, fewest=2, patience=0.5)
 """What `--quick` measures."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingBench:
+    """The size of the language models that are trained, and how often an update is timed."""
+
+    words: int = 2000  # different ones in the text
+    width: int = 256  # of a token, and of a state
+    lstm_layers: int = 2
+    gpt_layers: int = 4
+    heads: int = 4  # of gpt
+    segment: int = 64  # tokens of a row in a batch of lstm-lm, at most
+    context: int = 256  # tokens of a row in a batch of gpt
+    tokens: int = 4096  # of a batch, at most
+    repeats: int = 20  # rounds at most
+    fewest: int = 3  # rounds at least, however long they take
+    patience: float = 30.0  # seconds after which there are no more than these
+
+    def __post_init__(self) -> None:
+        for name in ("words", "width", "lstm_layers", "gpt_layers", "heads", "segment", "context", "repeats"):
+            if getattr(self, name) < 1:
+                raise RegardError(f"--{name.replace('_', '-')} is {getattr(self, name)}; 1 or more is needed")
+        if self.width % self.heads:
+            raise RegardError(f"--heads is {self.heads}; what divides --width, which is {self.width}, is needed")
+        for name in ("segment", "context"):
+            if self.tokens < getattr(self, name):
+                raise RegardError(
+                    f"--tokens is {self.tokens}; --{name}, which is {getattr(self, name)}, or more is needed"
+                )
+
+
+QUICK_TRAINING = TrainingBench(
+    words=500, width=64, segment=32, context=64, tokens=1024, repeats=5, fewest=2, patience=2
+)
+"""What `--quick` measures of training."""

@@ -115,6 +115,11 @@ def bench_commands() -> App:
         help="Time every score function against what one would write in plain PyTorch.",
         help_epilogue="Example: regard bench attention --scores additive,dot --jsonl rows.jsonl",
     )
+    bench.command(
+        "regard.cli.bench:training",
+        help="Time the training of language models against plain PyTorch and Transformers.",
+        help_epilogue="Example: regard bench training --quick",
+    )
     return bench
 
 

@@ -1,27 +1,35 @@
-"""`regard bench`: what attention costs on this machine."""
+"""`regard bench`: what attention and training cost on this machine."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, TextIO
 
 from cyclopts import Parameter
 
-from regard.bench.settings import QUICK, DType, Settings
+from regard.bench.settings import QUICK, QUICK_TRAINING, DType, Settings, TrainingBench
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from regard.bench.attention import Row, Tell
     from regard.bench.cases import Group
-
+    from regard.bench.training import Speed
 
 Flag = Annotated[bool, Parameter(show_default=False)]
 LENGTHS = f"{Settings.length}, with --quick {QUICK.length}"
 ROUNDS = f"{Settings.repeats}, with --quick {QUICK.repeats}"
+
+
+def usual(name: str) -> Parameter:
+    """An option of training, whose value depends on --quick."""
+    return Parameter(show_default=f"{getattr(TrainingBench, name)}, with --quick {getattr(QUICK_TRAINING, name)}")
 
 
 def attention(
@@ -62,6 +70,50 @@ def attention(
     print_report(rows, grown, settings)
 
 
+def training(
+    *,
+    words: Annotated[int | None, usual("words")] = None,
+    width: Annotated[int | None, usual("width")] = None,
+    lstm_layers: int = TrainingBench.lstm_layers,
+    gpt_layers: int = TrainingBench.gpt_layers,
+    heads: int = TrainingBench.heads,
+    segment: Annotated[int | None, usual("segment")] = None,
+    context: Annotated[int | None, usual("context")] = None,
+    tokens: Annotated[int | None, usual("tokens")] = None,
+    repeats: Annotated[int | None, usual("repeats")] = None,
+    quick: Flag = False,
+    jsonl: Path | None = None,
+) -> None:
+    """Time the training of lstm-lm and gpt against plain PyTorch and Transformers.
+
+    Args:
+        words: How many different ones the text has.
+        width: The width of a token, and of a state.
+        lstm_layers: The layers of lstm-lm.
+        gpt_layers: The layers of gpt.
+        heads: The heads of gpt.
+        segment: How many tokens of a row lstm-lm reads at once, at most.
+        context: How many tokens of a row gpt reads at once.
+        tokens: How many tokens a batch has, at most.
+        repeats: How many rounds at most.
+        quick: Small models and few rounds, to see that it works.
+        jsonl: Keep the rows in this file.
+    """
+    open_ones = {
+        "words": words, "width": width, "segment": segment, "context": context, "tokens": tokens, "repeats": repeats,
+    }  # fmt: skip
+    settings = replace(
+        QUICK_TRAINING if quick else TrainingBench(),
+        lstm_layers=lstm_layers,
+        gpt_layers=gpt_layers,
+        heads=heads,
+        **{name: value for name, value in open_ones.items() if value is not None},
+    )
+    with opened(jsonl) as records:
+        rows = measure_training(settings, records)
+    print_training(rows, settings)
+
+
 def choose(settings: Settings, names: list[str], *, compiled: bool) -> list[Group]:
     """What to measure, once it is clear that it can be."""
     from regard.bench.attention import check_device, chosen_groups, compiler_works, with_compiled
@@ -89,11 +141,6 @@ def measure(
     """All rows, and the memory at growing lengths; each kept as soon as it is there."""
     from regard.bench.attention import LENGTHS, measure_group, measure_growth
 
-    def keep(record: dict[str, object]) -> None:
-        if records is not None:
-            records.write(json.dumps(record) + "\n")
-            records.flush()
-
     rows: list[Row] = []
     grown: list[tuple[int, int]] = []
     steps = sum(len(group.directions) + len(group.cases) for group in groups) + growth * len(LENGTHS)
@@ -101,11 +148,33 @@ def measure(
         for group in groups:
             for row in measure_group(group, settings, tell):
                 rows.append(row)
-                keep(row.record(settings))
+                keep(row.record(settings), records)
         for length, peak in measure_growth(settings, tell) if growth else ():
             grown.append((length, peak))
-            keep({"group": "growth", "length": length, "bytes": peak})
+            keep({"group": "growth", "length": length, "bytes": peak}, records)
     return rows, grown
+
+
+def measure_training(settings: TrainingBench, records: TextIO | None) -> list[Speed]:
+    """All rows, each kept as soon as it is there."""
+    from regard.bench.training import contests, measure_contest
+
+    rows: list[Speed] = []
+    found = contests(settings)
+    with progress(len(found)) as tell, TemporaryDirectory() as folder:
+        for contest in found:
+            tell(f"{contest.name}: timing")
+            for row in measure_contest(contest, settings, Path(folder)):
+                rows.append(row)
+                keep(row.record(settings), records)
+    return rows
+
+
+def keep(record: dict[str, object], records: TextIO | None) -> None:
+    """Write one line to the file for the rows, if one is wanted."""
+    if records is not None:
+        records.write(json.dumps(record) + "\n")
+        records.flush()
 
 
 @contextmanager
@@ -123,14 +192,25 @@ def progress(steps: int) -> Iterator[Tell]:
 
 def print_report(rows: list[Row], growth: list[tuple[int, int]], settings: Settings) -> None:
     """The table, the notes and the targets."""
-    from rich.console import Console
-
     from regard.bench.report import conditions, growth_lines, make_table, notes, targets
+
+    verdicts = targets(rows, growth) if settings.length == Settings.length else ()  # which are for this length
+    print_table(make_table(rows), (conditions(settings), "", *notes(rows), *growth_lines(growth), *verdicts))
+
+
+def print_training(rows: list[Speed], settings: TrainingBench) -> None:
+    """The table, the notes and the targets."""
+    from regard.bench.training import conditions, make_table, notes, targets
+
+    print_table(make_table(rows), (*conditions(rows, settings), "", *notes(rows), *targets(rows)))
+
+
+def print_table(table: Table, lines: Iterable[str]) -> None:
+    """A table, and lines below it."""
+    from rich.console import Console
 
     out = Console(highlight=False)
     out = out if out.is_terminal else Console(highlight=False, width=120)
-    out.print(make_table(rows))
-    verdicts = targets(rows, growth) if settings.length == Settings.length else ()  # which are for this length
-    lines = (conditions(settings), "", *notes(rows), *growth_lines(growth), *verdicts)
+    out.print(table)
     for line in lines:
         out.print(line, markup=False, soft_wrap=True)

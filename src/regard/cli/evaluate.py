@@ -145,12 +145,16 @@ def evaluate(
     from regard.loading import load_pairs
 
     if is_text(run):
-        of_pairs = {"source": source, "target": target, "data": data, "count": count, "beam": beam, "gold": gold}
-        refuse_for_text("evaluate", run, of_pairs)
+        of_pairs: dict[str, object] = {"source": source, "target": target, "data": data, "format": format}
+        of_pairs |= {"columns": columns, "empty": empty != "error", "count": count, "seed": seed, "variants": variants}
+        of_pairs |= {"beam": beam, "lowercase": lowercase, "tokenize": tokenize != "13a", "unit": unit, "out": out}
+        of_pairs |= {"against-length": against_length, "gold": gold, "gold-base": gold_base != 0}
+        refuse_for_text("evaluate", run, of_pairs | {"attention": attention, "shift": shift})
         print_text_report(run, text, documents, context, stride, as_json=as_json, device=device, quiet=quiet)
         return
-    if text is not None or context is not None or stride is not None:
-        raise RegardError(f"evaluate: --text, --context and --stride are for language models; {run} answers sources")
+    for name, value in {"text": text, "documents": documents, "context": context, "stride": stride}.items():
+        if value is not None:
+            raise RegardError(f"evaluate: --{name} is for language models; {run} answers sources")
     place = None if attention is None else parse_place(attention, shift or 0)
     asked = Data(source, target, data, format, columns, empty, count, seed)
     check_asked(asked)

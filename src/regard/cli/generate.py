@@ -62,7 +62,7 @@ def generate(
         seed: Of the first text drawn, the others have those that follow; each time another unless set.
         jsonl: Write a JSON object for each text, with its log-probability.
         device: auto, cpu, cuda, cuda:1.
-        quiet: Do not say which seed was taken.
+        quiet: Do not say which seed was taken, nor what of the prompt is unknown.
     """
     from regard.loading import load_text
 
@@ -72,6 +72,8 @@ def generate(
     check_together([name for name, value in drawn.items() if value is not None], greedy, beam, nbest, count)
     model = load_text(run, chosen_device(device))
     prompt = from_stdin() if prompt == "-" else prompt
+    if not quiet:
+        say_unknown(model, prompt)
     if beam is not None:
         found = model.continuations(prompt, tokens=tokens, beam=beam, nbest=nbest or 1)
         texts = [as_json(prompt, text) if jsonl else prompt + text.text for text in found]
@@ -128,11 +130,22 @@ def from_stdin() -> str:
     return "\n".join(read_lines(Path("-")))
 
 
+def say_unknown(model: TextPredictor, prompt: str) -> None:
+    """Say on stderr how much of a prompt the model does not know."""
+    from regard.batch import UNKNOWN
+
+    tokens = model.tokenizer.encode(prompt)
+    if UNKNOWN in tokens:
+        unknown = f"{tokens.count(UNKNOWN)} of {len(tokens)} tokens"
+        print(f"{unknown} of the prompt are unknown to the model", file=sys.stderr)
+
+
 def write_texts(model: TextPredictor, prompt: str, seeds: list[int], how: dict[str, Any]) -> None:
     """Write one text after another, each piece as soon as it is there."""
     for place, seed in enumerate(seeds):
+        pieces = model.stream(prompt, seed=seed, **how)  # says what is wrong with the prompt
         print(BETWEEN if place else "", prompt, sep="", end="", flush=True)
-        for piece in model.stream(prompt, seed=seed, **how):
+        for piece in pieces:
             print(piece, end="", flush=True)
     print()
 
@@ -147,5 +160,11 @@ def write_records(model: TextPredictor, prompt: str, seeds: list[int], how: dict
 def as_json(prompt: str, text: Text, seed: int | None = None) -> str:
     """A text as a JSON object: what it began with, and what follows."""
     drawn = {} if seed is None else {"seed": seed}
-    found = {"prompt": prompt, "text": text.text, "log_probability": text.log_probability}
+    found = {
+        "prompt": prompt,
+        "text": text.text,
+        "log_probability": text.log_probability,
+        "ended": text.ended,
+        "tokens": text.tokens,
+    }
     return json.dumps({**found, **drawn}, ensure_ascii=False)

@@ -64,9 +64,9 @@ def predict(
     from regard.views.matrix import check_ending
 
     if is_text(run):
-        of_pairs = {"beam": beam, "length-penalty": length_penalty, "longest": longest, "picture": picture}
-        flags = {"nbest": nbest > 1, "log-probabilities": log_probabilities, "weights": weights, "draw": draw}
-        refuse_for_text("predict", run, of_pairs | {name: flag or None for name, flag in flags.items()})
+        search = {"beam": beam, "nbest": nbest != 1, "length-penalty": length_penalty, "longest": longest}
+        shown = {"log-probabilities": log_probabilities, "weights": weights, "draw": draw, "picture": picture}
+        refuse_for_text("predict", run, {**search, **shown})
         print_surprises(run, source, tokens=tokens, jsonl=jsonl, device=device, quiet=quiet)
         return
     if tokens:

@@ -27,9 +27,9 @@ def is_text(run: Path) -> bool:
 
 
 def refuse_for_text(command: str, run: Path, options: Mapping[str, object]) -> None:
-    """Raise a `RegardError` for an option that a language model has no use for; what is None was not given."""
+    """Raise a `RegardError` for an option that a language model has no use for; None and False were not given."""
     for name, value in options.items():
-        if value is not None:
+        if value is not None and value is not False:
             raise RegardError(f"{command}: --{name} is for models of pairs; {run} is a language model")
 
 
@@ -44,21 +44,21 @@ def print_surprises(run: Path, source: Path, *, tokens: bool, jsonl: bool, devic
     with counted(quiet, "lines") as show:
         for several in parts(read_lines(source), 1 if by_hand else AT_ONCE):
             for reading in model.read(several, progress=after(done, show)):
-                print(as_json(reading) if jsonl else as_line(reading, tokens))
+                print(json_line(reading) if jsonl else text_line(reading, tokens))
             sys.stdout.flush()
             done += len(several)
 
 
-def as_line(reading: Reading, tokens: bool) -> str:
+def text_line(reading: Reading, tokens: bool) -> str:
     """The log-probability of a line, and behind tabs each token with its surprise."""
     found = [f"{reading.log_probability:.4f}"]
     if tokens:
         surprise = zip(reading.tokens, reading.log_probabilities, strict=True)
-        found += [f"{token} {-value:.2f}" for token, value in surprise]
+        found += [f"{token} {abs(value):.2f}" for token, value in surprise]
     return "\t".join(found)
 
 
-def as_json(reading: Reading) -> str:
+def json_line(reading: Reading) -> str:
     """A line that was read as a JSON object."""
     record = {
         "text": reading.text,

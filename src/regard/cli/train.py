@@ -56,7 +56,7 @@ def train(*words: Words) -> None:
     counters = train_run(table, out, device=device, base=base, quiet=line.quiet, where=where)
     if not line.quiet:
         print(f"trained {counters.step} steps in {counters.seconds:.0f} s; the run is {out}", file=sys.stderr)
-        then = f'generate {out} --prompt "The "' if is_text(out) else f"predict {out} < in.txt > out.txt"
+        then = f"generate {out} --tokens 100" if is_text(out) else f"predict {out} < in.txt > out.txt"
         print(f"go on: {as_typed()} {then}", file=sys.stderr)
 
 

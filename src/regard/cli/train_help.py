@@ -38,7 +38,10 @@ it: --training.steps or --steps. Defaults are in brackets. What stands without a
 true or false, and true if nothing follows.
 """
 
-EXAMPLE = "Example: regard train dates --model bahdanau --out runs/dates"
+EXAMPLES = {
+    "pairs": "Example: regard train dates --model bahdanau --out runs/dates",
+    "text": "Example: regard train book.txt --model gpt --out runs/book",
+}
 
 SUITED = ("dropout", "embedding", "hidden", "width")
 """Settings of models whose default is chosen to suit the data."""
@@ -51,8 +54,10 @@ def print_help(words: Sequence[str]) -> None:
 
     corpus = next((word for word in words if word in CORPORA), None)
     own = [line for option, what in OWN.items() for line in row(option, what.format(models=", ".join(MODELS)))]
-    settings = settings_lines(named_model(words), corpus)
-    print("\n".join([USAGE.format(corpora=", ".join(CORPORA)), *own, SECTIONS.rstrip(), *settings, "", EXAMPLE]))
+    model = named_model(words)
+    settings = list(settings_lines(model, corpus))
+    example = EXAMPLES["pairs" if model is None else MODELS[model].task]
+    print("\n".join([USAGE.format(corpora=", ".join(CORPORA)), *own, SECTIONS.rstrip(), *settings, "", example]))
 
 
 def named_model(words: Sequence[str]) -> str | None:

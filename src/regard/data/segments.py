@@ -28,6 +28,8 @@ from regard.text.tokenizer import Tokenizer
 Span = tuple[int, int]
 Spans = Int[np.ndarray, "_ 2"]
 
+Windows = Int[np.ndarray, "_ 3"]
+
 MANY = 20
 """Documents from which on whole ones are held out; of fewer, the end of each."""
 
@@ -36,6 +38,9 @@ WAVES = 8
 
 LONG = 32
 """Segments of a piece, at most, so that batches differ between epochs and a model often begins with nothing known."""
+
+SCORED, WARMUP = 4096, 512
+"""Tokens of a window that are scored, and read before them, for a model that carries its state on."""
 
 NAMED, FIRST = 3, 16  # rows of a batch that are named in an error, and their tokens that are shown
 
@@ -91,7 +96,7 @@ class TrainingPlan(Sequence[Cut]):
         segment: How many tokens of a row are read at once, at most.
         carries: Whether the model carries on what it knows from one segment to the next. If so, documents are cut
             into equal pieces, as long as can be while all rows are filled, up to `LONG` segments. If not, a piece is
-            one segment. Pieces of long documents, and segments, are cut at other places in each epoch.
+            one segment. Long documents are cut at other places in each epoch, and so are segments.
         seed: What decides the order, with `epoch`.
         epoch: How often the text has been read before.
     """
@@ -107,8 +112,8 @@ class TrainingPlan(Sequence[Cut]):
         spans = spans[targets_of(spans) > 0]
         if carries:
             longest = longest_piece(targets_of(spans), tokens // segment, segment)
-            waves = -(-longest // (segment * int(random.integers(-(-3 * LONG // 4), LONG + 1))))
-            self.pieces = equal_pieces(spans, -(-longest // waves))
+            parts = -(-longest // (segment * int(random.integers(-(-3 * LONG // 4), LONG + 1))))
+            self.pieces = equal_pieces(spans, filling(targets_of(spans), tokens // segment, -(-longest // parts)))
         else:
             self.pieces = pieces_from(spans, segment, random)
         lengths = targets_of(self.pieces)
@@ -159,6 +164,13 @@ def longest_piece(targets: Int[np.ndarray, " _"], rows: int, segment: int) -> in
     if int((-(-targets // most)).sum()) <= rows:
         return most
     return max(-(-total // (rows * WAVES)), min(most, segment))
+
+
+def filling(targets: Int[np.ndarray, " spans"], rows: int, most: int) -> int:
+    """A little more targets for each piece, if that spares a last wave which most rows would sit out."""
+    waves = int((-(-targets // most)).sum()) // rows
+    longer = [int(most * (1 + step / 50)) for step in range(20)]
+    return next((each for each in longer if (-(-targets // each)).sum() <= waves * rows), most)
 
 
 def equal_pieces(spans: Spans, most: int) -> Spans:
@@ -246,30 +258,28 @@ class Window(NamedTuple):
     stop: int
 
 
-def evaluation_windows(spans: Spans | Sequence[Span], *, stride: int, warmup: int) -> list[Window]:
-    """Windows in which every target of every span is scored once, `stride` of them in each.
+def evaluation_windows(spans: Spans, *, stride: int, warmup: int) -> Windows:
+    """Windows, each a row as in `Window`, in which every target of every span is scored once, `stride` in each.
 
     A window reads up to `warmup` tokens of its span more than its targets need, so stride + warmup tokens at most.
     """
     if stride < 1 or warmup < 0:
         raise RegardError(f"windows: stride is {stride}, warmup is {warmup}; stride >= 1 and warmup >= 0 are needed")
-    return [
-        Window(max(start, place - 1 - warmup), place, min(place + stride, stop))
-        for start, stop in np.asarray(spans).tolist()
-        for place in range(start + 1, stop, stride)
-    ]
+    counts = -(-targets_of(spans) // stride)
+    owner = np.repeat(np.arange(len(spans)), counts)
+    number = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)  # of a window in its span
+    score_from = spans[owner, 0] + 1 + number * stride
+    read_from = np.maximum(spans[owner, 0], score_from - 1 - warmup)
+    return np.stack([read_from, score_from, np.minimum(score_from + stride, spans[owner, 1])], axis=1)
 
 
-def window_batches(
-    windows: Sequence[Window], file: TokenFile, *, tokens: int, segment: int
-) -> Iterator[list[TextBatch]]:
+def window_batches(windows: Windows, file: TokenFile, *, tokens: int, segment: int) -> Iterator[list[TextBatch]]:
     """Windows of like length side by side, the longest first; each group as the segments to read one after the other.
 
     Targets are PAD where they are not scored. Every row begins afresh where its window does, so nothing depends on
     what else is in its group, nor on the budget of tokens.
     """
-    found = np.array(windows, np.int64).reshape(-1, 3)
-    spans = found[:, [0, 2]]
+    spans = windows[:, [0, 2]]
     lengths = targets_of(spans)
     order = np.argsort(-lengths, kind="stable")
     for group in cut(order, np.minimum(lengths, segment), tokens) if len(order) else []:
@@ -278,6 +288,6 @@ def window_batches(
             rows = segments_of(spans[group], number, segment)
             batch = batch_of(file, rows, fresh=number == 0)
             places = torch.from_numpy(rows[:, :1] + 1 + np.arange(batch.targets.shape[1]))
-            scored = places >= torch.from_numpy(found[group, 1:2])
+            scored = places >= torch.from_numpy(windows[group, 1:2])
             batches.append(TextBatch(batch.tokens, batch.targets.where(scored, PAD), batch.fresh))
         yield batches

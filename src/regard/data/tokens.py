@@ -1,7 +1,7 @@
 """TokenFile: documents as numbers on disk, of any size, written once and read where they lie.
 
 Three files: `text.tokens`, the numbers of all documents, each as <bos> t1 .. tn <eos>;
-`text.documents`, a row for each document: where it ends, its words and its characters;
+`text.documents`, where each document ends;
 and `text.json`, what they are. That one comes last, so the others are whole with it.
 """
 
@@ -14,28 +14,19 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 import numpy as np
-from jaxtyping import Int
 from numpy.typing import NDArray
 
 from regard.batch import BOS, EOS, UNKNOWN
 from regard.data.documents import Chunk
 from regard.errors import RegardError
 from regard.files import UNFINISHED, flush, flush_folder, reading, write_text, writing
-from regard.text.tokenizer import SPECIAL, Tokenizer
+from regard.settings import from_table
+from regard.text.tokenizer import Tokenizer
 
 VERSION = 1
-COLUMNS = 3  # of a row of `text.documents`
-SLICE = 2**18  # tokens that are looked at together
-
-
-class Size(NamedTuple):
-    """How long some text is, as `str.split` and `len` count."""
-
-    words: int
-    characters: int
 
 
 @dataclass
@@ -56,8 +47,6 @@ class TokenFile:
 
     tokens: NDArray[Any]  # uint16 or uint32
     stops: NDArray[np.int64]  # of each document, behind its <eos>
-    document_words: NDArray[np.int64]
-    document_characters: NDArray[np.int64]
     totals: Totals
 
     def __len__(self) -> int:
@@ -94,32 +83,10 @@ class TokenFile:
         """Look at what `write_tokens` has written."""
         path = Path(path)
         card = read_card(card_of(path))
-        totals = Totals(**card["totals"])
-        tokens = mapped(path, np.dtype(card["dtype"]), totals.tokens)
-        rows = mapped(documents_of(path), np.dtype(np.int64), totals.documents * COLUMNS).reshape(-1, COLUMNS)
-        return cls(tokens, rows[:, 0], rows[:, 1], rows[:, 2], totals)
-
-    def size_of(self, spans: Int[np.ndarray, "spans 2"], tokenizer: Tokenizer) -> Size:
-        """How long the text is that spans predict: parts (start, stop) of documents, but for the token at the start.
-
-        Of a whole document that is known. Of a part it is counted in the text of its tokens, in which an unknown
-        character counts as one, but an unknown word as the characters of <unk> and any space between words as one.
-        """
-        documents = np.searchsorted(self.stops, spans[:, 0], side="right")
-        whole = (self.starts[documents] == spans[:, 0]) & (self.stops[documents] == spans[:, 1])
-        known = documents[whole]
-        parts = [self._size_of_part(start, stop, tokenizer) for start, stop in spans[~whole].tolist()]
-        words = int(self.document_words[known].sum()) + sum(part.words for part in parts)
-        return Size(words, int(self.document_characters[known].sum()) + sum(part.characters for part in parts))
-
-    def _size_of_part(self, start: int, stop: int, tokenizer: Tokenizer) -> Size:
-        words = characters = 0
-        for place in range(start + 1, stop, SLICE):
-            ids = self.tokens[place : min(place + SLICE, stop)].tolist()
-            text = tokenizer.decode(ids)
-            too_many = ids.count(UNKNOWN) * (len(SPECIAL[UNKNOWN]) - 1) if tokenizer.kind == "characters" else 0
-            words, characters = words + len(text.split()), characters + len(text) - too_many
-        return Size(words, characters)
+        totals = from_table(Totals, card.get("totals", {}), str(card_of(path)))
+        dtype = np.dtype(np.uint16 if card.get("dtype") == "uint16" else np.uint32)
+        tokens = mapped(path, dtype, totals.tokens)
+        return cls(tokens, mapped(documents_of(path), np.dtype(np.int64), totals.documents), totals)
 
 
 def write_tokens(path: str | Path, documents: Iterable[Chunk], tokenizer: Tokenizer) -> TokenFile:
@@ -137,19 +104,18 @@ def write_tokens(path: str | Path, documents: Iterable[Chunk], tokenizer: Tokeni
             path.parent.mkdir(parents=True)
         card_of(path).unlink(missing_ok=True)
         tokens = stack.enter_context(whole_file(path))
-        rows = stack.enter_context(whole_file(documents_of(path)))
-        totals = write_stream(documents, tokenizer, dtype, tokens, rows)
+        stops = stack.enter_context(whole_file(documents_of(path)))
+        totals = write_stream(documents, tokenizer, dtype, tokens, stops)
     card = {"version": VERSION, "dtype": dtype.name, "totals": asdict(totals)}
     write_text(card_of(path), json.dumps(card, indent=2) + "\n")
     return TokenFile.open(path)
 
 
 def write_stream(
-    documents: Iterable[Chunk], tokenizer: Tokenizer, dtype: np.dtype[Any], tokens: IO[bytes], rows: IO[bytes]
+    documents: Iterable[Chunk], tokenizer: Tokenizer, dtype: np.dtype[Any], tokens: IO[bytes], stops: IO[bytes]
 ) -> Totals:
-    """Write the tokens of all chunks, and a row for each document, and count them."""
+    """Write the tokens of all chunks, and where each document ends, and count them."""
     totals, digest = Totals(), hashlib.sha256()
-    words = characters = 0
     first = True
     for text, last in documents:
         ids = np.array([BOS] * first + tokenizer.encode(text) + [EOS] * last, dtype)
@@ -157,12 +123,10 @@ def write_stream(
         digest.update(text.encode() + b"\0" * last)
         totals.tokens += len(ids)
         totals.unknown += int(np.count_nonzero(ids == UNKNOWN))
-        words, characters = words + len(text.split()), characters + len(text)
+        totals.words, totals.characters = totals.words + len(text.split()), totals.characters + len(text)
         if last:
-            rows.write(np.array([totals.tokens, words, characters], np.int64).tobytes())
+            stops.write(np.array([totals.tokens], np.int64).tobytes())
             totals.documents += 1
-            totals.words, totals.characters = totals.words + words, totals.characters + characters
-            words = characters = 0
         first = last
     if not totals.documents:
         raise RegardError("text: there are no documents; one is the least")
@@ -193,7 +157,7 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
 
 
 def documents_of(path: Path) -> Path:
-    """The file with a row for each document, beside its tokens."""
+    """The file that says where each document ends, beside its tokens."""
     return path.with_suffix(".documents")
 
 

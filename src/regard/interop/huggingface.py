@@ -113,7 +113,8 @@ def import_gpt2(folder: str | Path, run_path: str | Path) -> Run:
             "task": "text",
             "model": "gpt",
             "parameters": sum(tensor.numel() for tensor in parameters.values()),
-            "vocabulary": tokenizer.size,
+            "vocabulary": {"source": tokenizer.size, "target": tokenizer.size},
+            "data": {"origin": f"imported from {folder}", "train": 0, "valid": 0},
             "imported": {"folder": str(folder), **end._asdict()},
             "begun": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         }

@@ -35,7 +35,10 @@ def text_scores(nats: float, *, tokens: int, words: int, characters: int, condit
 
 def exponential(value: float) -> float:
     """Euler's number to a power, infinite where it is beyond all numbers."""
-    return math.exp(value) if value < 709 else math.inf
+    try:
+        return math.exp(value)
+    except OverflowError:
+        return math.inf
 
 
 def distance_bands(longest: int) -> list[tuple[int, int]]:
@@ -54,10 +57,6 @@ def by_distance(nats: Sequence[float], counts: Sequence[int]) -> list[Score]:
     for first, last in distance_bands(len(nats)):
         count = sum(counts[first - 1 : last])
         if count:
-            name = (
-                f"loss after {first} token{'s' if last > 1 else ''}"
-                if first == last
-                else f"loss after {first}-{last} tokens"
-            )
-            found.append(Score(name, sum(nats[first - 1 : last]) / count, f"targets:{count}"))
+            tokens = "1 token" if last == 1 else f"{first} tokens" if first == last else f"{first}-{last} tokens"
+            found.append(Score(f"loss after {tokens}", sum(nats[first - 1 : last]) / count, f"targets:{count}"))
     return found

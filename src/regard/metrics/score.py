@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,9 +24,10 @@ class Score:
     def __str__(self) -> str:
         return f"{self.name} {self.value:.{self.decimals}f} ({self.signature})"
 
-    def to_json(self) -> dict[str, str | float]:
-        """Ready for `json.dumps`, in full precision."""
-        return {"name": self.name, "value": self.value, "signature": self.signature}
+    def to_json(self) -> dict[str, str | float | None]:
+        """Ready for `json.dumps`, in full precision; what is infinite, JSON has no number for."""
+        value = self.value if math.isfinite(self.value) else None
+        return {"name": self.name, "value": value, "signature": self.signature}
 
 
 def right_answers(what: str, predictions: Sequence[str], references: Answers) -> list[tuple[str, ...]]:

@@ -16,7 +16,7 @@ class TextSettings:
     kind: Literal["auto", "characters", "words", "bpe", "unigram", "bytes"] = "auto"  # of tokens, on both sides
     source_kind: Literal["auto", "characters", "words", "bpe", "unigram", "bytes"] = "auto"  # of the source alone
     target_kind: Literal["auto", "characters", "words", "bpe", "unigram", "bytes"] = "auto"  # of the target alone
-    size: int | None = None  # of a bpe or unigram vocabulary; to suit the data unless set
+    size: int | None = None  # of a vocabulary; to suit the data unless set
     least_count: int = 1  # a word (or character) that is rarer is unknown
     joint: bool | Literal["auto"] = "auto"  # one vocabulary for both sides; auto: where they share most words
     lowercase: bool = False  # both sides

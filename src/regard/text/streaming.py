@@ -9,17 +9,16 @@ from regard.text.tokenizer import Tokenizer
 
 
 def written_parts(tokenizer: Tokenizer, tokens: Iterable[int], before: str = "") -> Iterator[str]:
-    """What each token adds to a text that begins with `before`, joined the text of all tokens.
+    """What each token adds to a text that begins with `before`, "" if that is nothing, and at last what is left over.
 
     A character of which only some bytes are there yet waits for the rest; what never
-    becomes one is shown as U+FFFD. There is nothing for a token that adds nothing.
+    becomes one is shown as U+FFFD. A word gets no second space behind one of `before`.
     """
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    at_start = not before or (tokenizer.kind == "words" and before.endswith("\n"))
+    words = tokenizer.kind == "words"
+    spaced = not before or (words and before[-1].isspace())  # so that no space is needed
     for token in tokens:
         piece = tokenizer.piece(token)
-        if at_start and tokenizer.starts_with_space:
-            piece = piece.removeprefix(b" ")
-        at_start = (at_start and not piece) or (tokenizer.kind == "words" and piece.endswith(b"\n"))
-        yield decoder.decode(piece)
+        yield decoder.decode(piece.removeprefix(b" ") if spaced and tokenizer.starts_with_space else piece)
+        spaced = (spaced and not piece) or (words and piece == b"\n")
     yield decoder.decode(b"", final=True)

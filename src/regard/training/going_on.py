@@ -51,11 +51,8 @@ def tuned(table: Mapping[str, Any], start: Run | None, where: str) -> Table:
     return {**table, "text": before["text"], "model": {**before["model"], **table.get("model", {})}}
 
 
-def check_same(run: Run, recipe: Recipe, sha256: str) -> None:
-    """Raise a `RegardError` if a run was begun with other settings or other data."""
-    card = run.read_card()
-    if card.get("data", {}).get("sha256") != sha256:
-        raise RegardError(f"{run.path}: was begun with other data; choose another --out, or --from {run.path}")
+def check_settings(run: Run, recipe: Recipe) -> None:
+    """Raise a `RegardError` if a run was begun with other settings."""
     before, now = flat(run.read_recipe()), flat(recipe.table())
     differing = sorted(k for k in before.keys() | now.keys() if before.get(k) != now.get(k) and k not in MAY_DIFFER)
     if differing:
@@ -64,8 +61,12 @@ def check_same(run: Run, recipe: Recipe, sha256: str) -> None:
             f"{run.path}: was begun with {name} = {shown(before.get(name))}, not {shown(now.get(name))}"
             f"{f', and {len(differing) - 1} more settings differ' if len(differing) > 1 else ''}; choose another --out"
         )
-    run.write_recipe(recipe.table())
-    run.write_card(card)
+
+
+def check_data(run: Run, sha256: str) -> None:
+    """Raise a `RegardError` if a run was begun with other data."""
+    if run.read_card().get("data", {}).get("sha256") != sha256:
+        raise RegardError(f"{run.path}: was begun with other data; choose another --out, or --from {run.path}")
 
 
 def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

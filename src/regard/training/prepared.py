@@ -26,4 +26,5 @@ class Prepared:
     first: Any  # a batch as the model takes it
     longest: int  # the most places that any text needs
     data: Card  # what the run's card says of the data, their checksum `sha256` among it
+    each: str  # what a number of tokens is counted in, " a side" where there are two
     amount: str  # how much there is to train on, in words

@@ -21,7 +21,7 @@ class TrainingSettings:
     weight_decay: float = 0.01  # on matrices alone
     betas: tuple[float, ...] = (0.9, 0.98)  # of AdamW
     clip: float = 1.0  # the greatest norm of the gradient; 0 clips nothing
-    segment: int | None = None  # tokens of a text between updates, for models that carry their state on
+    segment: int | None = None  # tokens of a text that are read at once; those of gpt are --longest
     smoothing: float | None = None  # label smoothing; 0.1 for pairs, none for text, unless set
     validate_every: int | None = None  # updates between validations
     validate_most: int = 1000  # examples that are decoded in a validation

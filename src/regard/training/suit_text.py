@@ -8,7 +8,7 @@ from typing import Any
 
 from regard.errors import RegardError
 from regard.models import MODELS, LanguageModel
-from regard.recipe import Recipe, fitting_models
+from regard.recipe import MANY, Recipe, fitting_models
 
 
 @dataclass(frozen=True)
@@ -35,38 +35,50 @@ def suited_to_text(recipe: Recipe, facts: TextFacts) -> Recipe:
     training = recipe.training
     if training.metric not in ("auto", "loss"):
         raise RegardError(f"training.metric: {training.metric} is for pairs; a text is judged by its loss")
-    recurrent = recipe.model["name"] != "gpt"
-    tokens = training.tokens or min(max(facts.tokens // 200, 1024), 16_384 if facts.on_gpu else 4096)
+    if training.smoothing and recipe.model.get("mute"):
+        raise RegardError("training.smoothing: gives tokens a share that model.mute leaves none; set one of them")
+    carries = model_of(recipe).carries
+    segment = segment_of(recipe, facts)
+    tokens = training.tokens or max(segment, min(max(facts.tokens // 200, 1024), 16_384 if facts.on_gpu else 4096))
     epoch = max(1, facts.tokens // (tokens * training.accumulate))
     steps = training.steps or min(max(20 * epoch, 1500), 20_000)
-    low = facts.on_gpu and not recurrent
+    low = facts.on_gpu and not carries
     training = replace(
         training,
         steps=steps,
         tokens=tokens,
-        segment=training.segment or segment_of(recipe, facts),
-        rate=training.rate or (2e-3 if recurrent else 1e-3),
+        segment=segment,
+        rate=training.rate or (2e-3 if carries else 1e-3),
         warmup=training.warmup if training.warmup is not None else min(100, steps // 10),
         validate_every=training.validate_every or min(max(steps // 30, 50), 1000),
         smoothing=0.0 if training.smoothing is None else training.smoothing,
         metric="loss",
         precision=training.precision if training.precision != "auto" else "bfloat16" if low else "float32",
     )
-    return replace(recipe, training=training, model={**text_model_defaults(recurrent, facts), **recipe.model})
+    return replace(recipe, training=training, model={**text_model_defaults(carries, facts), **recipe.model})
+
+
+def model_of(recipe: Recipe) -> type[LanguageModel]:
+    """The class of the model that is named."""
+    found = MODELS[recipe.model["name"]].model
+    assert issubclass(found, LanguageModel)
+    return found
 
 
 def segment_of(recipe: Recipe, facts: TextFacts) -> int:
     """How many tokens are read at once: what a model without memory can look back over, else what learns well."""
+    asked, tokens = recipe.training.segment, recipe.training.tokens
+    if model_of(recipe).carries:
+        return asked or min(128 if facts.spelt else 64, tokens or 128)
     preset = MODELS[recipe.model["name"]]
-    assert issubclass(preset.model, LanguageModel)
-    if preset.model.carries:
-        return 128 if facts.spelt else 64
-    config = preset.config(size=8, **{**preset.settings, **{k: v for k, v in recipe.model.items() if k != "name"}})
+    config = preset.config(size=MANY, **{**preset.settings, **{k: v for k, v in recipe.model.items() if k != "name"}})
     longest: int = config.longest
+    if asked not in (None, longest):
+        raise RegardError(f"training.segment is {asked}; {recipe.model['name']} reads model.longest tokens, {longest}")
     return longest
 
 
-def text_model_defaults(recurrent: bool, facts: TextFacts) -> dict[str, object]:
-    """Sizes of a model for a text of a size."""
+def text_model_defaults(carries: bool, facts: TextFacts) -> dict[str, object]:
+    """Sizes of a model for a text of a size: of one that carries a state on, or of a Transformer."""
     width = 128 if facts.tokens < 300_000 else 256 if facts.tokens < 20_000_000 else 512
-    return {"hidden": width, "embedding": width} if recurrent else {"width": width}
+    return {"hidden": width, "embedding": width} if carries else {"width": width}

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
 from regard.data.check import counted
 from regard.data.documents import read_documents
 from regard.data.segments import (
+    SCORED,
+    WARMUP,
     SegmentBatches,
     Spans,
     document_spans,
@@ -34,14 +35,14 @@ from regard.training.suit_text import TextFacts, choose_text_model, suited_to_te
 from regard.training.talk import Talk
 from regard.training.text_validation import TextValidation
 
-OF_PAIRS = ("source", "target", "valid_source", "valid_target", "format", "columns", "corpus")
-"""Settings of data that mean nothing for text."""
+OF_PAIRS = {
+    "data": ("source", "target", "valid_source", "valid_target", "format", "columns", "empty", "most_tokens", "corpus"),
+    "text": ("source_kind", "target_kind", "joint", "moses_source", "moses_target", "bpe_dropout"),
+}
+"""Settings that mean nothing for text."""
 
 MOST_HELD_OUT = 500_000
 """Tokens; more of them would say nothing new of a model, only later."""
-
-SCORED, WARMUP = 4096, 256
-"""Tokens of a window that are validated, and read before them, for a model that carries its state on."""
 
 
 @dataclass(frozen=True)
@@ -80,16 +81,17 @@ def prepare_text(recipe: Recipe, run: Run, home: Run | None, device: str, talk: 
 
 def check_of_text(recipe: Recipe) -> None:
     """Raise a `RegardError` for settings that a text has no use for, or none to train on."""
-    data, text = recipe.data, recipe.text
-    for name in OF_PAIRS:
-        if getattr(data, name) != getattr(DataSettings(), name):
-            raise RegardError(
-                f"data.{name} is {shown(getattr(data, name))}, which is for pairs; a language model reads text"
-            )
+    data = recipe.data
+    for section, settings in (("data", data), ("text", recipe.text)):
+        for name in OF_PAIRS[section]:
+            found = getattr(settings, name)
+            if found != getattr(type(settings)(), name):
+                what = f"{section}.{name} is {shown(found)}"
+                raise RegardError(f"{what}, which is for pairs; a language model reads text")
     if data.train is None:
         raise RegardError("data: nothing to train on; give a file or a folder of text")
-    if text.bpe_dropout or text.moses_source or text.moses_target:
-        raise RegardError("text: bpe_dropout and Moses' steps are for pairs; leave them out")
+    if not 0 < data.held_out < 1:
+        raise RegardError(f"data: held_out is {data.held_out}; a share above 0 and below 1 is needed")
     if "-" in (data.train, data.valid):
         raise RegardError("standard input: a text is read more than once; save it to a file")
 
@@ -114,25 +116,27 @@ def read_parts(recipe: Recipe, run: Run, tokenizer: Tokenizer, talk: Talk) -> Pa
     """The text to train on and that to validate with, a part of the first unless one is given."""
     data = recipe.data
     assert data.train is not None
-    train = tokens_of(data.train, data, run.checkpoints / "train.tokens", tokenizer)
+    train = tokens_of(data.train, data, run, "train", tokenizer)
     say_size("text", train, talk)
     if data.valid is not None:
-        valid = tokens_of(data.valid, data, run.checkpoints / "valid.tokens", tokenizer)
+        valid = tokens_of(data.valid, data, run, "valid", tokenizer)
         say_size("validation", valid, talk)
         return Parts(train, document_spans(train), valid, document_spans(valid), data.train)
     share = min(data.held_out, MOST_HELD_OUT / train.totals.tokens)
     ours, held = hold_out(train, share, recipe.training.seed)
     count = int(targets_of(held).sum())
     talk.say(f"validation: {count:,} tokens of the text are held out")
-    return Parts(train, ours, train, held, f"{data.train}, of which {count:,} tokens are held out to validate with")
+    return Parts(train, ours, train, held, data.train)
 
 
-def tokens_of(text: str, data: DataSettings, path: Path, tokenizer: Tokenizer) -> TokenFile:
-    """A text as tokens: those of the run if they were made of the same text, else made now."""
-    if path.with_suffix(".json").exists():
+def tokens_of(text: str, data: DataSettings, run: Run, name: str, tokenizer: Tokenizer) -> TokenFile:
+    """A text as tokens: those of the run if it goes on, which must be of the same text, else made now."""
+    path = run.checkpoints / f"{name}.tokens"
+    if run.card_file.exists() and path.with_suffix(".json").exists():
         found = TokenFile.open(path)
-        if found.totals.sha256 == text_checksum(read_documents(text, data.documents)):
-            return found
+        if found.sha256 != text_checksum(read_documents(text, data.documents)):
+            raise RegardError(f"{text}: is not the text that {run.path} was begun with; choose another --out")
+        return found
     return write_tokens(path, read_documents(text, data.documents), tokenizer)
 
 
@@ -173,5 +177,6 @@ def settled(recipe: Recipe, parts: Parts, tokenizers: Tokenizers, device: str) -
         batches.batch(first[0], 0).tokens,
         0 if kind.carries else training.segment,
         {"origin": parts.origin, "train": train, "valid": valid, "sha256": parts.sha256},
+        "",
         f"{len(first)} an epoch, {100 * first.padding:.1f} % of them padding",
     )

@@ -16,10 +16,10 @@ from regard.errors import RegardError
 from regard.files import write_text
 from regard.models import LanguageModel, Seq2Seq
 from regard.models.kernel_widths import set_kernel_widths
-from regard.recipe import build_model, task_of, to_recipe
+from regard.recipe import Recipe, build_model, task_of, to_recipe
 from regard.run import Card, Run
-from regard.settings import Table, shown
-from regard.training.going_on import check_same, going_on_from, started_from, tuned
+from regard.settings import shown
+from regard.training.going_on import check_data, check_settings, going_on_from, started_from, tuned
 from regard.training.loop import Counters, Trainer
 from regard.training.pairs import prepare_pairs
 from regard.training.prepared import Prepared
@@ -56,9 +56,14 @@ def train(
         start = started_from(run, start)
     with run.locked(), left_as_it_was(run, talk):
         asked = going_on_from(run, table) if going_on else tuned(table, start, where)
-        ready = prepare(asked, run, run if going_on else start, device, talk, where)
+        recipe = to_recipe(asked, where)
         if going_on:
-            check_same(run, ready.recipe, ready.data["sha256"])
+            check_settings(run, recipe)
+        ready = prepare(recipe, run, run if going_on else start, device, talk)
+        if going_on:
+            check_data(run, ready.data["sha256"])
+            run.write_recipe(ready.recipe.table())
+            run.write_card(run.read_card())
         model = new_model(ready, start, talk)
         begin(run, ready, model, start, talk)
         return fit(run, ready, model, device, talk)
@@ -77,9 +82,8 @@ def left_as_it_was(run: Run, talk: Talk) -> Iterator[None]:
         raise
 
 
-def prepare(table: Table, run: Run, home: Run | None, device: str, talk: Talk, where: str) -> Prepared:
+def prepare(recipe: Recipe, run: Run, home: Run | None, device: str, talk: Talk) -> Prepared:
     """The data as batches, and the recipe with nothing left open; tokenizers are learnt, or taken from a run."""
-    recipe = to_recipe(table, where)
     torch.manual_seed(recipe.training.seed)
     if task_of(recipe) == "text":
         from regard.training.text import prepare_text
@@ -137,8 +141,8 @@ def begin(run: Run, ready: Prepared, model: Seq2Seq | LanguageModel, start: Run 
     talk.say(f"model: {recipe.model['name']}, {parameters:,} parameters ({sizes})")
     training = recipe.training
     talk.say(
-        f"training: {training.steps} updates of {training.tokens} tokens a side at the most, rate {training.rate:g}, "
-        f"validation every {training.validate_every}, best by {training.metric}"
+        f"training: {training.steps} updates of {training.tokens} tokens{ready.each} at the most, "
+        f"rate {training.rate:g}, validation every {training.validate_every}, best by {training.metric}"
     )
     talk.say(f"batches: {ready.amount}")
 

@@ -107,6 +107,6 @@ def format_of(path: Path) -> str:
     if ending.lower() not in ENDINGS:
         raise RegardError(
             f"{shown(path)}: its name does not tell its format; end it in {', '.join(sorted(ENDINGS))}, "
-            "or say which it has (--data.format tsv)"
+            "say which it has (--data.format tsv), or, if it is text, name a language model (--model lstm-lm)"
         )
     return ENDINGS[ending.lower()]

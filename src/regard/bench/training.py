@@ -1,0 +1,250 @@
+"""Times training: updates of `lstm-lm` and `gpt` beside those of what one would write in plain PyTorch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from itertools import count
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+from rich.table import Table
+from torch import nn
+
+from regard.batch import TextBatch
+from regard.bench.measure import Call, Timing, ratio, time_in_turn
+from regard.bench.plain import PlainLoop, plain_lstm, transformers_gpt2
+from regard.bench.settings import TrainingBench
+from regard.data.check import counted
+from regard.data.documents import Chunk
+from regard.data.segments import SegmentBatches, document_spans
+from regard.data.tokens import TokenFile, write_tokens
+from regard.models import Gpt, GptConfig, LanguageModel, RecurrentLm, RecurrentLmConfig
+from regard.run import Run
+from regard.text import Tokenizer, learn_text
+from regard.training.loop import Trainer
+from regard.training.loss import TextStep
+from regard.training.settings import TrainingSettings
+from regard.training.talk import Talk
+
+OURS = "regard"
+LEAST = 1.0  # times the tokens a second of the other
+BATCHES = 16  # of the text, if all are as large as can be
+
+
+@dataclass(frozen=True)
+class Contest:
+    """A model of ours, and the same in plain PyTorch."""
+
+    name: str
+    peer: str  # what the other is called
+    sizes: str  # in words
+    segment: int  # tokens of a row in a batch
+    segments: int  # of each document of the text
+    ours: Callable[[int], LanguageModel]  # for a vocabulary of this size
+    theirs: Callable[[Any], nn.Module]  # of the same parameters
+
+
+@dataclass(frozen=True)
+class Speed:
+    """How fast one side of a contest trains."""
+
+    model: str
+    by: str
+    sizes: str
+    vocabulary: int
+    parameters: int
+    tokens: float  # of an update, in the mean
+    seconds: float  # of a token, the median of all rounds
+    ratio: float  # to the tokens a second of the other side: the median of all rounds
+    rounds: int
+    quiet: bool  # no other program was busy meanwhile
+
+    def record(self, settings: TrainingBench) -> dict[str, object]:
+        """As plain data, with the conditions."""
+        threads, version = torch.get_num_threads(), torch.__version__
+        return asdict(self) | {"settings": asdict(settings), "threads": threads, "torch": version}
+
+
+def contests(settings: TrainingBench) -> list[Contest]:
+    """All that are measured; that of `gpt` only where Transformers is installed."""
+    wide, segment = settings.width, settings.segment
+    lstm = f"{counted(settings.lstm_layers, 'layer')} of width {wide}, segments of up to {segment}"
+    layers, heads = counted(settings.gpt_layers, "layer"), counted(settings.heads, "head")
+    gpt = f"{layers} of width {wide}, {heads}, context {settings.context}"
+    each, locked = (new_lstm(settings, variational=variational) for variational in (False, True))
+    found = [
+        Contest("lstm-lm, variational=false", "nn.LSTM", lstm, segment, BATCHES, each, plain_lstm),
+        Contest("lstm-lm", "nn.LSTM, layer by layer", lstm, segment, BATCHES, locked, plain_lstm),
+    ]
+    if has_transformers():
+        found.append(
+            Contest("gpt", "Transformers' GPT-2", gpt, settings.context, 1, new_gpt(settings), transformers_gpt2)
+        )
+    return found
+
+
+def has_transformers() -> bool:
+    """Whether Transformers is installed."""
+    return find_spec("transformers") is not None
+
+
+def new_lstm(settings: TrainingBench, *, variational: bool) -> Callable[[int], RecurrentLm]:
+    """What makes an `lstm-lm`."""
+
+    def new(size: int) -> RecurrentLm:
+        width, layers = settings.width, settings.lstm_layers
+        config = RecurrentLmConfig(size=size, embedding=width, hidden=width, layers=layers, variational=variational)
+        return RecurrentLm(config)
+
+    return new
+
+
+def new_gpt(settings: TrainingBench) -> Callable[[int], Gpt]:
+    """What makes a `gpt`."""
+
+    def new(size: int) -> Gpt:
+        width, heads, layers = settings.width, settings.heads, settings.gpt_layers
+        return Gpt(GptConfig(size=size, width=width, heads=heads, layers=layers, longest=settings.context))
+
+    return new
+
+
+def write_text(path: Path, contest: Contest, settings: TrainingBench) -> tuple[TokenFile, Tokenizer]:
+    """Documents of random words, the n-th of them 1/n as frequent as the first; together they fill all batches."""
+    words = np.array([f"w{number}" for number in range(settings.words)])
+    shares = 1 / np.arange(1, settings.words + 1)
+    rows = settings.tokens // contest.segment
+    shape = (rows * BATCHES // contest.segments, contest.segments * contest.segment - 1)  # and <eos>
+    drawn = np.random.Generator(np.random.PCG64(0)).choice(words, shape, p=shares / shares.sum())
+    tokenizer = learn_text("words", [" ".join(words)])
+    return write_tokens(path, [Chunk(" ".join(document), last=True) for document in drawn], tokenizer), tokenizer
+
+
+def measure_contest(contest: Contest, settings: TrainingBench, folder: Path) -> list[Speed]:
+    """Both sides, whose updates are timed in turn; in each round both read the same batch."""
+    trainer, loop = both_sides(contest, settings, folder)
+    calls = {OURS: lambda: our_update(trainer), contest.peer: loop.update}
+    timing = time_in_turn(
+        calls, seconds_a_token, repeats=settings.repeats, fewest=settings.fewest, patience=settings.patience
+    )  # fmt: skip
+    counters = trainer.counters
+    parameters = {name: parameters_of(model) for name, model in ((OURS, trainer.model), (contest.peer, loop.model))}
+    assert len(set(parameters.values())) == 1, parameters
+    assert isinstance(trainer.batches, SegmentBatches)
+    vocabulary, tokens = trainer.batches.tokenizer.size, counters.tokens / counters.step
+    return speeds(contest, timing, vocabulary=vocabulary, parameters=parameters[OURS], tokens=tokens)
+
+
+def both_sides(contest: Contest, settings: TrainingBench, folder: Path) -> tuple[Trainer, PlainLoop]:
+    """What trains ours and theirs, from the same parameters on and with the same batches."""
+    file, tokenizer = write_text(folder / "text.tokens", contest, settings)
+    torch.manual_seed(0)
+    model = contest.ours(tokenizer.size)
+    theirs = contest.theirs(model)
+    batches = SegmentBatches(
+        file, document_spans(file), tokenizer, settings.tokens, contest.segment, model.carries, seed=0
+    )  # fmt: skip
+    training = TrainingSettings(steps=1, rate=1e-3, schedule="constant", warmup=0, precision="float32")
+    talk = Talk(quiet=True)
+    trainer = Trainer(TextStep(model), batches, lambda _: {}, training, Run(folder), device="cpu", talk=talk)
+    return trainer, PlainLoop(theirs, endless(batches), training)
+
+
+def endless(batches: SegmentBatches) -> Iterator[TextBatch]:
+    """The batches of all epochs, in the order in which `Trainer` takes them."""
+    for epoch in count():
+        for places in batches.plan(epoch):
+            yield batches.batch(places, epoch)
+
+
+def our_update(trainer: Trainer) -> int:
+    """One update as `regard train` makes it; gives the number of tokens that were predicted."""
+    before = trainer.counters.tokens
+    trainer.update()
+    return trainer.counters.tokens - before
+
+
+def seconds_a_token(update: Call) -> float:
+    """The seconds an update takes for each of its tokens."""
+    start = time.perf_counter()
+    tokens = update()
+    assert isinstance(tokens, int)
+    return (time.perf_counter() - start) / tokens
+
+
+def parameters_of(model: nn.Module) -> int:
+    """How many numbers a model learns."""
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def speeds(contest: Contest, timing: Timing, *, vocabulary: int, parameters: int, tokens: float) -> list[Speed]:
+    """The seconds a token of both sides, each beside the other."""
+
+    def speed(name: str, other: str) -> Speed:
+        times = timing.seconds[name]
+        faster = ratio(timing.seconds[other], times)
+        return Speed(
+            contest.name, name, contest.sizes, vocabulary, parameters, tokens, median(times), faster,
+            len(times), timing.quiet,
+        )  # fmt: skip
+
+    return [speed(contest.peer, OURS), speed(OURS, contest.peer)]
+
+
+def make_table(rows: list[Speed]) -> Table:
+    """A line for each side of each contest."""
+    table = Table()
+    for heading in ("model", "trained by"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("parameters", "tokens\na batch", "ms\na batch", "tokens\na second", "\nratio"):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        ours = row.by == OURS
+        figures = (f"{row.parameters:,}", f"{row.tokens:,.0f}", f"{1000 * row.seconds * row.tokens:,.1f}")
+        speed = (f"{1 / row.seconds:,.0f}", f"{row.ratio:.2f}x" if ours else "")
+        table.add_row("" if ours else row.model, row.by, *figures, *speed, style="bold" if ours else None)
+        if ours:
+            table.add_section()
+    return table
+
+
+def conditions(rows: list[Speed], settings: TrainingBench) -> Iterator[str]:
+    """Under which the figures hold."""
+    for row in rows:
+        if row.by == OURS:
+            yield f"{row.model}: {row.sizes}, vocabulary {row.vocabulary:,}"
+    lstm, gpt = RecurrentLmConfig(size=1).dropout, GptConfig(size=1).dropout
+    yield (
+        f"Both sides of a pair start with the same parameters and read the same batches. Dropout is {lstm} on "
+        "embeddings, between layers and before the output of an LSTM, for each token anew with variational=false, "
+        f"else the same for all tokens of a row; {gpt} on embeddings and residuals of GPT, none on attention. "
+        "The others are trained by a plain loop with torch.optim.AdamW."
+    )
+    yield (
+        f"float32, cpu, {torch.get_num_threads()} threads, torch {torch.__version__}. Speeds are medians of up to "
+        f"{settings.repeats} rounds; a ratio is the median, over the rounds, of our tokens a second to theirs in the "
+        "same round."
+    )
+
+
+def notes(rows: list[Speed]) -> Iterator[str]:
+    """What was not measured and why, and what was measured on a busy machine."""
+    if not has_transformers():
+        yield "gpt: skipped: Transformers is not installed; pip install 'regard[hf]'"
+    for row in rows:
+        if row.by == OURS and not row.quiet:
+            yield f"{row.model}: other programs were busy meanwhile; these times are unsound"
+
+
+def targets(rows: list[Speed]) -> Iterator[str]:
+    """A line for each target: met or missed."""
+    yield "Targets:"
+    for peer, row in zip(rows[::2], rows[1::2], strict=True):
+        met = "met " if row.ratio >= LEAST else "MISS"
+        yield f"{met}  tokens a second of {row.model}, of {peer.by}: {row.ratio:.3f}x, at least {LEAST:.2f}x"

@@ -1,0 +1,129 @@
+"""The losses of a step against cross-entropy worked out token by token."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.nn import functional
+
+from regard.batch import PAD, Pair, TextBatch, collate
+from regard.models import build
+from regard.training.loss import TextStep, TrainingStep, summed_loss
+
+CARRYING = {
+    "neural-lm": {"window": 3},
+    "rnn-lm": {},
+    "gru-lm": {"layers": 2},
+    "lstm-lm": {},
+    "attentive-lm": {"window": 4},
+}
+
+
+def text_model(name: str):
+    torch.manual_seed(3)
+    sizes = (
+        {"width": 8, "heads": 2, "layers": 1, "longest": 9}
+        if name == "gpt"
+        else {"hidden": 6, "embedding": 5, **CARRYING[name]}
+    )
+    return build(name, size=11, dropout=0.0, **sizes)
+
+
+def text(rows: int, time: int) -> torch.Tensor:
+    torch.manual_seed(4)
+    return torch.randint(4, 11, (rows, time))
+
+
+def segment(tokens: torch.Tensor, start: int, stop: int) -> TextBatch:
+    return TextBatch(tokens[:, start:stop], tokens[:, start + 1 : stop + 1], fresh=start == 0)
+
+
+def test_the_sum_by_hand():
+    logits = torch.tensor([[[math.log(3), 0.0, 0.0], [0.0, 0.0, 0.0]]])
+    assert summed_loss(logits, torch.tensor([[2, 1]])).item() == pytest.approx(math.log(5) + math.log(3))
+    assert summed_loss(logits, torch.tensor([[2, PAD]])).item() == pytest.approx(math.log(5))
+
+
+@given(st.floats(0, 0.9), st.lists(st.integers(0, 5), min_size=1, max_size=6))
+def test_smoothing_asks_for_a_share_of_everything(smoothing, target):
+    logits = torch.randn(1, len(target), 6, generator=torch.Generator().manual_seed(1))
+    log = logits[0].double().log_softmax(-1)
+    wanted = sum(
+        -(1 - smoothing) * log[place, token].item() - smoothing * log[place].mean().item()
+        for place, token in enumerate(target)
+        if token != PAD
+    )
+    found = summed_loss(logits, torch.tensor([target]), smoothing)
+    assert found.item() == pytest.approx(wanted, abs=1e-4)
+
+
+def test_half_precision_is_summed_in_single():
+    logits = torch.randn(1, 40, 5).bfloat16()
+    found = summed_loss(logits, torch.full((1, 40), 3))
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, -logits.float().log_softmax(-1)[0, :, 3].sum())
+
+
+def test_a_step_on_pairs_counts_the_end_of_each_target():
+    model = build("bahdanau", source_size=9, target_size=9, hidden=6, embedding=5, dropout=0.0)
+    batch = collate([Pair([4, 5], [6]), Pair([7], [8, 4, 5])])
+    loss, count = TrainingStep(model)(batch)
+    assert count.item() == 2 + 4
+    wanted = functional.cross_entropy(model(batch).transpose(1, 2), batch.target_out, ignore_index=PAD, reduction="sum")
+    torch.testing.assert_close(loss, wanted)
+
+
+@pytest.mark.parametrize("name", [*CARRYING, "gpt"])
+def test_a_step_on_text_is_the_cross_entropy_of_what_follows(name):
+    model, tokens = text_model(name), text(2, 8)
+    targets = tokens[:, 1:].clone()
+    targets[1, 4:] = PAD
+    loss, count = TextStep(model)(TextBatch(tokens[:, :-1], targets))
+    log = model(tokens[:, :-1])[0].log_softmax(-1)
+    wanted = -sum(log[row, place, targets[row, place]] for row in (0, 1) for place in range(7 if row == 0 else 4))
+    assert count.item() == 11
+    torch.testing.assert_close(loss, wanted)
+
+
+@pytest.mark.parametrize("name", CARRYING)
+def test_segments_one_after_the_other_are_the_whole_text(name):
+    model, tokens = text_model(name), text(3, 13)
+    step = TextStep(model)
+    whole, _ = TextStep(model)(segment(tokens, 0, 12))
+    parts = [step(segment(tokens, start, start + 4))[0] for start in (0, 4, 8)]
+    torch.testing.assert_close(sum(parts), whole)
+    again, _ = step(segment(tokens, 0, 12))  # fresh: nothing of the segments before is left
+    torch.testing.assert_close(again, whole)
+    assert not torch.allclose(parts[1], TextStep(model)(TextBatch(tokens[:, 4:8], tokens[:, 5:9]))[0])
+
+
+@pytest.mark.parametrize("name", CARRYING)
+def test_no_gradient_goes_back_beyond_a_segment(name):
+    model, tokens = text_model(name), text(2, 9)
+    step = TextStep(model)
+    step(segment(tokens, 0, 4))
+    assert step.carried
+    assert not any(tensor.requires_grad for tensor in step.carried)
+    step(segment(tokens, 4, 8))[0].backward()  # would fail if it went through the first graph, freed or not
+    found = [parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None]
+    model.zero_grad()
+    _, carried = model(tokens[:, :4])
+    logits, _ = model(tokens[:, 4:8], tuple(tensor.detach() for tensor in carried))
+    functional.cross_entropy(logits.flatten(0, 1), tokens[:, 5:9].flatten(), reduction="sum").backward()
+    wanted = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("name", [*CARRYING, "gpt"])
+def test_what_is_remembered_can_be_taken_up_by_another_step(name):
+    model, tokens = text_model(name), text(2, 9)
+    first, second = TextStep(model), TextStep(model)
+    first(segment(tokens, 0, 4))
+    memory = first.memory()
+    assert sorted(memory, key=int) == [str(place) for place in range(len(first.carried))]
+    second.remember(dict(reversed(memory.items())))
+    assert torch.equal(second(segment(tokens, 4, 8))[0], first(segment(tokens, 4, 8))[0])
+    assert TextStep(model).memory() == {}
