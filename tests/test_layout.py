@@ -39,6 +39,7 @@ ORDER = [
     "attention.functional",
     "attention",
     "layers.cache",
+    "layers.dropout",
     "layers.attention",
     "layers.positions",
     "layers.feed_forward",

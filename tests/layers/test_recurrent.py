@@ -3,7 +3,8 @@ import torch
 from torch import nn
 
 from regard import RegardError
-from regard.layers.recurrent import Recurrent, VariationalDropout, in_one_piece
+from regard.layers.dropout import VariationalDropout
+from regard.layers.recurrent import Recurrent, in_one_piece
 
 CELLS = ["rnn", "gru", "lstm"]
 
@@ -109,7 +110,8 @@ def by_cells(layer, inputs, masks, weights):
 
 
 def drawn(shape, share):
-    return nn.functional.dropout(torch.ones(shape, dtype=torch.float64), share)
+    """What numbers of a shape are multiplied by."""
+    return (torch.rand(shape) >= share).double() / (1 - share)
 
 
 @pytest.mark.parametrize("cell", CELLS)
@@ -140,7 +142,8 @@ def test_with_nothing_left_to_drop_it_is_torchs_own_stack(settings, bidirectiona
     inputs = torch.randn(3, 4, 3, dtype=torch.float64)
     zeros = None if bidirectional else layer.zeros(3, inputs)
     begin = zeros and [tuple(torch.randn_like(part) for part in each) for each in zeros]
-    monkeypatch.setattr(nn.functional, "dropout", lambda x, *_: x)
+    for module in ("dropout", "recurrent"):
+        monkeypatch.setattr(f"regard.layers.{module}.drop", lambda x, *_: x)
     for lengths in (None, torch.tensor([4, 2, 3])):
         torch.testing.assert_close(layer(inputs, lengths, begin), plain(inputs, lengths, begin))
 
@@ -193,7 +196,8 @@ def test_weights_lie_in_one_piece_matrices_first():
 def test_a_gpu_does_the_same_without_a_warning(cell, bidirectional, monkeypatch):
     layer = stack(cell, layers=2, dropout=0.5, variational=True, weight_dropout=0.4, bidirectional=bidirectional)
     inputs = torch.randn(3, 4, 3, dtype=torch.float64)
-    monkeypatch.setattr(nn.functional, "dropout", lambda x, *_: x)
+    for module in ("dropout", "recurrent"):
+        monkeypatch.setattr(f"regard.layers.{module}.drop", lambda x, *_: x)
     wanted = layer(inputs)[0].detach()
     states = layer.cuda()(inputs.cuda())[0]
     states.sum().backward()

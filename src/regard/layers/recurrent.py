@@ -8,10 +8,10 @@ from typing import Any, Literal
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from torch.nn import functional
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from regard.errors import RegardError, unknown_name
+from regard.layers.dropout import drop, drop_for_all_steps
 
 Cell = Literal["rnn", "gru", "lstm"]
 
@@ -85,7 +85,9 @@ class Recurrent(nn.Module):
         """
         if lengths is not None and (not len(lengths) or int(lengths.min()) == inputs.shape[1]):
             lengths = None
-        if self._drops_for_all_steps() or (lengths is not None and inputs.is_cpu and self.cell in HOLDS):
+        drops = self.training and self.dropout > 0 and self.layers > 1
+        faster = inputs.is_cpu and (drops or lengths is not None) and (lengths is None or self.cell in HOLDS)
+        if faster or self._drops_for_all_steps():
             return self._by_layer(inputs, lengths, state)
         begin = None if state is None else self._stacked(state)
         if lengths is None:
@@ -138,7 +140,7 @@ class Recurrent(nn.Module):
         """What comes from one layer, as the next one gets it."""
         if self.variational:
             return drop_for_all_steps(inputs, self.dropout, self.training)
-        return functional.dropout(inputs, self.dropout, self.training)
+        return drop(inputs, self.dropout, self.training)
 
     def _weights(self, layer: int, *, hold: bool) -> list[Tensor]:
         """The weights of one layer, of both directions where it has them, without those that are dropped."""
@@ -147,7 +149,7 @@ class Recurrent(nn.Module):
         for direction in range(each):
             from_inputs, from_state, *biases = self.stack.all_weights[each * layer + direction]
             found.append(held(from_inputs, self.cell) if hold else from_inputs)
-            found += [functional.dropout(from_state, self.weight_dropout, self.training), *biases]
+            found += [drop(from_state, self.weight_dropout, self.training), *biases]
         return in_one_piece(found) if found[0].is_cuda else found
 
     def _run(self, inputs: Float[Tensor, "batch time inputs"], first: LayerState, weights: list[Tensor]) -> Any:
@@ -168,7 +170,7 @@ class Recurrent(nn.Module):
         found: list[LayerState] = []
         for layer, before in enumerate(state):
             if layer and self.dropout:
-                inputs = functional.dropout(inputs, self.dropout, self.training)
+                inputs = drop(inputs, self.dropout, self.training)
             weights = self.stack.all_weights[layer]
             after = STEPS[self.cell](inputs, before if self.cell == "lstm" else before[0], *weights)
             found.append(after if isinstance(after, tuple) else (after,))
@@ -184,30 +186,6 @@ class Recurrent(nn.Module):
         """As torch's layers want it: (layers, batch, hidden), a pair of them for an LSTM."""
         parts = tuple(torch.stack(part) for part in zip(*state, strict=True))
         return parts if self.cell == "lstm" else parts[0]
-
-
-class VariationalDropout(nn.Module):
-    """Dropout of the same numbers of a sequence at all its steps, in training (Gal and Ghahramani 2016)."""
-
-    def __init__(self, share: float) -> None:
-        super().__init__()
-        self.share = share
-
-    def forward(self, inputs: Float[Tensor, "batch time width"]) -> Float[Tensor, "batch time width"]:
-        """What is left, made larger by as much as was dropped."""
-        return drop_for_all_steps(inputs, self.share, self.training)
-
-    def extra_repr(self) -> str:
-        return f"share={self.share}"
-
-
-def drop_for_all_steps(
-    inputs: Float[Tensor, "batch time width"], share: float, training: bool
-) -> Float[Tensor, "batch time width"]:
-    """Dropout, in training, of the same numbers of a sequence at all its steps."""
-    if not training or not share:
-        return inputs
-    return inputs * functional.dropout(inputs.new_ones(len(inputs), 1, inputs.shape[-1]), share)
 
 
 def is_real(lengths: Int[Tensor, " batch"], size: int) -> Bool[Tensor, "batch time 1"]:

@@ -14,6 +14,7 @@ from regard.attention.visible import Rule, causal
 from regard.errors import RegardError, unknown_name
 from regard.layers.attention import MultiHeadAttention, Turn
 from regard.layers.cache import KeyValueCache
+from regard.layers.dropout import Dropout
 from regard.layers.feed_forward import ACTIVATIONS, FeedForward
 
 NORMS = ("post", "pre")
@@ -109,7 +110,7 @@ class Residual(nn.Module):
         super().__init__()
         self.norm = nn.LayerNorm(config.width, bias=config.bias)
         self.norm_first = config.norm == "pre"
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(
         self, x: Float[Tensor, "*batch width"], sublayer: Callable[[Tensor], Tensor]

@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from regard.attention.visible import causal
 from regard.errors import RegardError
+from regard.layers.dropout import Dropout
 from regard.layers.positions import Places, Positions, check_positions
 from regard.layers.transformer import LayerConfig, LayerMemory, TransformerLayer, TransformerStack, check_counts
 from regard.models.language import Carried, LanguageModel
@@ -107,7 +108,7 @@ class Gpt(LanguageModel):
             longest=config.longest,
             scale=DEVIATION * math.sqrt(2),
         )
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.stack = TransformerStack(config, config.layers)
         self.vocabulary = None if config.tied else nn.Embedding(config.size, config.width)
         self.register_buffer("muted", torch.tensor(config.mute, dtype=torch.long), persistent=False)

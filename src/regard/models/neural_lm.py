@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.batch import PAD
 from regard.errors import RegardError
 from regard.layers.attention import new_linear
+from regard.layers.dropout import Dropout
 from regard.layers.vocabulary import Vocabulary
 from regard.models.language import Carried, LanguageModel
 from regard.models.state import State
@@ -62,7 +63,7 @@ class NeuralLm(LanguageModel):
         features = config.hidden + (seen if config.direct else 0)
         self.vocabulary = Vocabulary(config.size, config.embedding, features, tied=config.tied, padding=PAD)
         self.hidden = new_linear(seen, config.hidden, True)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def read(
         self, tokens: Int[Tensor, "rows time"], carried: Carried | None = None

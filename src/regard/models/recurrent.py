@@ -15,6 +15,7 @@ from regard.attention.scores import SCORES
 from regard.batch import PAD, Batch
 from regard.errors import RegardError, unknown_name
 from regard.layers.attention import PROJECTED, new_linear
+from regard.layers.dropout import Dropout
 from regard.layers.recurrent import Cell, LayerState, Recurrent
 from regard.layers.source import Composition, Memory, SourceAttention
 from regard.models.seq2seq import Seq2Seq
@@ -116,7 +117,7 @@ class RecurrentSeq2Seq(Seq2Seq):
             width = self.compose.width
             fed = self.attention.width if config.attention == "before" else width if config.feeds else 0
         self.decoder = None if config.tied else new_stack(config, config.embedding + fed)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.reduce = None
         if config.tied_embeddings:
             self.reduce = None if width == config.embedding else new_linear(width, config.embedding, False)

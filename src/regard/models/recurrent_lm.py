@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from regard.batch import PAD
 from regard.errors import RegardError
-from regard.layers.recurrent import Cell, LayerState, Recurrent, VariationalDropout
+from regard.layers.dropout import Dropout, VariationalDropout
+from regard.layers.recurrent import Cell, LayerState, Recurrent
 from regard.layers.vocabulary import Vocabulary
 from regard.models.language import Carried, LanguageModel
 from regard.models.state import State
@@ -160,4 +161,4 @@ def new_vocabulary(config: RecurrentLmConfig, features: int) -> Vocabulary:
 def new_dropout(config: RecurrentLmConfig, share: float | None) -> nn.Module:
     """Dropout of a share, or of the general one, as it is set."""
     share = config.dropout if share is None else share
-    return VariationalDropout(share) if config.variational else nn.Dropout(share)
+    return VariationalDropout(share) if config.variational else Dropout(share)

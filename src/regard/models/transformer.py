@@ -15,6 +15,7 @@ from torch.nn import functional
 from regard.attention.visible import Rule, causal, lengths
 from regard.batch import Batch
 from regard.errors import RegardError, unknown_name
+from regard.layers.dropout import Dropout
 from regard.layers.positions import Places, Positions, check_positions
 from regard.layers.transformer import LayerConfig, LayerMemory, TransformerStack, check_counts
 from regard.models.seq2seq import Seq2Seq
@@ -89,7 +90,7 @@ class Transformer(Seq2Seq):
         self.source_embedding = None if config.tied == "all" else new_embedding(config.source_size, config.width)
         self.target_positions = new_positions(config)
         self.source_positions = new_positions(config)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.encoder = TransformerStack(config, config.encoder_layers)
         self.decoder = TransformerStack(config, config.decoder_layers, cross=True)
         self.vocabulary = new_embedding(config.target_size, config.width) if config.tied == "none" else None
