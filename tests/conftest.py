@@ -1,3 +1,4 @@
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ from regard.training.train import train
 
 settings.register_profile("regard", deadline=None, derandomize=True)  # a slow machine fails no test, and a run repeats
 settings.load_profile("regard")
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell lets what it runs in the background ignore it
 
 torch.set_num_threads(1)  # the tests run side by side, one on each core
 
