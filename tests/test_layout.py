@@ -45,6 +45,7 @@ ORDER = [
     "layers.feed_forward",
     "layers.transformer",
     "layers.recurrent",
+    "layers.crf",
     "layers.source",
     "layers.vocabulary",
     "layers",
