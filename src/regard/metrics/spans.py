@@ -1,0 +1,85 @@
+"""How well spans of words are found, each counted whole: its type, its first and its last word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+
+from regard.data.schemes import Scheme, spans_of
+from regard.errors import RegardError
+from regard.metrics.labels import Counts, check_pairs, kind_lines, macro, total
+from regard.metrics.score import Score
+
+
+@dataclass(frozen=True)
+class SpanReport:
+    """Precision, recall and F1 of all spans together, their means over the types, and the counts of each type."""
+
+    f1: Score
+    precision: Score
+    recall: Score
+    macro_f1: Score
+    macro_precision: Score
+    macro_recall: Score
+    by_type: dict[str, Counts]
+
+    @property
+    def scores(self) -> tuple[Score, ...]:
+        """Those of all types."""
+        return (self.f1, self.precision, self.recall, self.macro_f1, self.macro_precision, self.macro_recall)
+
+    def lines(self) -> Iterator[str]:
+        """Each score with its conditions after itself."""
+        yield from map(str, self.scores)
+        yield from kind_lines(self.by_type)
+
+    def to_json(self) -> dict[str, object]:
+        """Ready for `json.dumps`, in full precision."""
+        scores: dict[str, object] = {
+            field.name: score.to_json() for field, score in zip(fields(self), self.scores, strict=False)
+        }
+        return scores | {"by_type": {name: counts.to_json() for name, counts in self.by_type.items()}}
+
+
+def span_report(
+    predictions: Sequence[Sequence[str]], gold: Sequence[Sequence[str]], *, strict: Scheme | None = None
+) -> SpanReport:
+    """Score the spans that predicted tags mark against those of the gold tags, equal to seqeval's numbers.
+
+    Tags are read as conlleval and seqeval do unless told otherwise, whatever the scheme; with a
+    strict scheme (BIO, BIOES or BILOU) spans that are not whole do not count, as in seqeval's
+    strict mode. Means are over the types that are predicted or gold.
+    """
+    check_pairs("span_report", len(predictions), len(gold))
+    for place, (ours, theirs) in enumerate(zip(predictions, gold, strict=True), start=1):
+        if len(ours) != len(theirs):
+            raise RegardError(
+                f"span_report: sentence {place} has {len(ours)} predicted tags, {len(theirs)} gold; each word has one"
+            )
+    by_type = counts_by_type(predictions, gold, strict)
+    counts, means = total(by_type), macro(by_type)
+    mode = f"mode:strict|scheme:{strict}" if strict else "mode:default"
+    together = f"{mode}|{counts.signature()}|sentences:{len(gold)}"
+    apart = f"{mode}|types:{len(by_type)}|sentences:{len(gold)}"
+    return SpanReport(
+        f1=Score("F1", counts.f1, together),
+        precision=Score("precision", counts.precision, together),
+        recall=Score("recall", counts.recall, together),
+        macro_f1=Score("macro F1", means.f1, apart),
+        macro_precision=Score("macro precision", means.precision, apart),
+        macro_recall=Score("macro recall", means.recall, apart),
+        by_type=by_type,
+    )
+
+
+def counts_by_type(
+    predictions: Sequence[Sequence[str]], gold: Sequence[Sequence[str]], strict: Scheme | None
+) -> dict[str, Counts]:
+    """For each type that is predicted or gold how many spans are, and how many are both."""
+    found: dict[str, list[int]] = {}
+    for ours, theirs in zip(predictions, gold, strict=True):
+        predicted, wanted = set(spans_of(ours, strict)), set(spans_of(theirs, strict))
+        for place, spans in enumerate((predicted & wanted, predicted, wanted)):
+            for span in spans:
+                found.setdefault(span.type, [0, 0, 0])[place] += 1
+    return {name: Counts(*found[name]) for name in sorted(found)}
