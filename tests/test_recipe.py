@@ -198,6 +198,14 @@ def test_data_and_model_tell_the_task(tmp_path):
         assert task_of(Recipe(data=DataSettings(train=name))) == task
     assert task_of(Recipe(data=DataSettings(train="pairs.tsv"), model={"name": "gpt"})) == "text"
     assert task_of(Recipe(data=DataSettings(train="a.txt"), model={"name": "bahdanau"})) == "pairs"
+    assert task_of(Recipe(data=DataSettings(train="a.txt", format="tsv"))) == "pairs"
+    assert task_of(Recipe(data=DataSettings(train="a.txt", columns=("a", "b")))) == "pairs"
+
+
+def test_a_folder_of_text_beside_a_recipe_is_seen(tmp_path):
+    (tmp_path / "books").mkdir()
+    path = write(tmp_path, '[data]\ntrain = "books"\n[model]\nlayers = 2\n')
+    assert read_recipe(path)["data"]["train"] == str(tmp_path / "books")
 
 
 def test_settings_tell_which_models_they_fit():

@@ -274,3 +274,15 @@ def test_bytes_that_are_no_text_are_named(text_run, monkeypatch, capsys):
         assert main([command, str(text_run), "--source" if command == "predict" else "--text", "-"]) == 2
         line = "standard input, line 2: byte 3 is 0xff, which is no UTF-8 there; save the file as UTF-8"
         assert capsys.readouterr() == ("", f"regard: {line}\n")
+
+
+def test_what_of_a_prompt_is_unknown_is_said(text_run, capsys):
+    assert main(["generate", str(text_run), "--prompt", "the zebra", "--greedy", "--tokens", "1"]) == 0
+    assert capsys.readouterr().err == "1 of 2 tokens of the prompt are unknown to the model\n"
+    assert main(["generate", str(text_run), "--prompt", "the zebra", "--greedy", "--tokens", "1", "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_a_prompt_that_is_no_text_is_refused_before_anything_is_written(text_run, capsys):
+    assert main(["generate", str(text_run), "--prompt", "ab\udcff", "--greedy"]) == 2
+    assert capsys.readouterr() == ("", "regard: text: character 3 is U+DCFF, half of a surrogate pair\n")

@@ -63,6 +63,13 @@ def test_every_target_is_in_one_batch(sizes, segment, rows, carries, seed, epoch
         assert all(cut.fresh for cut in found)
 
 
+@pytest.mark.parametrize("sizes", [[1_000_000, 10_000], [20_000] * 19, [300_000, 200_000, 50_000]])
+def test_few_rows_sit_out_the_last_wave(sizes):
+    plan = TrainingPlan(spans_of(sizes), tokens=4096, segment=64, carries=True)
+    rows = [sum(stop - start > 1 for start, stop in cut.rows) for cut in plan]
+    assert sum(count <= 8 for count in rows) < 0.04 * len(rows)  # of 64 rows
+
+
 @given(lengths, st.integers(1, 12), st.integers(1, 6))
 def test_rows_go_on_where_they_ended(sizes, segment, rows):
     spans = spans_of(sizes)
