@@ -53,16 +53,16 @@ class Gaussian(Kernel):
 
     def as_dot(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> DotForm:
         same_width(self, query, keys)
-        squares = widened(keys).square().sum(-1, keepdim=True)
+        squares = squared_norm(keys)
         if lies_far_off(keys, squares):
             centre = keys.detach().mean(-2, keepdim=True)
             query, keys = query - centre, keys - centre
-            squares = keys.square().sum(-1, keepdim=True)
+            squares = squared_norm(keys)
+        if self.width.ndim == 0 and not self.width.requires_grad and self.width.is_cpu:
+            factor = self.width.item() ** -2  # as a number, it rounds no query
+            return DotForm(query, keys, factor, squares.squeeze(-1) * (factor / -2))
         precision = self.width.square().reciprocal()
-        key_bias = (squares * (precision / -2)).squeeze(-1)
-        if precision.ndim == 0 and not precision.requires_grad and precision.device.type == "cpu":
-            return DotForm(query, keys, precision.item(), key_bias)  # as a number, it rounds no query
-        return DotForm(query * precision.to(query.dtype), keys, 1.0, key_bias)
+        return DotForm(query * precision.to(query.dtype), keys, 1.0, (squares * (precision / -2)).squeeze(-1))
 
 
 class Boxcar(Kernel):
@@ -109,6 +109,11 @@ def distance(score: Score, query: Float[Tensor, "..."], keys: Float[Tensor, "...
     return torch.cdist(widened(query), widened(keys), compute_mode="donot_use_mm_for_euclid_dist")
 
 
+def squared_norm(keys: Float[Tensor, "... width"]) -> Float[Tensor, "... 1"]:
+    """|k|², without a copy of the keys."""
+    return torch.linalg.vector_norm(widened(keys), dim=-1, keepdim=True).square()
+
+
 def lies_far_off(keys: Float[Tensor, "..."], squares: Float[Tensor, "..."]) -> bool:
     """Whether keys should be moved to lie about zero, where q·k and |k|² are small and so exact.
 
@@ -121,4 +126,4 @@ def lies_far_off(keys: Float[Tensor, "..."], squares: Float[Tensor, "..."]) -> b
         return True
     with torch.no_grad():
         some = keys[..., :: 1 + keys.shape[-2] // 64, :]  # enough to see where they lie
-        return bool(some.mean(-2).square().sum(-1).amax() > squares.mean() / 2)
+        return squared_norm(some.mean(-2)).amax().item() > squares.mean().item() / 2

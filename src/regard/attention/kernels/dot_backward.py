@@ -43,11 +43,9 @@ def dot_backward(
     taken_back = -(gradient_ * flat(output)).sum(-1, keepdim=True)
     factor = terms.score.factor
     scaled, lse_ = query * (factor * LOG2_E), lse * LOG2_E  # to base 2: exp2 is faster than exp
-    of_query, of_keys, of_values = (
-        torch.zeros_like(t) if n * m == 0 else torch.empty_like(t) for t in (query, keys, values_)
-    )
     of_bias = torch.zeros_like(bias, memory_format=torch.contiguous_format)
     rows_each = max(1, min(ROWS, n, NUMBERS // max(1, len(query) * COLUMNS)))
+    of_query, of_keys, of_values = Sums(query), Sums(keys), Sums(values_)
     room = query.new_empty(2, len(query) * rows_each * min(COLUMNS, m))
     for rows in blocks(range(n), rows_each):
         for cols in blocks(range(m), COLUMNS):
@@ -57,18 +55,42 @@ def dot_backward(
             weights.baddbmm_(scaled[:, rows], keys[:, cols].mT).exp2_()
             of_scores.copy_(taken_back[:, rows].expand(shape))
             of_scores.baddbmm_(gradient_[:, rows], values_[:, cols].mT).mul_(weights)
-            first_row, first_col = rows.start == 0, cols.start == 0  # what comes first is not added to anything
-            of_values[:, cols].baddbmm_(weights.mT, gradient_[:, rows], beta=not first_row)
-            of_keys[:, cols].baddbmm_(of_scores.mT, query[:, rows], beta=not first_row, alpha=factor)
-            of_query[:, rows].baddbmm_(of_scores, keys[:, cols], beta=not first_col, alpha=factor)
+            of_values.add(cols, weights.mT, gradient_[:, rows])
+            of_keys.add(cols, of_scores.mT, query[:, rows], factor)
+            of_query.add(rows, of_scores, keys[:, cols], factor)
             part = take(take(of_bias, -2, rows), -1, cols)
             part += of_scores.view(*batch, *shape[1:]).sum_to_size(part.shape)
 
-    def folded(found: Tensor, like: Tensor) -> Tensor:
+    def folded(sums: Sums, like: Tensor) -> Tensor:
         """The gradient in the shape of what it is for."""
+        found = sums.joined()
         return found.reshape(*batch, *found.shape[-2:]).sum_to_size(like.shape).to(like.dtype)
 
     return folded(of_query, comparison.query), folded(of_keys, comparison.keys), of_bias, folded(of_values, values)
+
+
+class Sums:
+    """Sums of matrix products, for one block of rows at a time.
+
+    Each block lies in one piece, because only then does a batched product give every
+    core matrices of its own; else all cores work on each matrix together and pass the
+    tiles to and fro between their caches, which takes a third longer.
+    """
+
+    def __init__(self, like: Float[Tensor, "batch rows width"]) -> None:
+        self.like = like
+        self.blocks: dict[int, Tensor] = {}  # by the first of their rows
+
+    def add(self, rows: slice, left: Tensor, right: Tensor, factor: float = 1.0) -> None:
+        """Add factor * left @ right to some rows, always the same ones together."""
+        begun = rows.start in self.blocks
+        if not begun:
+            self.blocks[rows.start] = torch.empty_like(self.like[:, rows], memory_format=torch.contiguous_format)
+        self.blocks[rows.start].baddbmm_(left, right, beta=begun, alpha=factor)
+
+    def joined(self) -> Float[Tensor, "batch rows width"]:
+        """All rows; zeros where there was nothing to add."""
+        return torch.cat(list(self.blocks.values()), 1) if self.blocks else torch.zeros_like(self.like)
 
 
 def fill_with_bias(

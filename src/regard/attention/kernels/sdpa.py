@@ -174,10 +174,9 @@ class Part:
         """Which rows see nothing here; None where that cannot be."""
         if self.mask is None:
             return None
-        unseen = self.mask == -math.inf
         if self.causal:  # the mask has one row for all queries, of which query i sees the first i + 1 keys
-            return (~unseen).cumsum(-1)[..., 0, :] == 0
-        return unseen.all(-1)
+            return (self.mask != -math.inf).cumsum(-1)[..., 0, :] == 0
+        return self.mask.amax(-1).isneginf()
 
 
 def parts_of(terms: Terms, bias: Tensor | None, like: Tensor) -> Iterator[Part]:
