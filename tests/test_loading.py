@@ -54,7 +54,7 @@ def test_each_command_refuses_the_runs_of_the_other(reverse_run, text_run):
     with pytest.raises(RegardError) as caught:
         load_text(reverse_run)
     assert str(caught.value) == (
-        f"{reverse_run}: is no language model but bahdanau, which answers a source; see regard predict"
+        f"{reverse_run}: is no language model but bahdanau; see regard predict"
     )
 
 

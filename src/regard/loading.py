@@ -8,19 +8,22 @@ from typing import TYPE_CHECKING
 import torch
 
 from regard.errors import RegardError
-from regard.models import LanguageModel
+from regard.label_predictor import LabelPredictor, TagPredictor
+from regard.models import AttentiveClassifier, AttentiveTagger, LanguageModel, Seq2Seq
 from regard.predictor import Predictor
-from regard.recipe import Recipe, build_model, to_recipe
+from regard.recipe import Recipe, build_model, task_of, to_recipe
 from regard.run import Card, Run
-from regard.text import Tokenizers
+from regard.text import Lexicon, Tokenizers
 from regard.text_predictor import TextPredictor
 
 if TYPE_CHECKING:
-    from regard.models import Seq2Seq
+    from regard.models import Model
+
+AnyPredictor = Predictor | TextPredictor | LabelPredictor | TagPredictor
 
 
-def load(path: str | Path, device: str | torch.device = "cpu") -> Predictor | TextPredictor:
-    """The trained model of a run folder: one that predicts targets, or a language model.
+def load(path: str | Path, device: str | torch.device = "cpu") -> AnyPredictor:
+    """The trained model of a run folder, as what it can do: answer, write on, label or tag.
 
     Example:
         >>> regard.load("runs/dates").predict("vendredi 3 mars 2017").text
@@ -29,9 +32,15 @@ def load(path: str | Path, device: str | torch.device = "cpu") -> Predictor | Te
         'night was dark, and no'
     """
     model, tokenizers, recipe, card = read_run(Run(Path(path)))
-    if isinstance(model, LanguageModel):
-        return TextPredictor(model, tokenizers, recipe, card, device)
-    return Predictor(model, tokenizers, recipe, card, device)
+    if isinstance(tokenizers, Tokenizers):
+        if isinstance(model, LanguageModel):
+            return TextPredictor(model, tokenizers, recipe, card, device)
+        assert isinstance(model, Seq2Seq)
+        return Predictor(model, tokenizers, recipe, card, device)
+    if isinstance(model, AttentiveTagger):
+        return TagPredictor(model, tokenizers, recipe, card, device)
+    assert isinstance(model, AttentiveClassifier)
+    return LabelPredictor(model, tokenizers, recipe, card, device)
 
 
 def load_pairs(path: str | Path, device: str | torch.device = "cpu") -> Predictor:
@@ -39,25 +48,44 @@ def load_pairs(path: str | Path, device: str | torch.device = "cpu") -> Predicto
     found = load(path, device)
     if isinstance(found, TextPredictor):
         raise RegardError(f"{path}: is a language model ({found.name}), which has no targets; see regard generate")
+    if not isinstance(found, Predictor):
+        raise RegardError(f"{path}: is of the model {found.name}, which has no targets; see regard predict")
     return found
 
 
 def load_text(path: str | Path, device: str | torch.device = "cpu") -> TextPredictor:
     """A language model, for commands that need one."""
     found = load(path, device)
-    if isinstance(found, Predictor):
-        raise RegardError(f"{path}: is no language model but {found.name}, which answers a source; see regard predict")
+    if not isinstance(found, TextPredictor):
+        raise RegardError(f"{path}: is no language model but {found.name}; see regard predict")
     return found
 
 
-def read_run(run: Run) -> tuple[Seq2Seq | LanguageModel, Tokenizers, Recipe, Card]:
+def load_labels(path: str | Path, device: str | torch.device = "cpu") -> LabelPredictor:
+    """A classifier, for commands that need one."""
+    found = load(path, device)
+    if not isinstance(found, LabelPredictor):
+        raise RegardError(f"{path}: is no classifier but {found.name}")
+    return found
+
+
+def load_tags(path: str | Path, device: str | torch.device = "cpu") -> TagPredictor:
+    """A tagger, for commands that need one."""
+    found = load(path, device)
+    if not isinstance(found, TagPredictor):
+        raise RegardError(f"{path}: is no tagger but {found.name}")
+    return found
+
+
+def read_run(run: Run) -> tuple[Model, Tokenizers | Lexicon, Recipe, Card]:
     """The model of a run with its parameters, its tokenizers, its recipe and its card."""
     card = run.read_card()
     recipe = to_recipe(run.read_recipe(), str(run.recipe_file))
     if "name" not in recipe.model:
         raise RegardError(f"{run.recipe_file}: [model] has no name; restore the file from a copy")
     run.check(run.tokenizer_file)
-    tokenizers = Tokenizers.load(run.tokenizer_file)
+    kind = Lexicon if task_of(recipe) in ("label", "tag") else Tokenizers
+    tokenizers = kind.load(run.tokenizer_file)
     parameters = run.read_parameters()
     with torch.device("meta"):  # without memory, which wrong sizes might ask too much of
         described = build_model(recipe, tokenizers).state_dict()

@@ -17,19 +17,27 @@ from regard.text.settings import TextSettings
 from regard.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
-    from regard.models import LanguageModel, Seq2Seq, Task
-    from regard.text import Tokenizers
+    from regard.models import Model, Task
+    from regard.text import Lexicon, Tokenizers
 
 OF_ATTENTION = {"score", "heads", "project", "normaliser", "learn_width", "input_feeding"}
 """What means nothing to a model without attention."""
 
-SIZES = {"source_size", "target_size", "size"}
-"""What a model's config learns from the tokenizers, so no recipe says it."""
-
 MANY = 2**31
 """A vocabulary that is large enough for every setting, where that of the tokenizer is not known yet."""
 
-DEFAULT_MODELS = {"pairs": ("bahdanau", "transformer"), "text": ("lstm-lm", "gpt")}
+SIZES: dict[str, Any] = {
+    **dict.fromkeys(("source_size", "target_size", "size", "words", "pieces"), MANY),
+    "labels": ("O", "B-X", "I-X"),
+}
+"""What a model's config learns from the tokenizers, so no recipe says it; with what it may be before it is known."""
+
+DEFAULT_MODELS = {
+    "pairs": ("bahdanau", "transformer"),
+    "text": ("lstm-lm", "gpt"),
+    "label": ("attentive-classifier",),
+    "tag": ("attentive-tagger",),
+}
 """The presets among which is chosen where none is named."""
 
 FILES = ("train", "source", "target", "valid", "valid_source", "valid_target")
@@ -42,7 +50,6 @@ SYNONYMS = {
     "block_size": "--longest of gpt, or --segment",
     "bptt": "--segment",
     "clip_norm": "--clip",
-    "context": "--longest of gpt, or --segment",
     "context_length": "--longest of gpt, or --segment",
     "d_model": "--width, or --hidden of a recurrent model",
     "embedding_size": "--embedding",
@@ -119,14 +126,25 @@ def to_recipe(table: Mapping[str, Any], where: str) -> Recipe:
 
 
 def task_of(recipe: Recipe) -> Task:
-    """What is to be learnt: that of the model, or where none is named, of data that look like it."""
+    """What is to be learnt: as it is said, or what the model learns, or what the data look like."""
     from regard.models import MODELS
 
-    if "name" in recipe.model:
-        return MODELS[recipe.model["name"]].task
     data = recipe.data
+    if "name" in recipe.model:
+        task = MODELS[recipe.model["name"]].task
+        if data.task not in (None, task):
+            raise RegardError(f"data.task is {data.task}; {recipe.model['name']} is for the task {task}")
+        return task
+    if data.task is not None:
+        return data.task
+    if data.train is not None and data.train.removesuffix(".gz").endswith(OF_TAGS):
+        return "tag"
     of_pairs = data.format is not None or bool(data.columns)
     return "text" if data.train is not None and looks_like_text(data.train) and not of_pairs else "pairs"
+
+
+OF_TAGS = (".bio", ".bioes", ".conll", ".iob", ".iob2")
+"""How the name of a file of tagged sentences ends."""
 
 
 def looks_like_text(name: str) -> bool:
@@ -150,25 +168,20 @@ def check_model(table: Mapping[str, Any], where: str) -> None:
     model_fields(table["name"], f"{where}: [model] name")
     preset = MODELS[table["name"]]
     given = {name: value for name, value in table.items() if name != "name"}
-    sizes = SIZES & fields_of(preset.config).keys()
-    if found := sizes & given.keys():
+    sizes = {name: SIZES[name] for name in SIZES.keys() & fields_of(preset.config).keys()}
+    if found := sizes.keys() & given.keys():
         raise RegardError(f"{where}: [model] {min(found)} comes from the tokenizer; leave it out")
-    config: Any = from_table(
-        preset.config, {**dict.fromkeys(sizes, MANY), **preset.settings, **given}, f"{where}: [model]"
-    )
+    config: Any = from_table(preset.config, {**sizes, **preset.settings, **given}, f"{where}: [model]")
     if getattr(config, "attention", "") == "none" and (useless := OF_ATTENTION & given.keys()):
         raise RegardError(f"{where}: [model] {min(useless)} is of attention, and {table['name']} has none here")
 
 
-def build_model(recipe: Recipe, tokenizers: Tokenizers) -> Seq2Seq | LanguageModel:
+def build_model(recipe: Recipe, tokenizers: Tokenizers | Lexicon) -> Model:
     """The model that a recipe describes, with random parameters."""
     from regard.models import build
 
     settings = {name: value for name, value in recipe.model.items() if name != "name"}
-    if task_of(recipe) == "text":
-        return build(recipe.model["name"], size=tokenizers.target.size, **settings)
-    sizes = {"source_size": tokenizers.source.size, "target_size": tokenizers.target.size}
-    return build(recipe.model["name"], **sizes, **settings)
+    return build(recipe.model["name"], **tokenizers.sizes(task_of(recipe)), **settings)
 
 
 def fitting_models(settings: Mapping[str, Any], where: str, task: Task) -> list[str]:

@@ -102,7 +102,7 @@ def test_a_damaged_run_is_one_line(name, change, line, reverse_run, tmp_path, ca
     out, err = capsys.readouterr()
     assert out == ""
     if line is None:
-        assert err.startswith(f'regard: {run}/{name}: [model] name: there is no "x"; there are: attentive-lm, ')
+        assert err.startswith(f'regard: {run}/{name}: [model] name: there is no "x"; there are: attentive-classifier, ')
     else:
         assert err == f"regard: {line.format(run=run)}\n"
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from regard.cli import main
-from regard.cli.text_runs import is_text, text_line
+from regard.cli.text_runs import task_of_run, text_line
 from regard.loading import load_text
 from regard.run import Run
 from regard.text_evaluation import evaluate_text_file
@@ -26,7 +26,7 @@ def answer(monkeypatch, capsys, text: str, *arguments: object) -> list[str]:
 
 
 def test_which_runs_are_of_language_models(text_run, gpt_run, reverse_run):
-    assert [is_text(run) for run in (text_run, gpt_run, reverse_run)] == [True, True, False]
+    assert [task_of_run(run) for run in (text_run, gpt_run, reverse_run)] == ["text", "text", "pairs"]
 
 
 # predict
@@ -212,7 +212,7 @@ def test_options_of_pairs_are_refused(command, option, text_run, tmp_path, monke
         ("evaluate PAIRS --stride 3", "evaluate: --stride is for language models; PAIRS answers sources"),
         (
             "generate PAIRS --prompt a",
-            "PAIRS: is no language model but bahdanau, which answers a source; see regard predict",
+            "PAIRS: is no language model but bahdanau; see regard predict",
         ),
         (
             "align TEXT --source in.txt --target in.txt",

@@ -13,10 +13,11 @@ from cyclopts import Parameter
 from regard.cli.alignment import attend_to, check_gold, shifts_of
 from regard.cli.counting import counted
 from regard.cli.devices import chosen_device
+from regard.cli.label_runs import Asked, print_label_report, print_tag_report, refuse_for
 from regard.cli.options import STDIN_TOO, File, Flag
 from regard.cli.predict import in_line
 from regard.cli.remarks import Remarks
-from regard.cli.text_runs import is_text, print_text_report, refuse_for_text
+from regard.cli.text_runs import print_text_report, refuse_for_text, task_of_run
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def evaluate(
     device: str = "auto",
     quiet: Flag = False,
 ) -> None:
-    """Score a run: exact match, BLEU, chrF and edit rates by the length of the source; of a text, perplexity.
+    """Score a run: exact match, BLEU, chrF and edit rates; of a text perplexity; of labels and tags accuracy and F1.
 
     Args:
         run: A run folder made by regard train.
@@ -119,7 +120,7 @@ def evaluate(
         context: For a language model, how many tokens are read together; as many as it can unless set.
         stride: For a language model, how many of these are scored each time; half of them for gpt unless set.
         data: Instead of two files, one file of pairs, or a built-in corpus; the corpus the run was trained on
-            unless set.
+            unless set. For labels and tags, a file like that of the training.
         format: Of a file of pairs; by its name unless set.
         columns: Of a file of pairs: source and target, with a comma between; as in the run's recipe unless set.
         empty: What to do with a pair whose source or target is empty.
@@ -144,7 +145,17 @@ def evaluate(
     from regard.alignment import parse_place
     from regard.loading import load_pairs
 
-    if is_text(run):
+    task = task_of_run(run)
+    if task in ("label", "tag"):
+        others: dict[str, object] = {"source": source, "target": target, "text": text, "documents": documents}
+        others |= {"context": context, "stride": stride, "count": count, "seed": seed, "variants": variants}
+        others |= {"beam": beam, "lowercase": lowercase, "tokenize": tokenize != "13a", "unit": unit, "gold": gold}
+        others |= {"against-length": against_length, "gold-base": gold_base != 0}
+        refuse_for("evaluate", run, task, others | {"attention": attention, "shift": shift})
+        report = print_label_report if task == "label" else print_tag_report
+        report(run, Asked(data, format, columns, empty), out=out, as_json=as_json, device=device, quiet=quiet)
+        return
+    if task == "text":
         of_pairs: dict[str, object] = {"source": source, "target": target, "data": data, "format": format}
         of_pairs |= {"columns": columns, "empty": empty != "error", "count": count, "seed": seed, "variants": variants}
         of_pairs |= {"beam": beam, "lowercase": lowercase, "tokenize": tokenize != "13a", "unit": unit, "out": out}

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from regard.recipe import Recipe
 
 
+UNITS = {"text": "token", "label": "text", "tag": "sentence"}
+"""What the data of a task are counted in, where that is not pairs."""
+
+
 @dataclass(frozen=True)
 class Data:
     """What it was trained on."""
@@ -33,6 +37,15 @@ class Vocabulary:
 
     source: int
     target: int
+
+
+@dataclass(frozen=True)
+class Words:
+    """How many words, pieces of words, and labels or tags there are."""
+
+    words: int
+    pieces: int
+    labels: int
 
 
 @dataclass(frozen=True)
@@ -84,13 +97,12 @@ def described(run: Run, card: Mapping[str, Any], recipe: Recipe, metrics: list[d
     """The run in plain words."""
     where, told = str(run.card_file), of_table(Card, card, str(run.card_file))
     data = of_table(Data, card.get("data"), f"{where}: [data]")
-    sizes = of_table(Vocabulary, card.get("vocabulary"), f"{where}: [vocabulary]")
     training = recipe.training
     yield f"{run.path}: {told.model}, {counted(told.parameters, 'parameter')}, made by regard {told.regard}"
     yield f"model: {', '.join(f'{name} {shown(value)}' for name, value in recipe.model.items() if name != 'name')}"
-    unit = "token" if card.get("task") == "text" else "pair"
+    unit = UNITS.get(str(card.get("task")), "pair")
     yield f"data: {data.origin}; {counted(data.train, unit)} to train on, {data.valid:,} to validate with"
-    yield f"tokens: {tokens_of(run, sizes, unit)}"
+    yield vocabulary_of(run, card.get("vocabulary"), unit)
     yield (
         f"training: up to {counted(training.steps, 'update')} of {counted(training.tokens, 'token')}, "
         f"rate {shown(training.rate)}, seed {training.seed}"
@@ -103,6 +115,16 @@ def described(run: Run, card: Mapping[str, Any], recipe: Recipe, metrics: list[d
     checkpoints = checkpoints_of(run)
     yield f"checkpoints: {', '.join(str(each.step) for each in checkpoints) or 'none'}"
     yield state_of(checkpoints)
+
+
+def vocabulary_of(run: Run, table: Any, unit: str) -> str:
+    """How much there is of all that texts are made of."""
+    where = f"{run.card_file}: [vocabulary]"
+    if unit in ("text", "sentence"):
+        told = of_table(Words, table, where)
+        what = "labels" if unit == "text" else "tags"
+        return f"words: {told.words:,}, spelt with {told.pieces:,} pieces; {told.labels:,} {what}"
+    return f"tokens: {tokens_of(run, of_table(Vocabulary, table, where), unit)}"
 
 
 def tokens_of(run: Run, sizes: Vocabulary, unit: str) -> str:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from regard.cli.counting import after, counted, parts
 from regard.cli.devices import chosen_device
+from regard.cli.label_runs import Output, print_labels, print_tags, refuse_for
 from regard.cli.options import File, Flag
 from regard.cli.remarks import Remarks
-from regard.cli.text_runs import is_text, print_surprises, refuse_for_text
+from regard.cli.text_runs import print_surprises, refuse_for_text, task_of_run
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
@@ -38,16 +39,21 @@ def predict(
     draw: Flag = False,
     picture: Path | None = None,
     tokens: Flag = False,
+    threshold: float | None = None,
+    why: Flag = False,
+    html: Path | None = None,
+    words: Flag = False,
     device: str = "auto",
     quiet: Flag = False,
 ) -> None:
-    """Write the target of each line; of a language model, the log-probability of each line.
+    """Write the target of each line, its labels, the tags of its words, or for a language model its log-probability.
 
     Args:
         run: A run folder made by regard train.
         source: A file of sources, or of texts for a language model, one a line; - is stdin.
         beam: Hypotheses kept at each step, 1 is greedy; as in the run's recipe unless set.
-        nbest: Targets for each source, the best first, one a line; empty lines where there are no more.
+        nbest: Targets for each source, the best first, one a line; empty lines where there are no more. Of a
+            classifier, labels with their probabilities, on one line.
         length_penalty: 0 prefers short targets; as in the run's recipe unless set.
         longest: Tokens of a target at the most; twice those of its source and 50 more unless set.
         log_probabilities: Put the log-probability and a tab before each target.
@@ -56,6 +62,11 @@ def predict(
         draw: Draw the attention of each source's best target beneath it.
         picture: Of one source, draw the attention into this file: .png, .svg or .pdf.
         tokens: Of a language model, also write each token and how much it surprised the model, in nats.
+        threshold: Of several labels, how probable they must be; as tuned on the validation data unless set.
+        why: Of labels and tags, also show the words, shaded by their attention weights.
+        html: Of labels and tags, write the shaded words into this file, a page that needs nothing else.
+        words: Of a tagger, read a word a line, with a blank line after each sentence; as from a file named .bio or
+            .conll.
         device: auto, cpu, cuda, cuda:1.
         quiet: Show no progress, and do not say that sources are unknown or hold a tab.
     """
@@ -63,7 +74,22 @@ def predict(
     from regard.loading import load_pairs
     from regard.views.matrix import check_ending
 
-    if is_text(run):
+    task = task_of_run(run)
+    if task in ("label", "tag"):
+        others = {"beam": beam, "length-penalty": length_penalty, "longest": longest, "draw": draw, "picture": picture}
+        others |= {"log-probabilities": log_probabilities, "weights": weights, "tokens": tokens}
+        output = Output(nbest, threshold, why, html, jsonl)
+        if task == "label":
+            refuse_for("predict", run, task, {**others, "words": words})
+            print_labels(run, source, output, device=device, quiet=quiet)
+        else:
+            refuse_for("predict", run, task, {**others, "nbest": nbest != 1, "threshold": threshold})
+            print_tags(run, source, output, words=words, device=device, quiet=quiet)
+        return
+    for name, value in {"threshold": threshold, "why": why or None, "html": html, "words": words or None}.items():
+        if value is not None:
+            raise RegardError(f"--{name}: is for labels and tags; {run} has none")
+    if task == "text":
         search = {"beam": beam, "nbest": nbest != 1, "length-penalty": length_penalty, "longest": longest}
         shown = {"log-probabilities": log_probabilities, "weights": weights, "draw": draw, "picture": picture}
         refuse_for_text("predict", run, {**search, **shown})

@@ -19,11 +19,11 @@ AT_ONCE = 1000
 """Lines read before the first is answered."""
 
 
-def is_text(run: Path) -> bool:
-    """Whether a run is that of a language model."""
+def task_of_run(run: Path) -> str:
+    """What a run does: answers (pairs), writes on (text), labels or tags."""
     from regard.run import Run
 
-    return Run(run).read_card().get("task") == "text"
+    return str(Run(run).read_card().get("task"))
 
 
 def refuse_for_text(command: str, run: Path, options: Mapping[str, object]) -> None:

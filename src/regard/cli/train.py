@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from regard.cli.devices import chosen_device
 from regard.cli.names import as_typed
-from regard.cli.text_runs import is_text
+from regard.cli.text_runs import task_of_run
 from regard.errors import RegardError
 
 Words = Annotated[str, Parameter(allow_leading_hyphen=True)]
@@ -56,7 +56,9 @@ def train(*words: Words) -> None:
     counters = train_run(table, out, device=device, base=base, quiet=line.quiet, where=where)
     if not line.quiet:
         print(f"trained {counters.step} steps in {counters.seconds:.0f} s; the run is {out}", file=sys.stderr)
-        then = f"generate {out} --tokens 100" if is_text(out) else f"predict {out} < in.txt > out.txt"
+        then = {"text": f"generate {out} --tokens 100", "label": f"predict {out} --why < texts.txt"}.get(
+            task_of_run(out), f"predict {out} < in.txt > out.txt"
+        )
         print(f"go on: {as_typed()} {then}", file=sys.stderr)
 
 

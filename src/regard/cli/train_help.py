@@ -41,6 +41,8 @@ true or false, and true if nothing follows.
 EXAMPLES = {
     "pairs": "Example: regard train dates --model bahdanau --out runs/dates",
     "text": "Example: regard train book.txt --model gpt --out runs/book",
+    "label": "Example: regard train questions.tsv --task label --out runs/questions",
+    "tag": "Example: regard train ner.bio --task tag --out runs/ner",
 }
 
 SUITED = ("dropout", "embedding", "hidden", "width")

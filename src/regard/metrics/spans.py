@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 
-from regard.data.schemes import Scheme, spans_of
 from regard.errors import RegardError
 from regard.metrics.labels import Counts, check_pairs, kind_lines, macro, total
 from regard.metrics.score import Score
+from regard.schemes import Scheme, spans_of
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any, Literal, NamedTuple
 
 from regard.errors import unknown_name
+from regard.models.attentive_classifier import AttentiveClassifier, ClassifierConfig
 from regard.models.attentive_lm import AttentiveLm, AttentiveLmConfig
+from regard.models.attentive_tagger import AttentiveTagger, TaggerConfig
 from regard.models.gpt import Gpt, GptConfig
 from regard.models.language import LanguageModel
 from regard.models.neural_lm import NeuralLm, NeuralLmConfig
@@ -18,11 +20,15 @@ from regard.settings import from_table
 
 __all__ = [
     "MODELS",
+    "AttentiveClassifier",
     "AttentiveLm",
     "AttentiveLmConfig",
+    "AttentiveTagger",
+    "ClassifierConfig",
     "Gpt",
     "GptConfig",
     "LanguageModel",
+    "Model",
     "NeuralLm",
     "NeuralLmConfig",
     "Preset",
@@ -32,6 +38,7 @@ __all__ = [
     "RecurrentSeq2Seq",
     "Seq2Seq",
     "State",
+    "TaggerConfig",
     "Task",
     "Transformer",
     "TransformerConfig",
@@ -39,14 +46,16 @@ __all__ = [
 ]
 
 
-Task = Literal["pairs", "text"]
-"""What a model learns: to answer a source by a target, or to go on with a text."""
+Task = Literal["pairs", "text", "label", "tag"]
+"""What a model learns: to answer a source by a target, to go on with a text, to label texts or to tag words."""
+
+Model = Seq2Seq | LanguageModel | AttentiveClassifier | AttentiveTagger
 
 
 class Preset(NamedTuple):
     """A model, its config, and the settings in which the preset differs from the config's defaults."""
 
-    model: type[Seq2Seq] | type[LanguageModel]
+    model: type[Model]
     config: type
     settings: dict[str, Any]
     task: Task = "pairs"
@@ -78,10 +87,12 @@ MODELS: dict[str, Preset] = {
     "lstm-lm": text(RecurrentLm, RecurrentLmConfig, cell="lstm"),
     "attentive-lm": text(AttentiveLm, AttentiveLmConfig),
     "gpt": text(Gpt, GptConfig),
+    "attentive-classifier": Preset(AttentiveClassifier, ClassifierConfig, {}, "label"),
+    "attentive-tagger": Preset(AttentiveTagger, TaggerConfig, {}, "tag"),
 }
 
 
-def build(name: str, **settings: Any) -> Seq2Seq | LanguageModel:
+def build(name: str, **settings: Any) -> Model:
     """A new model by the name of its preset, with random parameters.
 
     Example:

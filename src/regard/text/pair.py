@@ -34,6 +34,17 @@ class Tokenizers:
         """Whether a number means the same on both sides, so that they can share embeddings; the steps may differ."""
         return self.source.model is self.target.model
 
+    def sizes(self, task: str) -> dict[str, int]:
+        """What the config of a model of a task learns from both."""
+        if task == "text":
+            return {"size": self.target.size}
+        return {"source_size": self.source.size, "target_size": self.target.size}
+
+    @property
+    def vocabulary(self) -> dict[str, int]:
+        """How many tokens there are, as a run's card says it."""
+        return {"source": self.source.size, "target": self.target.size}
+
     def to_json(self) -> str:
         """Both as the text of a file."""
         target = record(self.target)

@@ -26,7 +26,7 @@ from regard.training.settings import TrainingSettings
 from regard.training.stop import StopAsked
 from regard.training.talk import Talk
 
-PERFECT = {"exact": 1.0, "bleu": 100.0, "chrf": 100.0}
+PERFECT = {"exact": 1.0, "bleu": 100.0, "chrf": 100.0, "accuracy": 1.0, "f1": 1.0, "macro_f1": 1.0}
 ENOUGH = 3  # perfect validations in a row
 CHECK_EVERY = 50  # steps between looks at a GPU's loss: each look waits for all its work
 

@@ -63,7 +63,7 @@ def settled(
         collate(train[:64]),
         max(max(len(pair.source), len(pair.target or ())) + 1 for pair in [*train, *valid]),
         {"origin": corpus.origin, "train": len(train), "valid": len(valid), "sha256": fingerprint(corpus)},
-        " a side",
+        "tokens a side",
         f"{len(first)} an epoch, {100 * first.padding:.1f} % of them padding",
     )
 

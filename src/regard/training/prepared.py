@@ -10,7 +10,7 @@ from torch import nn
 
 from regard.recipe import Recipe
 from regard.run import Card
-from regard.text import Tokenizers
+from regard.text import Lexicon, Tokenizers
 from regard.training.loop import Batches, Validate
 
 
@@ -19,12 +19,12 @@ class Prepared:
     """Data and settings, with nothing left open."""
 
     recipe: Recipe
-    tokenizers: Tokenizers
+    tokenizers: Tokenizers | Lexicon
     batches: Batches
     validate: Validate
     step: Callable[[Any, float], nn.Module]  # a model and its label smoothing -> the model with its loss
     first: Any  # a batch as the model takes it
     longest: int  # the most places that any text needs
     data: Card  # what the run's card says of the data, their checksum `sha256` among it
-    each: str  # what a number of tokens is counted in, " a side" where there are two
+    each: str  # what a batch is counted in: tokens, tokens a side, words
     amount: str  # how much there is to train on, in words

@@ -22,10 +22,11 @@ class TrainingSettings:
     betas: tuple[float, ...] = (0.9, 0.98)  # of AdamW
     clip: float = 1.0  # the greatest norm of the gradient; 0 clips nothing
     segment: int | None = None  # tokens of a text that are read at once; those of gpt are --longest
-    smoothing: float | None = None  # label smoothing; 0.1 for pairs, none for text, unless set
+    smoothing: float | None = None  # label smoothing; 0.1 for pairs, else none, unless set
+    class_weights: float = 0.0  # from 0, where all examples count alike, to 1, where rare labels count as much in all
     validate_every: int | None = None  # updates between validations
     validate_most: int = 1000  # examples that are decoded in a validation
-    metric: Literal["auto", "exact", "bleu", "chrf", "loss"] = "auto"  # what decides which parameters are best
+    metric: Literal["auto", "exact", "bleu", "chrf", "loss", "accuracy", "f1", "macro_f1"] = "auto"  # what is best
     patience: int = 10  # validations without a better one before training stops; 0 never stops
     average: int = 0  # checkpoints whose mean is tried at the end
     ema: float = 0.0  # decay of a moving average of the parameters that is used in their place; 0 has none
@@ -48,6 +49,8 @@ class TrainingSettings:
             raise RegardError(f"seed is {self.seed}; {2**32 - 1} is the greatest")
         if self.rate is not None and not self.rate > 0:
             raise RegardError(f"rate is {self.rate}; a number above 0 is needed")
+        if not 0 <= self.class_weights <= 1:
+            raise RegardError(f"class_weights is {self.class_weights}; a number from 0 to 1 is needed")
         for name in ("smoothing", "ema"):
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1:

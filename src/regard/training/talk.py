@@ -122,9 +122,13 @@ class Talk:
             writer.close()
 
 
+SHARES = ("exact", "accuracy", "f1", "macro_f1")
+"""Findings that lie between 0 and 1."""
+
+
 def in_words(name: str, value: float) -> str:
     """One finding of a validation, as it is read aloud."""
     name = name.removeprefix("valid_")
-    if name == "exact":
-        return f"exact {100 * value:.1f} %"
+    if name in SHARES:
+        return f"{name.replace('_', ' ').replace('f1', 'F1')} {100 * value:.1f} %"
     return f"valid loss {value:.3f}" if name == "loss" else f"{name.upper() if name == 'bleu' else name} {value:.1f}"

@@ -177,6 +177,6 @@ def settled(recipe: Recipe, parts: Parts, tokenizers: Tokenizers, device: str) -
         batches.batch(first[0], 0).tokens,
         0 if kind.carries else training.segment,
         {"origin": parts.origin, "train": train, "valid": valid, "sha256": parts.sha256},
-        "",
+        "tokens",
         f"{len(first)} an epoch, {100 * first.padding:.1f} % of them padding",
     )

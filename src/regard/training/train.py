@@ -14,7 +14,7 @@ import torch
 from regard.attention.scores import without_gradient
 from regard.errors import RegardError
 from regard.files import write_text
-from regard.models import LanguageModel, Seq2Seq
+from regard.models import LanguageModel, Model, Seq2Seq
 from regard.models.kernel_widths import set_kernel_widths
 from regard.recipe import Recipe, build_model, task_of, to_recipe
 from regard.run import Card, Run
@@ -85,20 +85,26 @@ def left_as_it_was(run: Run, talk: Talk) -> Iterator[None]:
 def prepare(recipe: Recipe, run: Run, home: Run | None, device: str, talk: Talk) -> Prepared:
     """The data as batches, and the recipe with nothing left open; tokenizers are learnt, or taken from a run."""
     torch.manual_seed(recipe.training.seed)
-    if task_of(recipe) == "text":
+    task = task_of(recipe)
+    if task == "text":
         from regard.training.text import prepare_text
 
         return prepare_text(recipe, run, home, device, talk)
+    if task in ("label", "tag"):
+        from regard.training.labels import prepare_labels, prepare_tags
+
+        return (prepare_labels if task == "label" else prepare_tags)(recipe, home, device, talk)
     return prepare_pairs(recipe, home, device, talk)
 
 
-def new_model(ready: Prepared, start: Run | None, talk: Talk) -> Seq2Seq | LanguageModel:
+def new_model(ready: Prepared, start: Run | None, talk: Talk) -> Model:
     """The model with its first parameters."""
     torch.manual_seed(ready.recipe.training.seed)
     model = build_model(ready.recipe, ready.tokenizers)
-    if model.most_places is not None and ready.longest > model.most_places:
+    most = model.most_places if isinstance(model, (Seq2Seq, LanguageModel)) else None
+    if most is not None and ready.longest > most:
         raise RegardError(
-            f"model.longest is {model.most_places}, the longest text has {ready.longest} tokens; "
+            f"model.longest is {most}, the longest text has {ready.longest} tokens; "
             "raise it, or lower --data.most-tokens"
         )
     set_kernel_widths(model, ready.first)
@@ -109,7 +115,7 @@ def new_model(ready: Prepared, start: Run | None, talk: Talk) -> Seq2Seq | Langu
     return model
 
 
-def take_over(model: Seq2Seq | LanguageModel, start: Run) -> None:
+def take_over(model: Model, start: Run) -> None:
     """Start from the parameters of another run."""
     found, own = start.read_parameters(), model.state_dict()
     for name, tensor in own.items():
@@ -119,7 +125,7 @@ def take_over(model: Seq2Seq | LanguageModel, start: Run) -> None:
     model.load_state_dict({name: found[name] for name in own})
 
 
-def begin(run: Run, ready: Prepared, model: Seq2Seq | LanguageModel, start: Run | None, talk: Talk) -> None:
+def begin(run: Run, ready: Prepared, model: Model, start: Run | None, talk: Talk) -> None:
     """Write down what is about to be trained, and say it."""
     parameters = sum(p.numel() for p in model.parameters())
     recipe = ready.recipe
@@ -131,7 +137,7 @@ def begin(run: Run, ready: Prepared, model: Seq2Seq | LanguageModel, start: Run 
                 "task": task_of(recipe),
                 "model": recipe.model["name"],
                 "parameters": parameters,
-                "vocabulary": {"source": ready.tokenizers.source.size, "target": ready.tokenizers.target.size},
+                "vocabulary": ready.tokenizers.vocabulary,
                 "data": ready.data,
                 "begun": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
                 **({"from": str(start.path)} if start else {}),
@@ -141,13 +147,13 @@ def begin(run: Run, ready: Prepared, model: Seq2Seq | LanguageModel, start: Run 
     talk.say(f"model: {recipe.model['name']}, {parameters:,} parameters ({sizes})")
     training = recipe.training
     talk.say(
-        f"training: {training.steps} updates of {training.tokens} tokens{ready.each} at the most, "
+        f"training: {training.steps} updates of {training.tokens} {ready.each} at the most, "
         f"rate {training.rate:g}, validation every {training.validate_every}, best by {training.metric}"
     )
     talk.say(f"batches: {ready.amount}")
 
 
-def fit(run: Run, ready: Prepared, model: Seq2Seq | LanguageModel, device: str, talk: Talk) -> Counters:
+def fit(run: Run, ready: Prepared, model: Model, device: str, talk: Talk) -> Counters:
     """Run the loop."""
     training = ready.recipe.training
     assert training.smoothing is not None

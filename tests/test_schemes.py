@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard import RegardError
-from regard.data.schemes import (
+from regard.schemes import (
     SCHEMES,
     Span,
     allowed_transitions,

@@ -1,0 +1,296 @@
+"""What `regard predict` and `regard evaluate` do with a classifier or a tagger."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from regard.cli.counting import after, counted, parts
+from regard.cli.devices import chosen_device
+from regard.errors import RegardError
+
+if TYPE_CHECKING:
+    from regard.data.labelled import Labelled
+    from regard.label_predictor import Labelling, LabelPredictor, Tagging
+
+AT_ONCE = 1000
+"""Texts read before the first is answered."""
+
+OF_WORDS = (".bio", ".bioes", ".conll", ".iob", ".iob2")
+"""How the name of a file ends that has a word a line."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """What is written of each text."""
+
+    nbest: int = 1
+    threshold: float | None = None
+    why: bool = False
+    html: Path | None = None
+    jsonl: bool = False
+
+    @property
+    def weighed(self) -> bool:
+        """Whether weights are needed."""
+        return self.why or self.html is not None
+
+
+def refuse_for(command: str, run: Path, task: str, options: Mapping[str, object]) -> None:
+    """Raise a `RegardError` for an option that a run has no use for; None and False were not given."""
+    what = {"label": "labels texts", "tag": "tags words"}[task]
+    for name, value in options.items():
+        if value is not None and value is not False:
+            raise RegardError(f"{command}: --{name} is for other models; {run} {what}")
+
+
+def print_labels(run: Path, source: Path, output: Output, *, device: str, quiet: bool) -> None:
+    """Write the labels of each line, and why, if that is asked for."""
+    from regard.data.formats import read_lines
+    from regard.loading import load_labels
+
+    model = load_labels(run, chosen_device(device))
+    if output.weighed:
+        model.check_attention()
+    model.label([], output.nbest, output.threshold)  # what is wrong with them is said before any line is read
+    by_hand = source == Path("-") and sys.stdin.isatty()
+    done, shaded = 0, list[Any]()
+    with counted(quiet, "texts") as show:
+        for some in parts(examples_of(model, read_lines(source)), 1 if by_hand else AT_ONCE):
+            present = [example for example in some if example is not None]
+            weighed = output.weighed or (output.jsonl and model.model.config.pooling == "attention")
+            found = iter(
+                model.label(present, output.nbest, output.threshold, return_weights=weighed, progress=after(done, show))
+            )
+            for example in some:
+                print("" if example is None else label_lines(model, next_of(found, shaded), output))
+            sys.stdout.flush()
+            done += len(present)
+    write_page(output.html, [(each.words, each.weights, title_of(each)) for each in shaded])
+
+
+def next_of(found: Iterator[Labelling], kept: list[Labelling]) -> Labelling:
+    """The next of some findings, which is kept, too."""
+    kept.append(next(found))
+    return kept[-1]
+
+
+def examples_of(model: LabelPredictor, lines: Iterator[str]) -> Iterator[Labelled | None]:
+    """Each line as the model takes it; a line without text is None, and ends a dialogue."""
+    from regard.data.labelled import Labelled
+
+    config = model.model.config
+    before = deque[str](maxlen=config.before)
+    for number, line in enumerate(lines, 1):
+        text, tab, second = line.partition("\t") if config.pairs else (line, "", "")
+        if not text.strip():
+            before.clear()
+            yield None
+            continue
+        if config.pairs and not second.strip():
+            raise RegardError(
+                f"line {number}: has one text; two with a tab between are needed, as {model.name} compares"
+            )
+        yield Labelled(text.strip(), (), second.strip() if tab else None, tuple(before))
+        before.append(text.strip())
+
+
+def label_lines(model: LabelPredictor, found: Labelling, output: Output) -> str:
+    """What is written of a text."""
+    if output.jsonl:
+        return json.dumps(label_record(found), ensure_ascii=False)
+    if output.nbest > 1:
+        lines = "\t".join(f"{label} {probability:.4f}" for label, probability in found.ranked)
+    else:
+        lines = model.recipe.data.separator.join(found.labels)
+    if not output.why:
+        return lines
+    from regard.views.words import shade_words
+
+    assert found.weights is not None
+    return f"{lines}\n{shade_words(found.words, found.weights)}\n"
+
+
+def label_record(found: Labelling) -> dict[str, Any]:
+    """A text and its labels as JSON has it."""
+    record: dict[str, Any] = {
+        "text": found.text,
+        "labels": found.labels,
+        "ranked": [each._asdict() for each in found.ranked],
+        "words": found.words,
+    }
+    if found.weights is not None:
+        record["weights"] = found.weights
+    if found.context_weights is not None:
+        record["context_weights"] = found.context_weights
+    return record
+
+
+def title_of(found: Labelling) -> str:
+    """The labels of a text, the most probable with its probability."""
+    best = found.ranked[0]
+    others = [label for label in found.labels if label != best.label]
+    return ", ".join([f"{best.label} ({best.probability:.0%})", *others]) if found.labels else "no label"
+
+
+def write_page(path: Path | None, texts: Sequence[tuple[Sequence[str], Any, str]]) -> None:
+    """Texts shaded by weight, as a page that needs nothing else."""
+    if path is None:
+        return
+    from regard.files import write_text
+    from regard.views.words import words_page
+
+    write_text(path, words_page(texts))
+
+
+def print_tags(run: Path, source: Path, output: Output, *, words: bool, device: str, quiet: bool) -> None:
+    """Write each word with its tag, a line each, and a blank line after each sentence."""
+    from regard.loading import load_tags
+
+    model = load_tags(run, chosen_device(device))
+    if output.weighed:
+        model.check_attention()
+    by_hand = source == Path("-") and sys.stdin.isatty()
+    own = words or source.name.removesuffix(".gz").endswith(OF_WORDS)
+    done, shaded = 0, list[Any]()
+    with counted(quiet, "sentences") as show:
+        for some in parts(sentences_of(source, own), 1 if by_hand else AT_ONCE):
+            for tagging in model.predict(some, return_weights=output.weighed, progress=after(done, show)):
+                print(tag_lines(tagging, output))
+                if output.html is not None:
+                    shaded.append((tagging.words, received(tagging), " ".join(tagging.tags)))
+            sys.stdout.flush()
+            done += len(some)
+    write_page(output.html, shaded)
+
+
+def sentences_of(source: Path, own: bool) -> Iterator[str | list[str]]:
+    """A sentence a line, or a word a line: the first of its columns."""
+    from regard.data.formats import read_lines
+
+    if not own:
+        yield from read_lines(source)
+        return
+    words: list[str] = []
+    for line in read_lines(source):
+        if line.strip():
+            words.append(line.split("\t" if "\t" in line else None)[0].strip())
+        elif words:
+            yield words
+            words = []
+    if words:
+        yield words
+
+
+def tag_lines(tagging: Tagging, output: Output) -> str:
+    """What is written of a sentence."""
+    if output.jsonl:
+        record = {
+            "words": tagging.words,
+            "tags": tagging.tags,
+            "probabilities": tagging.probabilities,
+            "spans": [
+                {**span._asdict(), "text": " ".join(tagging.words[span.first : span.last + 1])}
+                for span in tagging.spans
+            ],
+        }
+        return json.dumps(record, ensure_ascii=False)
+    lines = "".join(f"{word}\t{tag}\n" for word, tag in zip(tagging.words, tagging.tags, strict=True))
+    if not output.why or not tagging.words:
+        return lines
+    from regard.views.words import shade_words
+
+    return f"{lines}{shade_words(tagging.words, received(tagging), title='attention received')}\n"
+
+
+def received(tagging: Tagging) -> list[float]:
+    """How much attention each word got, the mean over layers, heads and the words that looked."""
+    assert tagging.weights is not None
+    found: list[float] = tagging.weights.mean((0, 1, 2)).tolist()
+    return found
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a classifier or tagger is scored on."""
+
+    data: str | None
+    format: str | None
+    columns: str | None
+    empty: str
+
+
+def print_label_report(run: Path, asked: Asked, *, out: Path | None, as_json: bool, device: str, quiet: bool) -> None:
+    """Score labels and write what was found."""
+    from regard.files import write_text
+    from regard.loading import load_labels
+    from regard.metrics.labels import label_report, several_report
+
+    model = load_labels(run, chosen_device(device))
+    examples = labelled_data(model, asked)
+    with counted(quiet, "texts") as show:
+        probabilities = model.probabilities(examples, show)
+    gold = [example.labels for example in examples]
+    threshold, labels = float(model.model.threshold), model.labels
+    if model.model.config.several:
+        several = several_report(probabilities, gold, labels, threshold=threshold, best=min(5, len(labels)))
+        chosen = [[l for l, p in zip(labels, row, strict=True) if p >= threshold] for row in probabilities.tolist()]
+        print_report(several, as_json=as_json)
+    else:
+        if odd := next((each for each in gold if len(each) > 1), None):
+            raise RegardError(f"{asked.data}: a text has the labels {', '.join(odd)}; {run} tells one each")
+        chosen = [[labels[place]] for place in probabilities.argmax(-1).tolist()]
+        print_report(label_report([one for (one,) in chosen], [one for (one,) in gold]), as_json=as_json)
+    if out is not None:
+        write_text(out, "".join(f"{model.recipe.data.separator.join(each)}\n" for each in chosen))
+
+
+def labelled_data(model: LabelPredictor, asked: Asked) -> list[Labelled]:
+    """The examples to score, read as those of the training were unless it is said otherwise."""
+    from dataclasses import replace
+
+    from regard.training.labels import read_all_labelled
+
+    if asked.data is None:
+        raise RegardError("evaluate: nothing to evaluate on; give a file of texts and labels by --data")
+    data = model.recipe.data
+    columns = data.columns if asked.columns is None else tuple(asked.columns.split(","))
+    settings = replace(data, format=asked.format, columns=columns, empty=asked.empty)  # type: ignore[arg-type]
+    return read_all_labelled(asked.data, settings)
+
+
+def print_tag_report(run: Path, asked: Asked, *, out: Path | None, as_json: bool, device: str, quiet: bool) -> None:
+    """Score tags and write what was found."""
+    from regard.data.tagged import read_tagged
+    from regard.files import write_text
+    from regard.loading import load_tags
+    from regard.metrics.labels import label_report
+    from regard.metrics.spans import span_report
+
+    if asked.data is None:
+        raise RegardError("evaluate: nothing to evaluate on; give a file of words and tags by --data")
+    model = load_tags(run, chosen_device(device))
+    columns = model.recipe.data.columns if asked.columns is None else asked.columns.split(",")
+    sentences = list(read_tagged(asked.data, columns or None))
+    if not sentences:
+        raise RegardError(f"{asked.data}: is empty; one sentence is the least")
+    with counted(quiet, "sentences") as show:
+        found = model.predict([sentence.words for sentence in sentences], progress=show)
+    predicted, gold = [each.tags for each in found], [sentence.tags for sentence in sentences]
+    if model.model.config.scheme == "plain":
+        flat = [[tag for tags in part for tag in tags] for part in (predicted, gold)]
+        print_report(label_report(*flat), as_json=as_json)
+    else:
+        print_report(span_report(predicted, gold), as_json=as_json)
+    if out is not None:
+        write_text(out, "\n".join(tag_lines(each, Output()) for each in found))
+
+
+def print_report(report: Any, *, as_json: bool) -> None:
+    """What was found, to stdout."""
+    print(json.dumps(report.to_json(), ensure_ascii=False) if as_json else "\n".join(report.lines()))

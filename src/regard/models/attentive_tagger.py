@@ -1,0 +1,86 @@
+"""A tag for every word: contextual vectors from an rnn, from self-attention or both, and tags that fit together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional
+
+from regard.errors import unknown_name
+from regard.layers.crf import Crf
+from regard.models.reader import Encoder, Reader, ReaderConfig
+from regard.schemes import SCHEMES, Scheme, allowed_transitions
+from regard.sentences import NO_TAG, TagBatch
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaggerConfig(ReaderConfig):
+    """How words are read, and how tags are made of them."""
+
+    scheme: Scheme = "plain"  # how the tags mark spans
+    encoder: Encoder = "both"  # what tells words of each other: nothing, an rnn, self-attention, or one upon the other
+    crf: bool = True  # learn which tag follows which; without it, tags are only kept to their scheme
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.scheme not in SCHEMES:
+            raise unknown_name("scheme", self.scheme, SCHEMES)
+
+
+class AttentiveTagger(nn.Module):
+    """Sentences in, a score for each tag of each word out.
+
+    What is answered keeps to the scheme of the tags, with a conditional random field and without.
+    """
+
+    def __init__(self, config: TaggerConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.reader = Reader(config)
+        self.output = nn.Linear(self.reader.width, len(config.labels))
+        start, between, end = allowed_transitions(config.labels, config.scheme)
+        self.crf = Crf(len(config.labels), allowed=between, allowed_start=start, allowed_end=end)
+        self.crf.requires_grad_(config.crf)
+
+    @property
+    def attended(self) -> tuple[str, ...]:
+        """Paths of the modules in which words look at words, first layer first."""
+        return tuple(f"reader.{path}" for path in self.reader.attended)
+
+    def forward(self, batch: TagBatch) -> Float[Tensor, "texts words tags"]:
+        """The score of each tag at each word."""
+        scores: Tensor = self.output(self.reader(batch.sentences))
+        return scores if self.config.crf else scores.log_softmax(-1)
+
+    def loss(
+        self,
+        scores: Float[Tensor, "texts words tags"],
+        batch: TagBatch,
+        *,
+        smoothing: float = 0.0,
+        weights: Float[Tensor, " tags"] | None = None,
+    ) -> Float[Tensor, ""]:
+        """In nats, summed over all words; weights and smoothing are for tags that are chosen each for itself."""
+        assert batch.tags is not None, "the tags are needed to learn from"
+        if self.config.crf:
+            return -self.crf.log_likelihood(scores.float(), batch.tags, batch.sentences.lengths).sum()
+        return functional.cross_entropy(
+            scores.flatten(0, 1).float(),
+            batch.tags.flatten(),
+            weight=weights,
+            ignore_index=NO_TAG,
+            label_smoothing=smoothing,
+            reduction="sum",
+        )
+
+    def best(self, scores: Float[Tensor, "texts words tags"], batch: TagBatch) -> Int[Tensor, "texts words"]:
+        """The tags that fit best, and together."""
+        return self.crf.best(scores.float(), batch.sentences.lengths)[0]
+
+    def probabilities(
+        self, scores: Float[Tensor, "texts words tags"], batch: TagBatch
+    ) -> Float[Tensor, "texts words tags"]:
+        """How probable each tag of each word is, among all sequences of tags that keep to the scheme."""
+        return self.crf.marginals(scores.float(), batch.sentences.lengths)

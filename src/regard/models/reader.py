@@ -1,0 +1,130 @@
+"""What labels and tags are made of: a vector for every word of a text, that knows the words around it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.attention.scores import SCORES
+from regard.attention.visible import lengths as visible_lengths
+from regard.batch import PAD, UNKNOWN
+from regard.errors import RegardError, unknown_name
+from regard.layers.dropout import Dropout
+from regard.layers.positions import Positions
+from regard.layers.recurrent import Recurrent
+from regard.layers.spelling import SPELT, Spelling, Spelt
+from regard.layers.transformer import LayerConfig, TransformerStack
+from regard.layers.vocabulary import new_embedding
+from regard.sentences import Sentences
+
+Encoder = Literal["embedding", "rnn", "attention", "both"]
+ENCODERS = ("embedding", "rnn", "attention", "both")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReaderConfig:
+    """How words are read."""
+
+    words: int  # how many there are
+    pieces: int  # how many letters, or other pieces of words
+    labels: tuple[str, ...]  # what is to be told of a text, or of a word
+    embedding: int = 100  # width of a word
+    spelling: Spelt = "max"  # whether the letters of a word are read, and what is made of them: max or attention
+    spelling_width: int = 50  # width of what is made of them
+    encoder: Encoder = "rnn"  # what tells words of each other: nothing, an rnn, self-attention, or one upon the other
+    cell: Literal["rnn", "gru", "lstm"] = "lstm"  # rnn (tanh), gru or lstm
+    hidden: int = 128  # width of a state, of each direction
+    layers: int = 1  # recurrent layers
+    attention_layers: int = 1  # of self-attention
+    attention_heads: int = 4  # attentions of such a layer, side by side
+    attention_score: str = "scaled_dot"  # how well one word answers another, in these layers
+    dropout: float = 0.3  # on words as they come in, between layers, and on what comes out
+    word_dropout: float = 0.05  # the share of words that are made unknown, in training
+
+    def __post_init__(self) -> None:
+        counts = ("words", "pieces", "embedding", "spelling_width", "hidden", "layers", "attention_layers")
+        for name in (*counts, "attention_heads"):
+            if getattr(self, name) < 1:
+                raise RegardError(f"{name} is {getattr(self, name)}; 1 is the least")
+        if len(self.labels) < 2:
+            raise RegardError(f"labels are {list(self.labels)}; two that differ are the least")
+        for name, known in (("encoder", ENCODERS), ("spelling", SPELT), ("attention_score", SCORES)):
+            if getattr(self, name) not in known:
+                raise unknown_name(name, getattr(self, name), known)
+        for name in ("dropout", "word_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise RegardError(f"{name} is {getattr(self, name)}; a share from 0 to below 1 is needed")
+        if self.encoder in ("attention", "both") and 2 * self.hidden % self.attention_heads:
+            raise RegardError(
+                f"attention_heads: {self.attention_heads} do not divide 2 * hidden, which is {2 * self.hidden}"
+            )
+
+
+class Reader(nn.Module):
+    """Words and their spelling in, a vector of width `self.width` for each word out."""
+
+    def __init__(self, config: ReaderConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.words = new_embedding(config.words, config.embedding, PAD, is_output=True)
+        width = config.embedding
+        self.spelling = None
+        if config.spelling != "none":
+            self.spelling = Spelling(config.spelling, config.pieces, config.spelling_width, padding=PAD)
+            width += config.spelling_width
+        self.dropout = Dropout(config.dropout)
+        self.recurrent = self.project = self.stack = None
+        if config.encoder in ("rnn", "both"):
+            self.recurrent = Recurrent(
+                config.cell, width, config.hidden, config.layers, bidirectional=True, dropout=config.dropout
+            )
+            width = self.recurrent.width
+        if config.encoder in ("attention", "both"):
+            layer = LayerConfig(
+                width=2 * config.hidden,
+                heads=config.attention_heads,
+                score=config.attention_score,
+                norm="pre",
+                dropout=config.dropout,
+            )
+            self.project = nn.Linear(width, layer.width)
+            self.positions = Positions("sinusoidal", layer.width, head_width=layer.head_width, scale=0.5)
+            self.stack = TransformerStack(layer, config.attention_layers)
+            width = layer.width
+        self.width = width
+
+    @property
+    def attended(self) -> tuple[str, ...]:
+        """Paths of the modules in which words look at words, first layer first."""
+        layers = 0 if self.stack is None else len(self.stack.layers)
+        return tuple(f"stack.layers.{layer}.attention" for layer in range(layers))
+
+    def forward(self, sentences: Sentences) -> Float[Tensor, "texts words width"]:
+        """A vector for each word; what stands at padding means nothing."""
+        x = self.dropout(self.embed(sentences))
+        if self.recurrent is not None:
+            x, _ = self.recurrent(x, sentences.lengths)
+        if self.stack is not None and self.project is not None:
+            x = self.project(x if self.recurrent is None else self.dropout(x))
+            places = self.positions(x.shape[1], x).added
+            assert places is not None
+            x = self.stack(x + places, visible=visible_lengths(sentences.lengths.to(x.device)))
+        return self.dropout(x)
+
+    def embed(self, sentences: Sentences) -> Float[Tensor, "texts words embedding"]:
+        """Each word by itself: its vector, and that of its spelling."""
+        words = self.words(self._some_unknown(sentences.words))
+        if self.spelling is None:
+            return words
+        return torch.cat([words, self.spelling(sentences.spellings)[sentences.spelt]], -1)
+
+    def _some_unknown(self, words: Int[Tensor, "texts words"]) -> Int[Tensor, "texts words"]:
+        """In training, some words are made unknown, so that it is learnt what to do with such."""
+        share = self.config.word_dropout
+        if not self.training or not share:
+            return words
+        return words.masked_fill((torch.rand(words.shape, device=words.device) < share) & (words != PAD), UNKNOWN)

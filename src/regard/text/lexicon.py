@@ -1,0 +1,141 @@
+"""Lexicon: words as numbers, with the numbers of their letters; and how a text is cut into words."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from regard.batch import UNKNOWN
+from regard.errors import RegardError
+from regard.files import reading
+from regard.sentences import Text, Word
+from regard.text.learn import learn
+from regard.text.pair import record, tokenizer_of
+from regard.text.tokenizer import RESERVED, Tokenizer
+
+VERSION = 1
+MOST_PIECES = 32  # of a word that are read; of a longer one its beginning and its end
+
+CUT = re.compile(
+    r"[\u2E80-\u30FF\u3400-\u9FFF\uF900-\uFAFF\U00020000-\U0003FFFF]"  # written without spaces: each sign by itself
+    r"|[^\W_]+(?:['\u2019._-][^\W_]+)*"  # letters and digits, with what joins them
+    r"|_+|[^\w\s]"
+)
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text and its signs of punctuation, each by itself."""
+    return CUT.findall(text)
+
+
+@dataclass(frozen=True, eq=False)
+class Lexicon:
+    """The words that are known, the pieces that words are spelt with, and the labels that are told.
+
+    A word that is not known as it is written is looked up in lower case.
+    """
+
+    words: tuple[str, ...]
+    pieces: Tokenizer
+    labels: tuple[str, ...]
+
+    @property
+    def size(self) -> int:
+        """How many numbers of words there are."""
+        return len(RESERVED) + len(self.words)
+
+    def sizes(self, task: str) -> dict[str, Any]:
+        """What the config of a model learns from it, of whichever task."""
+        return {"words": self.size, "pieces": self.pieces.size, "labels": self.labels}
+
+    @property
+    def vocabulary(self) -> dict[str, int]:
+        """How much there is of each, as a run's card says it."""
+        return {"words": self.size, "pieces": self.pieces.size, "labels": len(self.labels)}
+
+    def encode(self, words: Iterable[str]) -> Text:
+        """Words as numbers."""
+        return tuple(self._word(word) for word in words)
+
+    def unknown_share(self, texts: Sequence[Text]) -> float:
+        """The share of words that are not known."""
+        numbers = [word.number for text in texts for word in text]
+        return numbers.count(UNKNOWN) / max(1, len(numbers))
+
+    def to_json(self) -> str:
+        """All as the text of a file."""
+        content = {"version": VERSION, "labels": self.labels, "words": self.words, "pieces": record(self.pieces)}
+        return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
+
+    @classmethod
+    def load(cls, path: Path) -> Lexicon:
+        """Read what `to_json` gave."""
+        with reading(path):
+            found = path.read_bytes()
+        try:
+            content = json.loads(found)
+        except ValueError as error:
+            raise RegardError(f"{path}: is no JSON: {error}") from None
+        version = content.get("version") if isinstance(content, dict) else None
+        if version != VERSION:
+            raise RegardError(f"{path}: has version {version}; this regard reads lexicons of version {VERSION}")
+        pieces = tokenizer_of(content.get("pieces"), f"{path}: pieces")
+        return cls(texts_in(content, "words", path), pieces, texts_in(content, "labels", path))
+
+    def _word(self, word: str) -> Word:
+        if word not in self._known:
+            number = self._numbers.get(word, self._numbers.get(word.lower(), UNKNOWN))
+            pieces = self.pieces.encode(word)
+            if len(pieces) > MOST_PIECES:
+                pieces = pieces[: MOST_PIECES // 2] + pieces[-MOST_PIECES // 2 :]
+            self._known[word] = Word(number, tuple(pieces) or (UNKNOWN,))
+        return self._known[word]
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {word: number for number, word in enumerate(self.words, len(RESERVED))}
+
+    @cached_property
+    def _known(self) -> dict[str, Word]:
+        """Words that were looked up before."""
+        return {}
+
+
+def learn_lexicon(
+    texts: Sequence[Sequence[str]],
+    labels: Sequence[str],
+    *,
+    kind: str = "characters",
+    size: int | None = None,
+    least_count: int = 1,
+) -> Lexicon:
+    """The lexicon of some texts, cut into words.
+
+    Args:
+        texts: The words of each.
+        labels: What is told of them.
+        kind: What words are spelt with, as in `learn`; `words` knows no more than the words themselves.
+        size: How many words may be known at the most; the most frequent are.
+        least_count: How often a word must be seen to be known.
+    """
+    counts = Counter(chain.from_iterable(texts))
+    known = [word for word, count in counts.items() if count >= least_count]
+    known = sorted(known, key=lambda word: (-counts[word], word))[:size]
+    return Lexicon(
+        tuple(known), learn(kind, [*counts.elements()] if kind != "characters" else [*counts]), tuple(labels)
+    )
+
+
+def texts_in(content: dict[str, Any], name: str, path: Path) -> tuple[str, ...]:
+    """A list of texts in a file, or a `RegardError`."""
+    found = content.get(name)
+    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+        raise RegardError(f"{path}: {name} is no list of texts; restore it from a copy")
+    return tuple(found)

@@ -1,0 +1,64 @@
+"""Settings that suit labelled texts and tagged sentences, for all that the user left open."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Literal
+
+from regard.errors import RegardError
+from regard.recipe import Recipe
+from regard.schemes import Scheme
+
+EPOCHS = 30
+"""How often the data are read, unless steps are set."""
+
+FEW = 200_000
+"""Words, from which on a wider model has enough to learn from."""
+
+Metric = Literal["accuracy", "f1", "macro_f1", "loss"]
+
+
+def suited_to_labels(recipe: Recipe, words: int, examples: int, *, several: bool, pairs: bool) -> Recipe:
+    """The recipe of a classifier with nothing left open."""
+    metrics: tuple[Metric, ...] = ("f1", "loss") if several else ("accuracy", "macro_f1", "loss")
+    sizes = {**model_sizes(words), "several": several, "pairs": pairs, "before": recipe.data.context}
+    for name in ("several", "pairs", "before"):
+        if recipe.model.get(name, sizes[name]) != sizes[name]:
+            raise RegardError(f"model.{name} comes from the data, of which it is {sizes[name]}; leave it out")
+    return suited(recipe, "attentive-classifier", words, sizes, metrics)
+
+
+def suited_to_tags(recipe: Recipe, words: int, scheme: Scheme) -> Recipe:
+    """The recipe of a tagger with nothing left open."""
+    metrics: tuple[Metric, ...] = ("accuracy", "loss") if scheme == "plain" else ("f1", "accuracy", "loss")
+    return suited(recipe, "attentive-tagger", words, {**model_sizes(words), "scheme": scheme}, metrics)
+
+
+def suited(recipe: Recipe, model: str, words: int, sizes: dict[str, Any], metrics: tuple[Metric, ...]) -> Recipe:
+    """The recipe with nothing left open; the first of the metrics is the default."""
+    training = recipe.training
+    if training.metric not in ("auto", *metrics):
+        raise RegardError(f"training.metric: {training.metric} is not found here; there are {', '.join(metrics)}")
+    tokens = training.tokens or min(max(words // 100, 256), 2048)
+    epoch = max(1, words // (tokens * training.accumulate))
+    steps = training.steps or min(max(EPOCHS * epoch, 300), 20_000)
+    training = replace(
+        training,
+        steps=steps,
+        tokens=tokens,
+        rate=training.rate or 2e-3,
+        warmup=training.warmup if training.warmup is not None else min(100, steps // 10),
+        validate_every=training.validate_every or min(max(epoch // 2, 20), 500),
+        smoothing=0.0 if training.smoothing is None else training.smoothing,
+        metric=metrics[0] if training.metric == "auto" else training.metric,
+        precision="float32" if training.precision == "auto" else training.precision,
+    )
+    chosen = {**sizes, **recipe.model, "name": model}
+    if recipe.text.kind == "words":
+        chosen.setdefault("spelling", "none")
+    return replace(recipe, training=training, model=chosen)
+
+
+def model_sizes(words: int) -> dict[str, Any]:
+    """Sizes of a model for so many words."""
+    return {"hidden": 100, "embedding": 100} if words < FEW else {"hidden": 150, "embedding": 150}
