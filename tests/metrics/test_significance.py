@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from regard.errors import RegardError
-from regard.metrics import METRICS, paired_bootstrap
+from regard.metrics import METRICS, compare_found, paired_bootstrap
 from regard.metrics.significance import COUNTED
 
 random = np.random.default_rng(0)
@@ -71,3 +71,31 @@ def test_what_is_refused():
         paired_bootstrap(["a"], ["a"], ["a"], "chrf")
     with pytest.raises(RegardError, match=r"^exact match: 2 predictions, 1 references; reference n must answer pred"):
         paired_bootstrap(["a"], ["a", "b"], ["a"], "exact_match")
+
+
+def test_what_is_found_is_compared_by_micro_f1():
+    gold = [{"a", "b"}, {"c"}, {"a"}, set()]
+    first, second = [{"a"}, {"c"}, {"b"}, set()], [{"a", "b"}, {"c"}, {"a"}, {"d"}]
+    found = compare_found(first, second, gold, samples=200)
+    assert found.first.value == 2 * 2 / (3 + 4)  # two right of three found and four there are
+    assert found.second.value == 2 * 4 / (5 + 4)
+    assert found.first.name == "micro F1"
+    assert found.samples == 200
+    assert found.low <= found.difference <= found.high
+    same = compare_found(second, second, gold, samples=50)
+    assert (same.difference, same.low, same.high, same.p_value) == (0, 0, 0, 1)
+
+
+def test_a_system_that_finds_far_more_is_surely_better():
+    gold = [{number % 3} for number in range(300)]
+    poor = [{number % 3 if number % 2 else 9} for number in range(300)]
+    found = compare_found(poor, gold, gold, samples=1000)
+    assert found.difference == pytest.approx(0.5)
+    assert found.p_value == 1 / 1001
+    # each text is right with probability 1/2, so the difference varies by sqrt(0.25 / 300)
+    assert found.high - found.low == pytest.approx(2 * 1.96 * (0.25 / 300) ** 0.5, rel=0.15)
+
+
+def test_what_is_found_must_be_for_the_same_texts():
+    with pytest.raises(RegardError, match=r"^compare_found: 1 and 2 predictions, 2 gold; as many are needed$"):
+        compare_found([{1}], [{1}, {2}], [{1}, {2}])

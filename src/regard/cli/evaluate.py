@@ -13,7 +13,7 @@ from cyclopts import Parameter
 from regard.cli.alignment import attend_to, check_gold, shifts_of
 from regard.cli.counting import counted
 from regard.cli.devices import chosen_device
-from regard.cli.label_runs import Asked, print_label_report, print_tag_report, refuse_for
+from regard.cli.label_runs import Asked, print_findings, refuse_for
 from regard.cli.options import STDIN_TOO, File, Flag
 from regard.cli.predict import in_line
 from regard.cli.remarks import Remarks
@@ -104,6 +104,7 @@ def evaluate(
     gold_base: Base = 0,
     attention: str | None = None,
     shift: Literal[0, 1] | None = None,
+    against: Path | None = None,
     out: Path | None = None,
     as_json: Annotated[Flag, Parameter("--json")] = False,
     device: str = "auto",
@@ -137,6 +138,7 @@ def evaluate(
         gold_base: Whether the gold links count words from 0 or from 1.
         attention: Which attention is scored: 2.3 is head 3 of layer 2, mean all; the best on the gold links unless set.
         shift: 1 reads the alignment of a word at the step that reads it, 0 at the step that writes it.
+        against: Of labels and tags, another run to compare with, by paired bootstrap.
         out: Write the predictions to this file.
         as_json: Print one JSON object.
         device: auto, cpu, cuda, cuda:1.
@@ -152,9 +154,11 @@ def evaluate(
         others |= {"beam": beam, "lowercase": lowercase, "tokenize": tokenize != "13a", "unit": unit, "gold": gold}
         others |= {"against-length": against_length, "gold-base": gold_base != 0}
         refuse_for("evaluate", run, task, others | {"attention": attention, "shift": shift})
-        report = print_label_report if task == "label" else print_tag_report
-        report(run, Asked(data, format, columns, empty), out=out, as_json=as_json, device=device, quiet=quiet)
+        asked_for = Asked(data, format, columns, empty)
+        print_findings(run, asked_for, task, against=against, out=out, as_json=as_json, device=device, quiet=quiet)
         return
+    if against is not None:
+        raise RegardError(f"evaluate: --against is for labels and tags; {run} has none")
     if task == "text":
         of_pairs: dict[str, object] = {"source": source, "target": target, "data": data, "format": format}
         of_pairs |= {"columns": columns, "empty": empty != "error", "count": count, "seed": seed, "variants": variants}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,6 +60,7 @@ def print_labels(run: Path, source: Path, output: Output, *, device: str, quiet:
     model.label([], output.nbest, output.threshold)  # what is wrong with them is said before any line is read
     by_hand = source == Path("-") and sys.stdin.isatty()
     done, shaded = 0, list[Any]()
+    blank = label_line_of_nothing(output)
     with counted(quiet, "texts") as show:
         for some in parts(examples_of(model, read_lines(source)), 1 if by_hand else AT_ONCE):
             present = [example for example in some if example is not None]
@@ -68,16 +69,21 @@ def print_labels(run: Path, source: Path, output: Output, *, device: str, quiet:
                 model.label(present, output.nbest, output.threshold, return_weights=weighed, progress=after(done, show))
             )
             for example in some:
-                print("" if example is None else label_lines(model, next_of(found, shaded), output))
+                if example is None:
+                    print(blank)
+                    continue
+                labelling = next(found)
+                print(label_lines(model, labelling, output))
+                if output.html is not None:
+                    shaded.append((labelling.words, labelling.weights, title_of(labelling)))
             sys.stdout.flush()
             done += len(present)
-    write_page(output.html, [(each.words, each.weights, title_of(each)) for each in shaded])
+    write_page(output.html, shaded)
 
 
-def next_of(found: Iterator[Labelling], kept: list[Labelling]) -> Labelling:
-    """The next of some findings, which is kept, too."""
-    kept.append(next(found))
-    return kept[-1]
+def label_line_of_nothing(output: Output) -> str:
+    """What is written of a line without text."""
+    return json.dumps({"text": "", "labels": [], "ranked": [], "words": []}) if output.jsonl else ""
 
 
 def examples_of(model: LabelPredictor, lines: Iterator[str]) -> Iterator[Labelled | None]:
@@ -162,7 +168,7 @@ def print_tags(run: Path, source: Path, output: Output, *, words: bool, device: 
         for some in parts(sentences_of(source, own), 1 if by_hand else AT_ONCE):
             for tagging in model.predict(some, return_weights=output.weighed, progress=after(done, show)):
                 print(tag_lines(tagging, output))
-                if output.html is not None:
+                if output.html is not None and tagging.words:
                     shaded.append((tagging.words, received(tagging), " ".join(tagging.tags)))
             sys.stdout.flush()
             done += len(some)
@@ -225,29 +231,68 @@ class Asked:
     empty: str
 
 
-def print_label_report(run: Path, asked: Asked, *, out: Path | None, as_json: bool, device: str, quiet: bool) -> None:
-    """Score labels and write what was found."""
+@dataclass(frozen=True)
+class Findings:
+    """What a run found in data, beside what is there: the labels of each text, or the spans of each sentence."""
+
+    report: Any
+    found: Sequence[Collection[Hashable]]
+    gold: Sequence[Collection[Hashable]]
+    lines: Sequence[str]  # the predictions, as --out has them
+
+
+def print_findings(
+    run: Path,
+    asked: Asked,
+    task: str,
+    *,
+    against: Path | None,
+    out: Path | None,
+    as_json: bool,
+    device: str,
+    quiet: bool,
+) -> None:
+    """Score labels or tags, beside those of another run if one is given, and write what was found."""
     from regard.files import write_text
+    from regard.metrics import compare_found
+
+    look = label_findings if task == "label" else tag_findings
+    ours = look(run, asked, device=device, quiet=quiet)
+    theirs = None if against is None else look(against, asked, device=device, quiet=quiet)
+    comparison = None if theirs is None else compare_found(theirs.found, ours.found, ours.gold)
+    if as_json:
+        record = ours.report.to_json() | ({} if comparison is None else {"against": comparison.to_json()})
+        print(json.dumps(record, ensure_ascii=False))
+    else:
+        print("\n".join(ours.report.lines()))
+        if comparison is not None:
+            print(f"{against} and {run}, {comparison}")
+    if out is not None:
+        write_text(out, "".join(f"{line}\n" for line in ours.lines))
+
+
+def label_findings(run: Path, asked: Asked, *, device: str, quiet: bool) -> Findings:
+    """What a classifier finds in data."""
     from regard.loading import load_labels
-    from regard.metrics.labels import label_report, several_report
+    from regard.metrics.labels import above, label_report, several_report
 
     model = load_labels(run, chosen_device(device))
     examples = labelled_data(model, asked)
     with counted(quiet, "texts") as show:
         probabilities = model.probabilities(examples, show)
-    gold = [example.labels for example in examples]
-    threshold, labels = float(model.model.threshold), model.labels
+    gold, labels = [example.labels for example in examples], model.labels
+    report: Any
+    chosen: list[list[str]]
     if model.model.config.several:
-        several = several_report(probabilities, gold, labels, threshold=threshold, best=min(5, len(labels)))
-        chosen = [[l for l, p in zip(labels, row, strict=True) if p >= threshold] for row in probabilities.tolist()]
-        print_report(several, as_json=as_json)
+        threshold = float(model.model.threshold)
+        report = several_report(probabilities, gold, labels, threshold=threshold, best=min(5, len(labels)))
+        chosen = [sorted(each) for each in above(probabilities, labels, threshold)]
     else:
         if odd := next((each for each in gold if len(each) > 1), None):
             raise RegardError(f"{asked.data}: a text has the labels {', '.join(odd)}; {run} tells one each")
         chosen = [[labels[place]] for place in probabilities.argmax(-1).tolist()]
-        print_report(label_report([one for (one,) in chosen], [one for (one,) in gold]), as_json=as_json)
-    if out is not None:
-        write_text(out, "".join(f"{model.recipe.data.separator.join(each)}\n" for each in chosen))
+        report = label_report([one for (one,) in chosen], [one for (one,) in gold])
+    return Findings(report, chosen, gold, [model.recipe.data.separator.join(each) for each in chosen])
 
 
 def labelled_data(model: LabelPredictor, asked: Asked) -> list[Labelled]:
@@ -261,16 +306,19 @@ def labelled_data(model: LabelPredictor, asked: Asked) -> list[Labelled]:
     data = model.recipe.data
     columns = data.columns if asked.columns is None else tuple(asked.columns.split(","))
     settings = replace(data, format=asked.format, columns=columns, empty=asked.empty)  # type: ignore[arg-type]
-    return read_all_labelled(asked.data, settings)
+    try:
+        return read_all_labelled(asked.data, settings)
+    except RegardError as error:
+        raise RegardError(str(error).replace("--data.", "--")) from None
 
 
-def print_tag_report(run: Path, asked: Asked, *, out: Path | None, as_json: bool, device: str, quiet: bool) -> None:
-    """Score tags and write what was found."""
+def tag_findings(run: Path, asked: Asked, *, device: str, quiet: bool) -> Findings:
+    """What a tagger finds in data."""
     from regard.data.tagged import read_tagged
-    from regard.files import write_text
     from regard.loading import load_tags
     from regard.metrics.labels import label_report
     from regard.metrics.spans import span_report
+    from regard.schemes import spans_of
 
     if asked.data is None:
         raise RegardError("evaluate: nothing to evaluate on; give a file of words and tags by --data")
@@ -280,17 +328,12 @@ def print_tag_report(run: Path, asked: Asked, *, out: Path | None, as_json: bool
     if not sentences:
         raise RegardError(f"{asked.data}: is empty; one sentence is the least")
     with counted(quiet, "sentences") as show:
-        found = model.predict([sentence.words for sentence in sentences], progress=show)
-    predicted, gold = [each.tags for each in found], [sentence.tags for sentence in sentences]
+        taggings = model.predict([sentence.words for sentence in sentences], progress=show)
+    found, gold = [each.tags for each in taggings], [sentence.tags for sentence in sentences]
+    lines = [tag_lines(each, Output()) for each in taggings]
     if model.model.config.scheme == "plain":
-        flat = [[tag for tags in part for tag in tags] for part in (predicted, gold)]
-        print_report(label_report(*flat), as_json=as_json)
-    else:
-        print_report(span_report(predicted, gold), as_json=as_json)
-    if out is not None:
-        write_text(out, "\n".join(tag_lines(each, Output()) for each in found))
-
-
-def print_report(report: Any, *, as_json: bool) -> None:
-    """What was found, to stdout."""
-    print(json.dumps(report.to_json(), ensure_ascii=False) if as_json else "\n".join(report.lines()))
+        report: Any = label_report(*([tag for tags in part for tag in tags] for part in (found, gold)))
+        return Findings(
+            report, [list(enumerate(each)) for each in found], [list(enumerate(each)) for each in gold], lines
+        )
+    return Findings(span_report(found, gold), list(map(spans_of, found)), list(map(spans_of, gold)), lines)

@@ -5,7 +5,7 @@ from regard.metrics.by_length import LengthRow, by_length
 from regard.metrics.evaluation import METRICS, Report, evaluate_text
 from regard.metrics.score import Score
 from regard.metrics.sequences import character_error_rate, edit_distance, exact_match, word_error_rate
-from regard.metrics.significance import Comparison, paired_bootstrap
+from regard.metrics.significance import Comparison, compare_found, paired_bootstrap
 from regard.metrics.translation import bleu, chrf
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "by_length",
     "character_error_rate",
     "chrf",
+    "compare_found",
     "edit_distance",
     "evaluate_text",
     "exact_match",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +14,8 @@ from regard.metrics.score import Answers, Score, right_answers
 from regard.metrics.sequences import edits, matches
 
 Counts = Int[np.ndarray, "sentences counts"]
+Counting = Callable[[Sequence[str], Answers], Counts]
+Scoring = Callable[[Int[np.ndarray, " counts"]], float]
 
 
 @dataclass(frozen=True)
@@ -74,15 +76,53 @@ def paired_bootstrap(
     before, after = (METRICS[metric](predictions, references) for predictions in (first, second))
     count, score = COUNTED[metric]
     ours, theirs = (count(predictions, references) for predictions in (first, second))
+    return compare_counts((before, ours), (after, theirs), score, samples=samples, seed=seed)
+
+
+def compare_counts(
+    first: tuple[Score, Counts], second: tuple[Score, Counts], score: Scoring, *, samples: int = 1000, seed: int = 0
+) -> Comparison:
+    """The same for a score of any kind: what each system has, and the counts of each sentence whose sum is scored."""
+    (before, ours), (after, theirs) = first, second
     random = np.random.default_rng(seed)
     differences = np.empty(samples)
     for sample in range(samples):
-        times = drawn(random, len(references))
+        times = drawn(random, len(ours))
         differences[sample] = score(times @ theirs) - score(times @ ours)
     low, high = np.quantile(differences, [0.025, 0.975])
     extreme = np.abs(differences - differences.mean()) >= abs(after.value - before.value)
     p_value = (int(extreme.sum()) + 1) / (samples + 1)
     return Comparison(before, after, float(low), float(high), p_value, samples)
+
+
+def compare_found(
+    first: Sequence[Collection[Hashable]],
+    second: Sequence[Collection[Hashable]],
+    gold: Sequence[Collection[Hashable]],
+    *,
+    samples: int = 1000,
+    seed: int = 0,
+) -> Comparison:
+    """Compare two systems by the micro F1 of what each finds in every text: labels, or spans."""
+    if not len(first) == len(second) == len(gold) or not gold:
+        raise RegardError(
+            f"compare_found: {len(first)} and {len(second)} predictions, {len(gold)} gold; as many are needed"
+        )
+    (before, ours), (after, theirs) = (found_counts(found, gold) for found in (first, second))
+    return compare_counts((before, ours), (after, theirs), f1_of, samples=samples, seed=seed)
+
+
+def found_counts(found: Sequence[Collection[Hashable]], gold: Sequence[Collection[Hashable]]) -> tuple[Score, Counts]:
+    """The micro F1, and of each text how much is right, how much was found and how much there is."""
+    pairs = [(set(ours), set(wanted)) for ours, wanted in zip(found, gold, strict=True)]
+    counts = np.array([[len(ours & wanted), len(ours), len(wanted)] for ours, wanted in pairs])
+    return Score("micro F1", f1_of(counts.sum(0)), f"texts:{len(gold)}"), counts
+
+
+def f1_of(counts: Int[np.ndarray, " three"]) -> float:
+    """The F1 of how much is right, how much was found and how much there is."""
+    right, found, wanted = counts.tolist()
+    return 2 * right / (found + wanted) if found + wanted else 0.0
 
 
 def drawn(random: np.random.Generator, sentences: int) -> Int[np.ndarray, " sentences"]:
@@ -113,9 +153,6 @@ def ratio(counts: Int[np.ndarray, " two"]) -> float:
     """The first over the second."""
     return float(counts[0] / max(counts[1], 1))
 
-
-Counting = Callable[[Sequence[str], Answers], Counts]
-Scoring = Callable[[Int[np.ndarray, " counts"]], float]
 
 COUNTED: dict[str, tuple[Counting, Scoring]] = {
     "bleu": (bleu_counts, bleu_of),

@@ -37,13 +37,13 @@ class ReaderConfig:
     spelling_width: int = 50  # width of what is made of them
     encoder: Encoder = "rnn"  # what tells words of each other: nothing, an rnn, self-attention, or one upon the other
     cell: Literal["rnn", "gru", "lstm"] = "lstm"  # rnn (tanh), gru or lstm
-    hidden: int = 128  # width of a state, of each direction
+    hidden: int = 100  # width of a state, of each direction
     layers: int = 1  # recurrent layers
     attention_layers: int = 1  # of self-attention
     attention_heads: int = 4  # attentions of such a layer, side by side
     attention_score: str = "scaled_dot"  # how well one word answers another, in these layers
-    dropout: float = 0.3  # on words as they come in, between layers, and on what comes out
-    word_dropout: float = 0.05  # the share of words that are made unknown, in training
+    dropout: float = 0.5  # on words as they come in, between layers, and on what comes out
+    word_dropout: float = 0.1  # the share of words that are made unknown, in training
 
     def __post_init__(self) -> None:
         counts = ("words", "pieces", "embedding", "spelling_width", "hidden", "layers", "attention_layers")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -16,30 +17,44 @@ from regard.batch import UNKNOWN
 from regard.errors import RegardError
 from regard.files import reading
 from regard.sentences import Text, Word
-from regard.text.learn import learn
+from regard.text.learn import learn, most_frequent
 from regard.text.pair import record, tokenizer_of
 from regard.text.tokenizer import RESERVED, Tokenizer
 
 VERSION = 1
 MOST_PIECES = 32  # of a word that are read; of a longer one its beginning and its end
 
-CUT = re.compile(
-    r"[\u2E80-\u30FF\u3400-\u9FFF\uF900-\uFAFF\U00020000-\U0003FFFF]"  # written without spaces: each sign by itself
-    r"|[^\W_]+(?:['\u2019._-][^\W_]+)*"  # letters and digits, with what joins them
-    r"|_+|[^\w\s]"
+ALONE = (
+    r"\u0E00-\u0EFF\u1000-\u109F\u1780-\u17FF"  # Thai, Lao, Burmese, Khmer
+    r"\u2E80-\u2FFF\u3001-\u30FF\u3400-\u9FFF\uF900-\uFAFF\U00020000-\U0003FFFF"  # Chinese and Japanese
 )
+"""Signs of what is written without spaces; each is taken for a word."""
+
+DIGIT = re.compile(r"[0-9]")
 
 
 def words_of(text: str) -> list[str]:
     """The words of a text and its signs of punctuation, each by itself."""
-    return CUT.findall(text)
+    return cut_by().findall(text)
+
+
+@cache
+def cut_by() -> re.Pattern[str]:
+    """What finds the words of a text; accents, vowel signs and joiners stay with the letter before them."""
+    is_mark = [unicodedata.category(chr(number)).startswith("M") for number in range(0x20000)]
+    edges = [number for number in range(1, len(is_mark)) if is_mark[number] != is_mark[number - 1]]
+    ranges = (f"{chr(first)}-{chr(after - 1)}" for first, after in zip(edges[::2], edges[1::2], strict=True))
+    marks = f"[{''.join(ranges)}\u200c\u200d]"
+    letters = rf"[^\W_]+(?:{marks}+[^\W_]*)*"
+    return re.compile(rf"[{ALONE}]{marks}*|{letters}(?:['\u2019._-]{letters})*|_+|[^\w\s]{marks}*")
 
 
 @dataclass(frozen=True, eq=False)
 class Lexicon:
     """The words that are known, the pieces that words are spelt with, and the labels that are told.
 
-    A word that is not known as it is written is looked up in lower case.
+    Where words are spelt, their letters tell upper from lower case, and the words themselves are known in lower
+    case, with all digits alike: so fewer are rare.
     """
 
     words: tuple[str, ...]
@@ -85,13 +100,14 @@ class Lexicon:
             raise RegardError(f"{path}: is no JSON: {error}") from None
         version = content.get("version") if isinstance(content, dict) else None
         if version != VERSION:
-            raise RegardError(f"{path}: has version {version}; this regard reads lexicons of version {VERSION}")
+            found_version = "no version" if version is None else f"version {version}"
+            raise RegardError(f"{path}: has {found_version}; this regard reads lexicons of version {VERSION}")
         pieces = tokenizer_of(content.get("pieces"), f"{path}: pieces")
         return cls(texts_in(content, "words", path), pieces, texts_in(content, "labels", path))
 
     def _word(self, word: str) -> Word:
         if word not in self._known:
-            number = self._numbers.get(word, self._numbers.get(word.lower(), UNKNOWN))
+            number = self._numbers.get(plain(word, self.pieces.kind), UNKNOWN)
             pieces = self.pieces.encode(word)
             if len(pieces) > MOST_PIECES:
                 pieces = pieces[: MOST_PIECES // 2] + pieces[-MOST_PIECES // 2 :]
@@ -126,11 +142,18 @@ def learn_lexicon(
         least_count: How often a word must be seen to be known.
     """
     counts = Counter(chain.from_iterable(texts))
-    known = [word for word, count in counts.items() if count >= least_count]
-    known = sorted(known, key=lambda word: (-counts[word], word))[:size]
+    looked_up = Counter[str]()
+    for word, count in counts.items():
+        looked_up[plain(word, kind)] += count
+    known = most_frequent(looked_up, len(looked_up) if size is None else size, least_count)
     return Lexicon(
         tuple(known), learn(kind, [*counts.elements()] if kind != "characters" else [*counts]), tuple(labels)
     )
+
+
+def plain(word: str, kind: str) -> str:
+    """A word as it is looked up."""
+    return word if kind == "words" else DIGIT.sub("0", word.lower())
 
 
 def texts_in(content: dict[str, Any], name: str, path: Path) -> tuple[str, ...]:

@@ -9,11 +9,14 @@ from regard.errors import RegardError
 from regard.recipe import Recipe
 from regard.schemes import Scheme
 
-EPOCHS = 30
-"""How often the data are read, unless steps are set."""
+EPOCHS, LEAST_EPOCHS = 12, 4
+"""How often few data are read, and how often many, unless steps are set."""
 
-FEW = 200_000
-"""Words, from which on a wider model has enough to learn from."""
+STEPS = 600, 1500
+"""Updates that are made at the least, and from which on more data are not read more than `LEAST_EPOCHS` times."""
+
+SMOOTHING = 0.1
+"""Of a single label: few texts are soon known by heart, and a model that is less sure of them does better on others."""
 
 Metric = Literal["accuracy", "f1", "macro_f1", "loss"]
 
@@ -21,27 +24,34 @@ Metric = Literal["accuracy", "f1", "macro_f1", "loss"]
 def suited_to_labels(recipe: Recipe, words: int, examples: int, *, several: bool, pairs: bool) -> Recipe:
     """The recipe of a classifier with nothing left open."""
     metrics: tuple[Metric, ...] = ("f1", "loss") if several else ("accuracy", "macro_f1", "loss")
-    sizes = {**model_sizes(words), "several": several, "pairs": pairs, "before": recipe.data.context}
+    sizes = {"several": several, "pairs": pairs, "before": recipe.data.context}
     for name in ("several", "pairs", "before"):
         if recipe.model.get(name, sizes[name]) != sizes[name]:
             raise RegardError(f"model.{name} comes from the data, of which it is {sizes[name]}; leave it out")
-    return suited(recipe, "attentive-classifier", words, sizes, metrics)
+    return suited(recipe, "attentive-classifier", words, sizes, metrics, 0.0 if several else SMOOTHING)
 
 
 def suited_to_tags(recipe: Recipe, words: int, scheme: Scheme) -> Recipe:
     """The recipe of a tagger with nothing left open."""
     metrics: tuple[Metric, ...] = ("accuracy", "loss") if scheme == "plain" else ("f1", "accuracy", "loss")
-    return suited(recipe, "attentive-tagger", words, {**model_sizes(words), "scheme": scheme}, metrics)
+    return suited(recipe, "attentive-tagger", words, {"scheme": scheme}, metrics)
 
 
-def suited(recipe: Recipe, model: str, words: int, sizes: dict[str, Any], metrics: tuple[Metric, ...]) -> Recipe:
+def suited(
+    recipe: Recipe,
+    model: str,
+    words: int,
+    sizes: dict[str, Any],
+    metrics: tuple[Metric, ...],
+    smoothing: float = 0.0,
+) -> Recipe:
     """The recipe with nothing left open; the first of the metrics is the default."""
     training = recipe.training
     if training.metric not in ("auto", *metrics):
         raise RegardError(f"training.metric: {training.metric} is not found here; there are {', '.join(metrics)}")
     tokens = training.tokens or min(max(words // 100, 256), 2048)
     epoch = max(1, words // (tokens * training.accumulate))
-    steps = training.steps or min(max(EPOCHS * epoch, 300), 20_000)
+    steps = training.steps or min(max(EPOCHS * epoch, STEPS[0]), max(LEAST_EPOCHS * epoch, STEPS[1]))
     training = replace(
         training,
         steps=steps,
@@ -49,16 +59,11 @@ def suited(recipe: Recipe, model: str, words: int, sizes: dict[str, Any], metric
         rate=training.rate or 2e-3,
         warmup=training.warmup if training.warmup is not None else min(100, steps // 10),
         validate_every=training.validate_every or min(max(epoch // 2, 20), 500),
-        smoothing=0.0 if training.smoothing is None else training.smoothing,
+        smoothing=smoothing if training.smoothing is None else training.smoothing,
         metric=metrics[0] if training.metric == "auto" else training.metric,
         precision="float32" if training.precision == "auto" else training.precision,
     )
-    chosen = {**sizes, **recipe.model, "name": model}
+    chosen = {"name": model, **sizes, **recipe.model}
     if recipe.text.kind == "words":
         chosen.setdefault("spelling", "none")
     return replace(recipe, training=training, model=chosen)
-
-
-def model_sizes(words: int) -> dict[str, Any]:
-    """Sizes of a model for so many words."""
-    return {"hidden": 100, "embedding": 100} if words < FEW else {"hidden": 150, "embedding": 150}
