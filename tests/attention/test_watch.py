@@ -9,7 +9,11 @@ from torch import nn
 
 from regard import RegardError, Weights, attend, causal, watch
 from regard.attention.watch import watching
+from regard.batch import Batch
+from regard.decoding.beam import beam_search
+from regard.decoding.greedy import greedy
 from regard.layers import MultiHeadAttention
+from regard.models.transformer import Transformer, TransformerConfig
 
 
 class Mine(nn.Module):
@@ -180,6 +184,98 @@ def test_a_wrong_name_is_said_before_the_run(model):
         watch(model, "entropies"),
     ):
         pass
+
+
+def stepwise(layer, steps):
+    """Attend to what came before, some rows at a time; each row sees itself and all before it."""
+    cache = layer.new_cache(3, capacity=5)
+    for rows in steps:
+        layer(X[:, rows], cache=cache, visible=causal())
+
+
+@pytest.mark.parametrize("steps", [[slice(0, 1)], [slice(0, 3), slice(3, 4), slice(4, 5)], [slice(0, 2), slice(2, 5)]])
+def test_steps_are_joined_to_what_one_call_sees(model, steps):
+    layer, end = model.layers[0], steps[-1].stop
+    whole = layer(X[:, :end], visible=causal(), return_weights=True)[1].dense().detach()
+    with torch.no_grad(), watch(layer) as seen, watch(layer, "dense") as dense:
+        stepwise(layer, steps)
+    torch.testing.assert_close(seen.joined("").dense(), whole)
+    torch.testing.assert_close(dense.joined(""), whole)
+
+
+@pytest.mark.parametrize("keep", ["top:3", "received", "entropy", "argmax"])
+def test_what_is_kept_of_steps_is_joined(model, keep):
+    layer = model.layers[0]
+    whole = layer(X, visible=causal(), return_weights=True)[1]
+    with torch.no_grad(), watch(layer, keep) as seen:
+        stepwise(layer, [slice(0, 1), slice(1, 2), slice(2, 4), slice(4, 5)])
+    torch.testing.assert_close(seen.joined(""), whole.reduce(keep)[0])
+
+
+def test_steps_that_look_at_one_source_are_joined(model):
+    layer = model.layers[0]
+    whole = layer(X[:, :3], X, return_weights=True)[1].dense().detach()
+    with torch.no_grad(), watch(layer, "dense") as seen:
+        for step in range(3):
+            layer(X[:, step : step + 1], X)
+    torch.testing.assert_close(seen.joined(""), whole)
+
+
+@pytest.mark.parametrize(
+    ("calls", "error"),
+    [
+        (
+            [X, X],
+            "joined: 'layers.0': call 2 has 5 queries and keys up to 5, the one before had keys up to 5; "
+            "greedy or sampled steps with a cache, of one text, can be joined",
+        ),
+        (
+            [X[:, :1], X[:2, :1]],
+            "joined: 'layers.0': call 2 has a batch of (2, 2), the one before of (3, 2); "
+            "steps of one batch can be joined",
+        ),
+    ],
+)
+def test_calls_that_do_not_continue_each_other_are_not_joined(model, calls, error):
+    with watch(model, "entropy") as seen:
+        for call in calls:
+            model(call)
+    with pytest.raises(RegardError) as found:
+        seen.joined("layers.0")
+    assert str(found.value) == error
+
+
+def test_what_a_function_kept_is_not_joined(model):
+    with watch(model, lambda weights: weights.shape) as seen:
+        model(X)
+    with pytest.raises(RegardError) as error:
+        seen.joined("last")
+    assert str(error.value) == (
+        'joined: \'last\': what a function kept cannot be joined; keep "all", "top:8" or the like'
+    )
+    with pytest.raises(KeyError, match="nothing was seen at 'lost'"):
+        seen.joined("lost")
+
+
+def test_a_beam_of_our_own_is_not_joined():
+    torch.manual_seed(0)
+    sizes = {"width": 8, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
+    model = Transformer(TransformerConfig(source_size=9, target_size=9, **sizes)).eval()
+    batch = Batch(torch.tensor([[5, 6, 7]]), torch.tensor([3]))
+    with watch(model, "dense") as seen:
+        greedy(model, batch, longest=4)
+    for path in seen:
+        assert seen.joined(path).shape[:2] == (1, 2)
+    with watch(model, "dense") as seen:
+        beam_search(model, batch, width=2, longest=4)
+    several = [path for path in seen if len(seen[path]) > 1]
+    assert len(several) == 2  # of the decoder
+    with pytest.raises(RegardError) as error:
+        seen.joined(several[0])
+    assert str(error.value) == (
+        f"joined: {several[0]!r}: a beam was reordered between the calls, so their rows belong to different "
+        "hypotheses; watch one forced pass over the result instead"
+    )
 
 
 COMPILED = """

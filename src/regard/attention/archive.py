@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from regard.attention import kernel_scores, normalise, scores, visible
+from regard.attention.arranged import JoinedWeights, MergedWeights
 from regard.attention.base_score import Score, Settled, learnt
 from regard.attention.comparison import Comparison, Terms
 from regard.attention.kernel_scores import Kernel
@@ -62,6 +63,10 @@ def describe(weights: Weights, tensors: dict[str, Tensor]) -> dict[str, Any]:
         return {"kind": "dense", "ranked": weights.ranked}
     if isinstance(weights, MeanWeights):
         return {"kind": "mean", "axis": weights.axis, "of": describe(weights.whole, tensors)}
+    if isinstance(weights, MergedWeights):
+        return {"kind": "merged", "axis": weights.axis, "of": describe(weights.whole, tensors)}
+    if isinstance(weights, JoinedWeights):
+        return {"kind": "joined", "firsts": weights.firsts, "parts": describe_parts(weights.parts, tensors)}
     assert isinstance(weights, LazyWeights)
     weights.check()
     whole = weights.comparison
@@ -83,11 +88,35 @@ def rebuild(record: dict[str, Any], tensors: dict[str, Tensor]) -> Weights:
         return DenseWeights(tensors["matrix"], ranked=record["ranked"])
     if record["kind"] == "mean":
         return MeanWeights(rebuild(record["of"], tensors), record["axis"])
+    if record["kind"] == "merged":
+        return MergedWeights(rebuild(record["of"], tensors), record["axis"])
+    if record["kind"] == "joined":
+        return JoinedWeights(rebuild_parts(record["parts"], tensors), record["firsts"])
     rule = None if record["visible"] is None else rebuild_rule(record["visible"], tensors)
     normaliser = getattr(normalise, record["normaliser"])()
     terms = Terms(rebuild_score(record["score"], tensors), rule, normaliser, torch.Size(record["shape"]))
     comparison = Comparison(terms, tensors["query"], tensors["keys"], tensors.get("bias"))
     return LazyWeights(comparison, tensors["statistic"])
+
+
+def describe_parts(parts: list[Weights], tensors: dict[str, Tensor]) -> list[dict[str, Any]]:
+    """What each part is; the names of its tensors begin with its number."""
+    records = []
+    for number, part in enumerate(parts):
+        own: dict[str, Tensor] = {}
+        records.append(describe(part, own))
+        tensors |= {f"{number}.{name}": tensor for name, tensor in own.items()}
+    return records
+
+
+def rebuild_parts(records: list[dict[str, Any]], tensors: dict[str, Tensor]) -> list[Weights]:
+    """The parts that `describe_parts` described."""
+
+    def own(number: int) -> dict[str, Tensor]:
+        begin = f"{number}."
+        return {name.removeprefix(begin): tensor for name, tensor in tensors.items() if name.startswith(begin)}
+
+    return [rebuild(record, own(number)) for number, record in enumerate(records)]
 
 
 def describe_score(score: Score, parameters: tuple[Tensor, ...], tensors: dict[str, Tensor]) -> dict[str, Any]:

@@ -1,9 +1,10 @@
-"""What surrounds a computation and must be the same when it is done again: autocast, random numbers."""
+"""What surrounds a computation: what must be the same when it is done again, and what threads must share."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -58,3 +59,31 @@ def refuse_second_derivative() -> None:
     """Raise a `RegardError` inside a backward that should be differentiated again."""
     if torch.is_grad_enabled():
         raise RegardError('attend: this path has no second derivative; take path="reference" where create_graph=True')
+
+
+_lock = threading.Lock()
+_shared: dict[Hashable, tuple[int, ExitStack]] = {}
+
+
+@contextmanager
+def shared(key: Hashable, context: Callable[[], AbstractContextManager[object]]) -> Iterator[None]:
+    """A context that changes what all threads see: the first to ask for its key enters it, the last to go leaves it."""
+    with _lock:
+        count, stack = _shared.get(key, (0, ExitStack()))
+        if count == 0:
+            stack.enter_context(context())
+        _shared[key] = count + 1, stack
+    try:
+        yield
+    finally:
+        with _lock:
+            count, stack = _shared.pop(key)
+            if count > 1:
+                _shared[key] = count - 1, stack
+            else:
+                stack.close()
+
+
+def uncompiled() -> AbstractContextManager[None]:
+    """Run compiled code as plain Python for a while: compiled graphs call no hooks."""
+    return shared("uncompiled", lambda: torch.compiler.set_stance("force_eager"))

@@ -1,7 +1,8 @@
 """Record the attention of any module by its path, without a flag threaded through the model.
 
 While a model is watched, hooks on its modules keep track of which one is running,
-and `attend` reports the weights of each call to the innermost. Nothing is paid when
+and `attend` reports the weights of each call to the innermost. Models of other
+libraries, which do not call `attend`, are made to by an adapter. Nothing is paid when
 nothing watches.
 """
 
@@ -10,27 +11,37 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
+from importlib import import_module
 from typing import Any
 
 import torch
 from torch import nn
 
+from regard.attention.joining import Extent, check_steps, join
 from regard.attention.reductions import as_reduction
+from regard.attention.surroundings import uncompiled
 from regard.attention.weights import Weights
 from regard.errors import RegardError
 
 Keep = str | Callable[[Weights], Any]
 
+ADAPTERS = {"transformers": "regard.interop.transformers_watch"}
+"""Libraries whose models do not call `attend`, and the module whose `adapted(model)` makes them, for a while."""
+
 
 class Seen(Mapping[str, list[Any]]):
     """What was seen: module path -> what was kept of each of its calls, in order."""
 
-    def __init__(self, keep: Callable[[Weights], Any]) -> None:
-        self._keep = keep
+    def __init__(self, keep: Keep, grad: bool) -> None:
+        self._name = keep if isinstance(keep, str) else None
+        self._keep = keeper(keep, grad)
         self._calls: dict[str, list[Any]] = {}
+        self._extents: dict[str, list[Extent]] = {}
+        self._paths: dict[int, str] = {}
         self._running: list[str] = []
+        self._reordered = False
 
     def __getitem__(self, path: str) -> list[Any]:
         if path not in self._calls:
@@ -46,9 +57,31 @@ class Seen(Mapping[str, list[Any]]):
     def __repr__(self) -> str:
         return f"Seen({ {path: len(calls) for path, calls in self._calls.items()} })"
 
-    def _record(self, weights: Weights) -> None:
-        if self._running:
-            self._calls.setdefault(self._running[-1], []).append(self._keep(weights))
+    def joined(self, path: str) -> Any:
+        """The calls at a path as one: what they kept of the steps of writing, one below the other.
+
+        What is kept with `"all"` becomes one `Weights`, of all queries against all keys;
+        of `"received"` the steps are added up. Each call must continue the one before, as
+        greedy and sampled steps with a cache do. Steps of a beam do not: watch one forced
+        pass over its result instead.
+        """
+        calls = self[path]
+        where = f"joined: {path!r}"
+        if self._name is None:
+            raise RegardError(f'{where}: what a function kept cannot be joined; keep "all", "top:8" or the like')
+        if self._reordered and len(calls) > 1:
+            raise RegardError(
+                f"{where}: a beam was reordered between the calls, so their rows belong to different hypotheses; "
+                "watch one forced pass over the result instead"
+            )
+        check_steps(where, self._extents[path])
+        return join(self._name, calls, self._extents[path])
+
+    def _record(self, weights: Weights, module: nn.Module | None, first: int) -> None:
+        path = self._paths.get(id(module)) if module is not None else self._running[-1] if self._running else None
+        if path is not None:
+            self._calls.setdefault(path, []).append(self._keep(weights))
+            self._extents.setdefault(path, []).append(Extent(weights.shape, first))
 
 
 _active: ContextVar[tuple[Seen, ...]] = ContextVar("regard_watching", default=())
@@ -59,10 +92,30 @@ def watching() -> bool:
     return bool(_active.get())
 
 
-def report(weights: Weights) -> None:
-    """Tell all that watch of one call of `attend`."""
+def report(weights: Weights, module: nn.Module | None = None, first: int = 0) -> None:
+    """Tell all that watch of one call of `attend`.
+
+    By a module of theirs, or by the innermost that runs; `first` is the position of the
+    first key, where a cache has dropped those before it.
+    """
     for seen in _active.get():
-        seen._record(weights)
+        seen._record(weights, module, first)
+
+
+def report_reordering() -> None:
+    """Tell all that watch that the rows of a batch changed places between two steps, as in a beam."""
+    for seen in _active.get():
+        seen._reordered = True
+
+
+@contextmanager
+def unwatched() -> Iterator[None]:
+    """Keep what is called meanwhile to oneself, to `report` it in another form."""
+    token = _active.set(())
+    try:
+        yield
+    finally:
+        _active.reset(token)
 
 
 @contextmanager
@@ -74,7 +127,8 @@ def watch(model: nn.Module, keep: Keep = "all", *, grad: bool = False) -> Iterat
     which is said once.
 
     Args:
-        model: Any module in which `attend` is called, at whatever depth.
+        model: Any module in which `attend` is called, at whatever depth, or a model of Hugging Face
+            Transformers.
         keep: What to keep of each call. `"all"`: the lazy `Weights`, which hold on to query
             and keys; `"top:8"`, `"received"`, `"entropy"`, `"argmax"` or `"dense"`: just that,
             at once; or a function of the `Weights`.
@@ -87,16 +141,26 @@ def watch(model: nn.Module, keep: Keep = "all", *, grad: bool = False) -> Iterat
     """
     if not isinstance(model, nn.Module):
         raise RegardError(f"watch: found {type(model).__name__}; an nn.Module is needed")
-    seen = Seen(keeper(keep, grad))
+    seen = Seen(keep, grad)
     with ExitStack() as stack:
-        stack.enter_context(uncompiled(model))
+        stack.enter_context(without_compiling(model))
+        for library in libraries_of(model):
+            stack.enter_context(import_module(ADAPTERS[library]).adapted(model))
         for path, module in model.named_modules():
             plain = ".".join(name for name in path.split(".") if name != "_orig_mod")  # as it was before torch.compile
+            seen._paths[id(module)] = plain
             for hook in follow(module, plain, seen):
                 stack.callback(hook.remove)
         token = _active.set((*_active.get(), seen))
         stack.callback(_active.reset, token)
         yield seen
+
+
+def libraries_of(model: nn.Module) -> list[str]:
+    """The libraries with an adapter that modules of a model come from."""
+    kinds = {base for module in model.modules() for base in type(module).__mro__}
+    roots = {kind.__module__.partition(".")[0] for kind in kinds}
+    return [library for library in ADAPTERS if library in roots]
 
 
 def follow(module: nn.Module, path: str, seen: Seen) -> Iterator[Any]:
@@ -130,15 +194,12 @@ def keeper(keep: Keep, grad: bool) -> Callable[[Weights], Any]:
     return lambda weights: weights.reduce(keep)[0]
 
 
-@contextmanager
-def uncompiled(model: nn.Module) -> Iterator[None]:
-    """Run compiled code as plain Python for a while: compiled graphs call no hooks."""
+def without_compiling(model: nn.Module) -> AbstractContextManager[None]:
+    """A context in which a model's compiled code runs as plain Python."""
     if "torch._dynamo" not in sys.modules or not any(is_compiled(module) for module in model.modules()):
-        yield
-        return
+        return nullcontext()
     warnings.warn("regard.watch: the compiled model runs uncompiled while it is watched", stacklevel=4)
-    with torch.compiler.set_stance("force_eager"):
-        yield
+    return uncompiled()
 
 
 def is_compiled(module: nn.Module) -> bool:

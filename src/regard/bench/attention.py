@@ -20,7 +20,7 @@ from regard.bench.measure import (
     ratio,
     time_in_turn,
 )
-from regard.bench.settings import Settings
+from regard.bench.settings import Settings, WatchBench
 from regard.errors import RegardError, unknown_name
 
 COMPILED = "torch.compile"
@@ -84,7 +84,7 @@ def with_compiled(group: Group) -> Group:
     return replace(group, cases=tuple(cases))
 
 
-def check_device(settings: Settings) -> None:
+def check_device(settings: Settings | WatchBench) -> None:
     """Raise a `RegardError` where the device is not there."""
     try:
         torch.empty(1, device=settings.device)

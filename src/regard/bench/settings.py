@@ -66,3 +66,30 @@ QUICK_TRAINING = TrainingBench(
     words=500, width=64, segment=32, context=64, tokens=1024, repeats=5, fewest=2, patience=2
 )
 """What `--quick` measures of training."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatchBench:
+    """The size of the model whose attention is looked at, and how often that is timed."""
+
+    length: int = 4096  # tokens of the text
+    layers: int = 12
+    width: int = 768
+    heads: int = 12
+    keep: str = "top:8"  # of each call
+    dtype: DType = "float32"
+    device: str = "cpu"
+    repeats: int = 5  # rounds at most
+    fewest: int = 2  # rounds at least, however long they take
+    patience: float = 120.0  # seconds after which there are no more than these
+
+    def __post_init__(self) -> None:
+        for name in ("length", "layers", "width", "heads", "repeats"):
+            if getattr(self, name) < 1:
+                raise RegardError(f"--{name} is {getattr(self, name)}; 1 or more is needed")
+        if self.width % self.heads:
+            raise RegardError(f"--heads is {self.heads}; what divides --width, which is {self.width}, is needed")
+
+
+QUICK_WATCH = WatchBench(length=256, layers=2, width=128, heads=4, repeats=5, fewest=2, patience=2)
+"""What `--quick` measures of watching."""

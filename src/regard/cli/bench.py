@@ -1,4 +1,4 @@
-"""`regard bench`: what attention and training cost on this machine."""
+"""`regard bench`: what attention, training and a look at the attention of a model cost on this machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 from cyclopts import Parameter
 
-from regard.bench.settings import QUICK, QUICK_TRAINING, DType, Settings, TrainingBench
+from regard.bench.settings import QUICK, QUICK_TRAINING, QUICK_WATCH, DType, Settings, TrainingBench, WatchBench
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
@@ -21,15 +21,16 @@ if TYPE_CHECKING:
     from regard.bench.attention import Row, Tell
     from regard.bench.cases import Group
     from regard.bench.training import Speed
+    from regard.bench.watch import Look
 
 Flag = Annotated[bool, Parameter(show_default=False)]
 LENGTHS = f"{Settings.length}, with --quick {QUICK.length}"
 ROUNDS = f"{Settings.repeats}, with --quick {QUICK.repeats}"
 
 
-def usual(name: str) -> Parameter:
-    """An option of training, whose value depends on --quick."""
-    return Parameter(show_default=f"{getattr(TrainingBench, name)}, with --quick {getattr(QUICK_TRAINING, name)}")
+def usual(name: str, usually: object = TrainingBench, quick: object = QUICK_TRAINING) -> Parameter:
+    """An option whose value depends on --quick."""
+    return Parameter(show_default=f"{getattr(usually, name)}, with --quick {getattr(quick, name)}")
 
 
 def attention(
@@ -114,6 +115,47 @@ def training(
     print_training(rows, settings)
 
 
+def watch(
+    *,
+    length: Annotated[int | None, usual("length", WatchBench, QUICK_WATCH)] = None,
+    layers: Annotated[int | None, usual("layers", WatchBench, QUICK_WATCH)] = None,
+    width: Annotated[int | None, usual("width", WatchBench, QUICK_WATCH)] = None,
+    heads: Annotated[int | None, usual("heads", WatchBench, QUICK_WATCH)] = None,
+    keep: str = WatchBench.keep,
+    dtype: DType = WatchBench.dtype,
+    device: str = WatchBench.device,
+    repeats: int = WatchBench.repeats,
+    quick: Flag = False,
+    jsonl: Path | None = None,
+) -> None:
+    """Time a look at the attention of a Hugging Face model of the size of GPT-2.
+
+    Args:
+        length: How many tokens the text has.
+        layers: The layers of the model.
+        width: The width of a token.
+        heads: How many heads each layer has.
+        keep: What watch keeps of each call: top:8, received, entropy, argmax, dense, all.
+        dtype: The type of all numbers.
+        device: Where to measure: cpu, cuda, cuda:1.
+        repeats: How many rounds at most.
+        quick: A small model and a short text, to see that it works.
+        jsonl: Keep the rows in this file.
+    """
+    sizes = {"length": length, "layers": layers, "width": width, "heads": heads}
+    settings = replace(
+        QUICK_WATCH if quick else WatchBench(),
+        keep=keep,
+        dtype=dtype,
+        device=device,
+        repeats=repeats,
+        **{name: value for name, value in sizes.items() if value is not None},
+    )
+    with opened(jsonl) as records:
+        rows = measure_watch(settings, records)
+    print_watch(rows, settings)
+
+
 def choose(settings: Settings, names: list[str], *, compiled: bool) -> list[Group]:
     """What to measure, once it is clear that it can be."""
     from regard.bench.attention import check_device, chosen_groups, compiler_works, with_compiled
@@ -170,6 +212,20 @@ def measure_training(settings: TrainingBench, records: TextIO | None) -> list[Sp
     return rows
 
 
+def measure_watch(settings: WatchBench, records: TextIO | None) -> list[Look]:
+    """All rows."""
+    from regard.bench.attention import check_device
+    from regard.bench.watch import check_transformers, measure_looks
+
+    check_transformers()
+    check_device(settings)
+    with progress(4) as tell:
+        rows = measure_looks(settings, tell)
+    for row in rows:
+        keep(row.record(settings), records)
+    return rows
+
+
 def keep(record: dict[str, object], records: TextIO | None) -> None:
     """Write one line to the file for the rows, if one is wanted."""
     if records is not None:
@@ -203,6 +259,14 @@ def print_training(rows: list[Speed], settings: TrainingBench) -> None:
     from regard.bench.training import conditions, make_table, notes, targets
 
     print_table(make_table(rows), (*conditions(rows, settings), "", *notes(rows), *targets(rows)))
+
+
+def print_watch(rows: list[Look], settings: WatchBench) -> None:
+    """The table, the notes and the target."""
+    from regard.bench.watch import conditions, make_table, notes, targets
+
+    verdicts = targets(rows) if settings.length == WatchBench.length else ()  # which is for this length
+    print_table(make_table(rows), (conditions(settings), "", *notes(rows), *verdicts))
 
 
 def print_table(table: Table, lines: Iterable[str]) -> None:

@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from regard.attention.watch import report_reordering
 from regard.batch import BOS, EOS, PAD, Batch
 from regard.decoding.hypothesis import Hypothesis, from_padded
 from regard.decoding.ranking import greatest
@@ -107,6 +108,7 @@ class Search:
             if over:
                 break
             state.select(rows)
+            report_reordering()
         return self.results()
 
     def extend(self, found: Float[Tensor, "rows vocabulary"]) -> tuple[bool, Int[Tensor, " rows"]]:

@@ -1,0 +1,174 @@
+"""Times a look at the attention of a Hugging Face model: not at all, with `watch`, and as Transformers offers it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, replace
+from importlib.util import find_spec
+from statistics import median
+from typing import TYPE_CHECKING
+
+import torch
+from rich.table import Table
+
+from regard.attention import watch
+from regard.bench.attention import TINY, Tell
+from regard.bench.measure import (
+    Call,
+    ProcessEndedError,
+    clock_of,
+    free_memory,
+    growth_of,
+    in_fresh_process,
+    ratio,
+    time_in_turn,
+)
+from regard.bench.settings import WatchBench
+from regard.errors import RegardError
+
+if TYPE_CHECKING:
+    from transformers import GPT2Model
+
+UNWATCHED, WATCHED, EAGER = "SDPA, unwatched", "SDPA, watched", "eager, output_attentions=True"
+MOST = 1.5  # times the unwatched time
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one way to run the model costs."""
+
+    way: str
+    seconds: float | None = None  # the median of all rounds
+    ratio: float | None = None  # to the unwatched model: the median of all rounds
+    bytes: int | None = None  # peak memory, above that before the call
+    rounds: int = 0
+    quiet: bool = True  # no other program was busy meanwhile
+    note: str = ""  # why something was not measured
+
+    def record(self, settings: WatchBench) -> dict[str, object]:
+        """As plain data, with the conditions."""
+        threads, version = torch.get_num_threads(), torch.__version__
+        return asdict(self) | {"settings": asdict(settings), "threads": threads, "torch": version}
+
+
+def check_transformers() -> None:
+    """Raise a `RegardError` where Transformers is not installed."""
+    if find_spec("transformers") is None:
+        raise RegardError("bench watch: Transformers is not installed; pip install 'regard[hf]'")
+
+
+def new_model(settings: WatchBench) -> GPT2Model:
+    """GPT-2 without its output layer, with random parameters."""
+    from transformers import GPT2Config, GPT2Model
+
+    torch.manual_seed(0)
+    config = GPT2Config(
+        vocab_size=1000, n_positions=settings.length, n_embd=settings.width, n_layer=settings.layers,
+        n_head=settings.heads, use_cache=False, bos_token_id=0, eos_token_id=0,
+    )  # fmt: skip
+    return GPT2Model(config).eval().to(settings.device, getattr(torch, settings.dtype))
+
+
+def make_calls(settings: WatchBench) -> dict[str, Call]:
+    """Each way to run one model over one text."""
+    model = new_model(settings)
+    tokens = torch.randint(0, 1000, (1, settings.length), device=settings.device)
+
+    def look(implementation: str, *, watched: bool = False, weights: bool = False) -> Call:
+        def call() -> object:
+            model.set_attn_implementation(implementation)
+            with torch.no_grad(), watch(model, settings.keep) if watched else nullcontext() as seen:
+                return model(tokens, output_attentions=weights), seen
+
+        return call
+
+    return {UNWATCHED: look("sdpa"), WATCHED: look("sdpa", watched=True), EAGER: look("eager", weights=True)}
+
+
+def measure_looks(settings: WatchBench, tell: Tell) -> list[Look]:
+    """A row for each way: timed in turn with the others, then its memory."""
+    skipped = why_no_eager(settings)
+    calls = {way: call for way, call in make_calls(settings).items() if not (skipped and way == EAGER)}
+    tell("timing")
+    timing = time_in_turn(
+        calls, clock_of(torch.device(settings.device)), repeats=settings.repeats, fewest=settings.fewest,
+        patience=settings.patience,
+    )  # fmt: skip
+    plain, rows = timing.seconds[UNWATCHED], []
+    for way, times in timing.seconds.items():
+        tell(f"{way}: memory")
+        peak = peak_of(way, settings)
+        note = "ended by the system while its memory was measured" if peak is None else ""
+        rows.append(Look(way, median(times), ratio(times, plain), peak, len(times), timing.quiet, note))
+    return [*rows, Look(EAGER, note=skipped)] if skipped else rows
+
+
+def why_no_eager(settings: WatchBench) -> str:
+    """Why there is no memory for all weights of all layers at once; nothing where there is."""
+    matrices = settings.heads * (settings.layers + 3)  # with the scores, and what is added to them
+    needed = matrices * settings.length**2 * getattr(torch, settings.dtype).itemsize
+    free = free_memory(torch.device(settings.device))
+    if free is None or needed <= free:
+        return ""
+    return f"skipped: needs about {needed / 1e9:.1f} GB, {free / 1e9:.1f} GB are free"
+
+
+def peak_of(way: str, settings: WatchBench) -> int | None:
+    """The peak memory of a way, on a CPU in a process of its own; None where the system ended that."""
+    if torch.device(settings.device).type == "cuda":
+        return memory_of(way, settings)
+    try:
+        found: int = in_fresh_process(memory_of, way, settings)
+    except ProcessEndedError:
+        return None
+    return found
+
+
+def memory_of(way: str, settings: WatchBench) -> int:
+    """The same in this process."""
+    make_calls(replace(settings, length=min(settings.length, TINY)))[way]()  # the libraries' own is not counted
+    (found,) = growth_of(torch.device(settings.device))(make_calls(settings)[way])
+    return found
+
+
+def make_table(rows: list[Look]) -> Table:
+    """A line for each way."""
+    table = Table()
+    table.add_column("attention", no_wrap=True)
+    for heading in ("seconds", "ratio", "memory, MB"):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        seconds = "" if row.seconds is None else f"{row.seconds:.3f}"
+        times = "" if row.ratio is None else f"{row.ratio:.2f}x"
+        memory = "" if row.bytes is None else f"{row.bytes / 1e6:,.0f}"
+        table.add_row(row.way, seconds, times, memory, style="bold" if row.way == WATCHED else None)
+    return table
+
+
+def conditions(settings: WatchBench) -> str:
+    """Under which the figures hold."""
+    where = f"{torch.get_num_threads()} threads" if settings.device == "cpu" else settings.device
+    return (
+        f"GPT-2 without its output layer: {settings.layers} layers of width {settings.width}, {settings.heads} heads, "
+        f'one text of {settings.length} tokens, watched with keep="{settings.keep}", {settings.dtype}, {where}, '
+        f"torch {torch.__version__}. Seconds are medians of up to {settings.repeats} rounds; a ratio is the median, "
+        "over the rounds, of that to the unwatched model in the same round. Memory is the peak above that before it."
+    )
+
+
+def notes(rows: list[Look]) -> Iterator[str]:
+    """What was not measured and why, and whether the machine was busy."""
+    for row in rows:
+        if row.note:
+            yield f"{row.way}: {row.note}"
+    if not all(row.quiet for row in rows):
+        yield "other programs were busy meanwhile; these times are unsound"
+
+
+def targets(rows: list[Look]) -> Iterator[str]:
+    """A line for the target: met or missed."""
+    (found,) = (row.ratio for row in rows if row.way == WATCHED)
+    assert found is not None
+    yield "Targets:"
+    yield f"{'met ' if found <= MOST else 'MISS'}  {WATCHED}, of {UNWATCHED}: {found:.3f}x, at most {MOST:.2f}x"

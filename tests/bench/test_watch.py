@@ -1,0 +1,98 @@
+import json
+import os
+
+import pytest
+import torch
+from rich.console import Console
+
+from regard.bench import watch
+from regard.bench.settings import WatchBench
+from regard.bench.watch import EAGER, UNWATCHED, WATCHED, Look, make_calls, make_table, notes, targets
+from regard.cli import main
+
+os.environ["HF_HUB_OFFLINE"] = "1"  # nothing is asked of the network
+pytest.importorskip("transformers")
+
+TINY = WatchBench(length=12, layers=2, width=16, heads=4, keep="dense")
+ROWS = [
+    Look(UNWATCHED, 2.0, 1.0, 30_000_000, 3),
+    Look(WATCHED, 2.5, 1.25, 40_000_000, 3),
+    Look(EAGER, 9.0, 4.5, 2 * 10**9, 3),
+]
+
+
+def test_all_ways_compute_the_same_and_see_the_same():
+    calls = make_calls(TINY)
+    (plain, nothing), (watched, seen), (eager, _) = (calls[way]() for way in (UNWATCHED, WATCHED, EAGER))
+    assert nothing is None
+    assert plain.attentions is None
+    torch.testing.assert_close(watched.last_hidden_state, plain.last_hidden_state)
+    torch.testing.assert_close(eager.last_hidden_state, plain.last_hidden_state)
+    assert list(seen) == ["h.0.attn", "h.1.attn"]
+    torch.testing.assert_close([call for (call,) in seen.values()], list(eager.attentions))
+
+
+def test_the_table_has_a_line_for_each_way():
+    console = Console(width=100)
+    with console.capture() as capture:
+        console.print(make_table(ROWS))
+    lines = [line.strip("│").split("│") for line in capture.get().splitlines() if line.startswith("│")]
+    assert [[cell.strip() for cell in line] for line in lines] == [
+        ["SDPA, unwatched", "2.000", "1.00x", "30"],
+        ["SDPA, watched", "2.500", "1.25x", "40"],
+        ["eager, output_attentions=True", "9.000", "4.50x", "2,000"],
+    ]
+
+
+def test_a_miss_is_called_a_miss_and_what_is_unsound_is_noted():
+    assert list(targets(ROWS)) == ["Targets:", "met   SDPA, watched, of SDPA, unwatched: 1.250x, at most 1.50x"]
+    missed = [ROWS[0], Look(WATCHED, 3.2, 1.6, quiet=False), Look(EAGER, note="skipped: too large")]
+    assert list(targets(missed))[1] == "MISS  SDPA, watched, of SDPA, unwatched: 1.600x, at most 1.50x"
+    assert list(notes(missed)) == [
+        "eager, output_attentions=True: skipped: too large",
+        "other programs were busy meanwhile; these times are unsound",
+    ]
+
+
+def test_eager_is_skipped_where_its_weights_do_not_fit(monkeypatch):
+    monkeypatch.setattr(watch, "free_memory", lambda _: 4 * 5 * 12**2 * 4 - 1)
+    assert watch.why_no_eager(TINY) == "skipped: needs about 0.0 GB, 0.0 GB are free"
+    monkeypatch.setattr(watch, "free_memory", lambda _: 4 * 5 * 12**2 * 4)
+    assert watch.why_no_eager(TINY) == ""
+
+
+def test_the_command_measures_and_keeps_its_rows(tmp_path, capsys):
+    kept = tmp_path / "rows.jsonl"
+    sizes = ["--length", "16", "--layers", "1", "--width", "16", "--heads", "2", "--repeats", "1"]
+    assert main(["bench", "watch", "--quick", *sizes, "--keep", "entropy", "--jsonl", str(kept)]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    rows = [json.loads(line) for line in kept.read_text().splitlines()]
+    assert [row["way"] for row in rows] == [UNWATCHED, WATCHED, EAGER]
+    for row in rows:
+        assert row["ratio"] == row["seconds"] / rows[0]["seconds"]  # of one round
+        assert f"{row['ratio']:.2f}x" in out
+        assert row["bytes"] >= 0
+    assert rows[0]["settings"]["keep"] == "entropy"
+    assert 'one text of 16 tokens, watched with keep="entropy", float32' in out.replace("\n", " ")
+    assert "Targets" not in out  # which are for another length
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (["--layers", "0"], "--layers is 0; 1 or more is needed"),
+        (["--heads", "5"], "--heads is 5; what divides --width, which is 768, is needed"),
+        (["--quick", "--keep", "tops"], 'reduction: there is no "tops"; did you mean "top:8"?'),
+        (["--jsonl", "."], ".: cannot be written: Is a directory"),
+    ],
+)
+def test_bad_options_are_one_line(options, line, capsys):
+    assert main(["bench", "watch", *options]) == 2
+    assert capsys.readouterr() == ("", f"regard: {line}\n")
+
+
+def test_without_transformers_there_is_nothing_to_watch(monkeypatch, capsys):
+    monkeypatch.setattr(watch, "find_spec", lambda _: None)
+    assert main(["bench", "watch", "--quick"]) == 2
+    assert capsys.readouterr().err == "regard: bench watch: Transformers is not installed; pip install 'regard[hf]'\n"

@@ -1,0 +1,434 @@
+import subprocess
+import sys
+import threading
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from regard import RegardError, watch
+from regard.attention.comparison import TILE_NUMBERS
+from tests.interop.tiny_models import (
+    DECODERS,
+    ENCODERS,
+    GPT2,
+    LLAMA_GROUPED,
+    MARIAN,
+    MISTRAL,
+    PAIRS,
+    T5,
+    batch,
+    eager,
+)
+
+transformers = pytest.importorskip("transformers")
+
+CACHES = ["dynamic", "static"]
+
+
+def real_rows(weights, mask):
+    """Rows of queries that are no padding: the others see nothing, which eager shows as equal weights."""
+    return weights.transpose(1, 2)[mask.bool()]
+
+
+def written(model, inputs, **how):
+    settings = {"max_new_tokens": 6, "min_new_tokens": 6, "do_sample": False} | how
+    torch.manual_seed(3)
+    return model.generate(**inputs, **settings)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("name", [*DECODERS, *ENCODERS])
+def test_weights_and_outputs_are_those_of_eager(name, side):
+    tiny = (DECODERS | ENCODERS)[name]
+    model, inputs = tiny.new(), batch(side=side)
+    with torch.no_grad(), watch(model) as seen:
+        found = model(**inputs)
+    wanted, mask = eager(model, **inputs), inputs["attention_mask"]
+    torch.testing.assert_close(found[0][mask.bool()], wanted[0][mask.bool()])
+    assert len(seen) == len(wanted.attentions) == 2
+    for layer, weights in enumerate(wanted.attentions):
+        (call,) = seen[tiny.paths["attentions"].format(layer)]
+        assert call.shape == weights.shape
+        torch.testing.assert_close(real_rows(call.dense(), mask), real_rows(weights, mask))
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_weights_of_encoder_and_decoder_are_those_of_eager(name):
+    model, inputs = PAIRS[name].new(), batch(side="right")
+    inputs |= {"decoder_input_ids": batch(length=5)["input_ids"][:, :5], "decoder_attention_mask": torch.ones(2, 5)}
+    with torch.no_grad(), watch(model) as seen:
+        found = model(**inputs)
+    wanted = eager(model, **inputs)
+    torch.testing.assert_close(found.logits, wanted.logits)
+    assert len(seen) == 6
+    for kind, path in PAIRS[name].paths.items():
+        for layer, weights in enumerate(wanted[kind]):
+            (call,) = seen[path.format(layer)]
+            torch.testing.assert_close(call.dense(), weights)
+
+
+@pytest.mark.parametrize("sampled", [False, True])
+@pytest.mark.parametrize("cache", CACHES)
+@pytest.mark.parametrize("name", DECODERS)
+def test_steps_joined_are_one_pass_over_what_was_written(name, cache, sampled):
+    model, inputs = DECODERS[name].new(), batch()
+    plain = written(model, inputs, cache_implementation=cache, do_sample=sampled)
+    with watch(model) as seen:
+        tokens = written(model, inputs, cache_implementation=cache, do_sample=sampled)
+    assert torch.equal(tokens, plain)
+    mask = torch.cat([inputs["attention_mask"], torch.ones(2, 5, dtype=torch.long)], 1)
+    positions = (mask.cumsum(1) - 1).clamp_min(0)
+    wanted = eager(model, input_ids=tokens[:, :-1], attention_mask=mask, position_ids=positions)
+    for layer, weights in enumerate(wanted.attentions):
+        path = DECODERS[name].paths["attentions"].format(layer)
+        assert [call.shape[-2] for call in seen[path]] == [9, 1, 1, 1, 1, 1]
+        whole = seen.joined(path)
+        assert whole.shape == weights.shape == (2, 4, 14, 14)
+        torch.testing.assert_close(real_rows(whole.dense(), mask), real_rows(weights, mask))
+        torch.testing.assert_close(whole[1, 2, 3:12:4], weights[1, 2, 3:12:4])
+        values, places = whole.top(3)
+        torch.testing.assert_close(real_rows(values, mask), real_rows(weights.topk(3).values, mask))
+        torch.testing.assert_close(
+            real_rows(weights.gather(-1, places.clamp_min(0)).where(places >= 0, 0.0), mask), real_rows(values, mask)
+        )
+
+
+@pytest.mark.parametrize("cache", CACHES)
+@pytest.mark.parametrize("name", PAIRS)
+def test_a_translation_joined_is_one_forced_pass(name, cache):
+    model, inputs = PAIRS[name].new(), batch(side="right")
+    plain = written(model, inputs, cache_implementation=cache)
+    with watch(model, "dense") as seen:
+        tokens = written(model, inputs, cache_implementation=cache)
+    assert torch.equal(tokens, plain)
+    wanted = eager(model, **inputs, decoder_input_ids=tokens[:, :-1])
+    for kind, path in PAIRS[name].paths.items():
+        for layer, weights in enumerate(wanted[kind]):
+            torch.testing.assert_close(seen.joined(path.format(layer)), weights)
+
+
+KEPT = {
+    "dense": lambda dense: dense,
+    "received": lambda dense: dense.sum(-2),
+    "entropy": lambda dense: torch.special.entr(dense).sum(-1),
+    "argmax": lambda dense: dense.argmax(-1),
+}
+
+
+@pytest.mark.parametrize("keep", [*KEPT, "top:3"])
+@pytest.mark.parametrize("cache", CACHES)
+def test_what_is_kept_of_steps_is_joined_by_position(cache, keep):  # also where a cache has dropped the first keys
+    model, inputs = MISTRAL.new(), batch(pads=0)
+    with watch(model) as seen, watch(model, keep) as kept:
+        tokens = written(model, inputs, cache_implementation=cache)
+    wanted = eager(model, input_ids=tokens[:, :-1]).attentions
+    for path, dense in zip(seen, wanted, strict=True):
+        if keep == "top:3":
+            values, places = kept.joined(path)
+            torch.testing.assert_close(values, dense.topk(3).values)
+            torch.testing.assert_close(dense.gather(-1, places.clamp_min(0)).where(places >= 0, 0.0), values)
+        else:
+            torch.testing.assert_close(kept.joined(path), KEPT[keep](dense))
+
+
+def test_weights_of_a_static_cache_stay_what_they_were():
+    model, inputs = LLAMA_GROUPED.new(), batch(pads=0)
+    with torch.inference_mode():  # where a change in place is not noticed
+        with watch(model) as seen, watch(model, "dense") as at_once:
+            written(model, inputs, cache_implementation="static")
+        for path in seen:
+            torch.testing.assert_close([call.dense() for call in seen[path]], at_once[path])
+
+
+def test_beams_are_refused():
+    model, inputs = GPT2.new(), batch()
+    plain = written(model, inputs, num_beams=3)
+    with watch(model) as seen:
+        assert torch.equal(written(model, inputs, num_beams=3), plain)
+    assert len(seen["transformer.h.0.attn"]) == 6
+    with pytest.raises(RegardError) as error:
+        seen.joined("transformer.h.0.attn")
+    assert str(error.value) == (
+        "joined: 'transformer.h.0.attn': a beam was reordered between the calls, so their rows belong to different "
+        "hypotheses; watch one forced pass over the result instead"
+    )
+    assert not hasattr(model, "_reorder_cache")
+    with watch(model) as seen:
+        written(model, inputs)
+    assert seen.joined("transformer.h.0.attn").shape == (2, 4, 14, 14)
+
+
+def test_the_encoder_of_a_beam_is_seen_whole():
+    model = MARIAN.new()
+    with watch(model, "dense") as seen:
+        written(model, batch(side="right"), num_beams=2)
+    assert seen.joined("model.encoder.layers.0.self_attn").shape == (2, 4, 9, 9)
+    with pytest.raises(RegardError, match="a beam was reordered"):
+        seen.joined("model.decoder.layers.0.encoder_attn")
+
+
+@pytest.mark.parametrize("tiny", [GPT2, MARIAN], ids=["gpt2", "marian"])
+def test_steps_without_a_cache_are_refused(tiny):
+    model = tiny.new()
+    with watch(model, "entropy") as seen:
+        written(model, batch(), use_cache=False)
+    for name, path in tiny.paths.items():
+        if name != "encoder_attentions":
+            with pytest.raises(RegardError, match=r"greedy or sampled steps with a cache, of one text, can be joined$"):
+                seen.joined(path.format(0))
+
+
+def implementations(model):
+    return {module.config._attn_implementation for module in model.modules() if hasattr(module, "config")}
+
+
+@pytest.mark.parametrize("tiny", [GPT2, T5, MARIAN], ids=["gpt2", "t5", "marian"])
+@pytest.mark.parametrize("before", ["sdpa", "eager"])
+def test_the_implementation_is_restored(tiny, before):
+    model = tiny.new(attn_implementation=before)
+    part = model.get_input_embeddings()
+    assert implementations(model) == {before}
+    with watch(model), watch(part), watch(model):
+        assert implementations(model) == {"regard"}
+    assert implementations(model) == {before}
+    with pytest.raises(ZeroDivisionError), watch(model):
+        raise ZeroDivisionError
+    assert implementations(model) == {before}
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+
+
+def test_one_that_watches_may_go_before_another():
+    model, inputs, entered, gone = GPT2.new(), batch(), threading.Event(), threading.Event()
+    sizes = []
+
+    def run():
+        entered.wait()
+        with watch(model, "argmax") as seen:
+            gone.set()
+            first.join()
+            model(**inputs)
+        sizes.extend(map(len, seen.values()))
+
+    def run_first():
+        with watch(model):
+            entered.set()
+            gone.wait()
+
+    first, second = threading.Thread(target=run_first), threading.Thread(target=run)
+    first.start()
+    second.start()
+    second.join()
+    assert sizes == [1, 1]
+    assert implementations(model) == {"sdpa"}
+    assert torch._dynamo.eval_frame._stance.stance == "default"
+
+
+def test_each_thread_sees_its_own_calls():
+    model, found, barrier = LLAMA_GROUPED.new(), {}, threading.Barrier(2)
+
+    def run(size):
+        with torch.no_grad(), watch(model, "argmax") as seen:
+            barrier.wait()
+            for _ in range(4):
+                model(**batch(size))
+            barrier.wait()
+        found[size] = [len(call) for path in seen for call in seen[path]]
+
+    threads = [threading.Thread(target=run, args=(size,)) for size in (1, 2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {1: [1] * 8, 2: [2] * 8}
+    assert implementations(model) == {"sdpa"}
+
+
+def test_a_part_and_a_model_inside_a_model_are_seen():
+    class Mine(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.reader = GPT2.new()
+
+        def forward(self, **inputs):
+            return self.reader(**inputs).logits
+
+    mine, inputs = Mine(), batch()
+    with torch.no_grad(), watch(mine, "dense") as seen, watch(mine.reader.transformer.h[1], "dense") as part:
+        mine(**inputs)
+    assert list(seen) == ["reader.transformer.h.0.attn", "reader.transformer.h.1.attn"]
+    assert list(part) == ["attn"]
+    torch.testing.assert_close(part["attn"], seen["reader.transformer.h.1.attn"])
+
+
+def test_nothing_is_compiled_meanwhile():
+    model, inputs, graphs = LLAMA_GROUPED.new(), batch(), []
+
+    def backend(graph, _):
+        graphs.append(graph)
+        return graph.forward
+
+    def write():
+        how = transformers.CompileConfig(backend=backend, mode=None, fullgraph=False)
+        how._compile_all_devices = True
+        return written(model, inputs, cache_implementation="static", compile_config=how)
+
+    with watch(model, "argmax") as seen:
+        tokens = write()
+    assert graphs == []
+    assert [len(calls) for calls in seen.values()] == [6, 6]
+    assert torch.equal(write(), tokens)
+    assert graphs  # as it is when nothing watches
+
+
+def test_a_training_step_with_checkpoints_is_seen():
+    model, inputs = GPT2.new(), batch()
+    model.gradient_checkpointing_enable()
+    model.train()
+    with watch(model, "dense") as seen:
+        model(**inputs, labels=inputs["input_ids"], output_attentions=True).loss.backward()
+    calls = seen["transformer.h.0.attn"]
+    assert len(calls) == 2  # forward, and again for backward
+    torch.testing.assert_close(*calls)
+    assert model.transformer.h[0].attn.c_attn.weight.grad.abs().sum() > 0
+
+
+def test_gradients_are_those_of_eager():
+    model, inputs = LLAMA_GROUPED.new(), batch(pads=0)
+    weight = model.model.layers[0].self_attn.k_proj.weight
+    with watch(model, "dense", grad=True) as seen:
+        logits = model(**inputs).logits
+    (found,) = torch.autograd.grad(logits.square().sum() + seen["model.layers.1.self_attn"][0].square().sum(), weight)
+    model.set_attn_implementation("eager")
+    plain = model(**inputs, output_attentions=True)
+    (wanted,) = torch.autograd.grad(plain.logits.square().sum() + plain.attentions[1].square().sum(), weight)
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_packed_texts_do_not_see_each_other():
+    model = GPT2.new()
+    inputs = {"input_ids": batch(1, pads=0)["input_ids"], "position_ids": torch.tensor([[0, 1, 2, 3, 0, 1, 2, 0, 1]])}
+    with torch.no_grad(), watch(model, "dense") as seen:
+        model(**inputs, use_cache=False)
+    wanted = eager(model, **inputs, use_cache=False).attentions
+    assert wanted[0][0, 0, 8, 0] == 0
+    torch.testing.assert_close([calls[0] for calls in seen.values()], list(wanted))
+
+
+@pytest.mark.parametrize("kind", ["bool", "float"])
+def test_a_mask_of_the_users_own_is_heeded(kind):
+    model, tokens = LLAMA_GROUPED.new(), batch(pads=0)["input_ids"]
+    visible = torch.rand(2, 1, 9, 9, generator=torch.Generator().manual_seed(2)) < 0.6
+    visible |= torch.eye(9, dtype=torch.bool)
+    added = torch.zeros(visible.shape).masked_fill(~visible, torch.finfo(torch.float32).min)
+    with torch.no_grad(), watch(model, "dense") as seen:
+        model(tokens, attention_mask=visible if kind == "bool" else added)
+    wanted = eager(model, input_ids=tokens, attention_mask=added).attentions
+    torch.testing.assert_close([calls[0] for calls in seen.values()], list(wanted))
+
+
+def test_capped_scores_are_refused_by_name():
+    model = transformers.Gemma2ForCausalLM(transformers.Gemma2Config(**LLAMA_GROUPED.settings, head_dim=8)).eval()
+    with pytest.raises(RegardError) as error, watch(model):
+        model(**batch())
+    assert str(error.value) == (
+        'watch: Gemma2Attention gives its attention "softcap" (capped scores), which regard does not know; '
+        'look at it with attn_implementation="eager"'
+    )
+    assert implementations(model) != {"regard"}
+
+
+def test_sinks_are_refused_by_name():
+    model = transformers.GptOssForCausalLM(
+        transformers.GptOssConfig(**LLAMA_GROUPED.settings, head_dim=8, num_local_experts=2)
+    ).eval()
+    with (
+        pytest.raises(RegardError, match=r'GptOssAttention gives its attention "s_aux" \(sinks\), which'),
+        watch(model),
+    ):
+        model(**batch())
+
+
+def test_a_model_with_an_attention_of_its_own_is_refused():
+    model = transformers.BloomModel(transformers.BloomConfig(vocab_size=40, hidden_size=16, n_layer=1, n_head=2))
+    with pytest.raises(RegardError) as error, watch(model):
+        pass
+    assert str(error.value) == (
+        "watch: BloomModel does not look up its attention in Transformers' AttentionInterface, "
+        "so that it cannot be seen; watch a part that does"
+    )
+
+
+def test_a_model_of_the_users_own_is_seen():
+    class Mine(transformers.PreTrainedModel):
+        config_class = transformers.LlamaConfig
+
+        def __init__(self, config):
+            super().__init__(config)
+            self.reader = transformers.LlamaModel(config)
+
+        def forward(self, **inputs):
+            return self.reader(**inputs)
+
+    Mine.__module__ = "notebook"  # whose source is not to be had
+    model = Mine(transformers.LlamaConfig(**LLAMA_GROUPED.settings)).eval()
+    assert not Mine._can_set_attn_implementation()
+    with torch.no_grad(), watch(model, "argmax") as seen:
+        model(**batch())
+    assert list(seen) == ["reader.layers.0.self_attn", "reader.layers.1.self_attn"]
+
+
+def test_an_older_version_is_refused(monkeypatch):
+    monkeypatch.setattr("regard.interop.transformers_watch.sdpa_mask", lambda batch_size, cache_position, **_: None)
+    with pytest.raises(RegardError) as error, watch(GPT2.new()):
+        pass
+    assert str(error.value) == f"watch: found Transformers {transformers.__version__}; 5.4 or newer is needed"
+
+
+def test_half_precision_is_watched():
+    model, inputs = LLAMA_GROUPED.new().to(torch.bfloat16), batch()
+    with torch.no_grad(), watch(model, "dense") as seen:
+        found = model(**inputs).logits
+    wanted, mask = eager(model, **inputs), inputs["attention_mask"]
+    torch.testing.assert_close(found[mask.bool()], wanted.logits[mask.bool()], rtol=0.05, atol=0.3)
+    (first, *_), *_ = seen.values()
+    torch.testing.assert_close(
+        real_rows(first, mask), real_rows(wanted.attentions[0].float(), mask), rtol=0.02, atol=0.02
+    )
+
+
+def test_watching_other_models_does_not_import_transformers():
+    program = (
+        "import sys, torch, regard\n"
+        "with regard.watch(torch.nn.Linear(1, 1)): assert not {'transformers', 'torch._dynamo'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+class Sizes(TorchDispatchMode):
+    """Notes how many numbers each tensor has memory for that is made meanwhile."""
+
+    def __init__(self):
+        super().__init__()
+        self.most = 0
+
+    def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
+        found = operator(*args, **(kwargs or {}))
+        for tensor in tree_leaves(found):
+            if isinstance(tensor, torch.Tensor):
+                self.most = max(self.most, tensor.untyped_storage().nbytes() // tensor.itemsize)
+        return found
+
+
+@pytest.mark.parametrize("window", [None, 64])
+def test_nothing_of_queries_times_keys_is_made(window, monkeypatch):
+    monkeypatch.setattr("regard.attention.kernels.sdpa.MASK_NUMBERS", 2**16)  # what a block of rows may hold
+    monkeypatch.setitem(TILE_NUMBERS, "cpu", 2**16)
+    length = 1200
+    tiny = MISTRAL if window else LLAMA_GROUPED
+    model = tiny.new(max_position_embeddings=length, sliding_window=window)
+    with torch.no_grad(), Sizes() as sizes, watch(model, "top:4") as seen:
+        model.model(**batch(2, length, pads=100), use_cache=False)
+    assert [call[0].shape for (call,) in seen.values()] == [(2, 4, length, 4)] * 2
+    assert 2**16 <= sizes.most < length**2 / 2
