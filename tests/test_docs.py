@@ -19,6 +19,8 @@ BLOCKS = {  # page -> how many Python blocks it has
     "docs/align.md": 7,
     "docs/attend.md": 21,
     "docs/data.md": 13,
+    "docs/explain.md": 2,
+    "docs/label.md": 4,
     "docs/language.md": 12,
     "docs/predict.md": 8,
     "docs/results.md": 0,

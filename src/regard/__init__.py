@@ -13,16 +13,22 @@ __version__ = "0.1.0"
 
 _HOME = {
     "AttentionMap": "regard.views.attention_map",
+    "Explanation": "regard.explaining",
+    "LabelPredictor": "regard.label_predictor",
+    "Labelling": "regard.label_predictor",
     "Prediction": "regard.predictor",
     "Predictor": "regard.predictor",
     "Reading": "regard.text_predictor",
     "RegardError": "regard.errors",
+    "TagPredictor": "regard.label_predictor",
+    "Tagging": "regard.label_predictor",
     "Text": "regard.text_predictor",
     "TextPredictor": "regard.text_predictor",
     "Weights": "regard.attention.weights",
     "attend": "regard.attention.functional",
     "causal": "regard.attention.visible",
     "documents": "regard.attention.visible",
+    "explain": "regard.explaining",
     "lengths": "regard.attention.visible",
     "load": "regard.loading",
     "train": "regard.training.train",
@@ -41,6 +47,12 @@ if TYPE_CHECKING:
     from regard.attention.watch import watch as watch
     from regard.attention.weights import Weights as Weights
     from regard.errors import RegardError as RegardError
+    from regard.explaining import Explanation as Explanation
+    from regard.explaining import explain as explain
+    from regard.label_predictor import Labelling as Labelling
+    from regard.label_predictor import LabelPredictor as LabelPredictor
+    from regard.label_predictor import Tagging as Tagging
+    from regard.label_predictor import TagPredictor as TagPredictor
     from regard.loading import load as load
     from regard.predictor import Prediction as Prediction
     from regard.predictor import Predictor as Predictor

@@ -37,6 +37,7 @@ def python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         (["bench", "--help"], "Example: regard bench attention --quick"),
         (["bench", "attention", "--help"], "Example: regard bench attention --scores additive,dot --jsonl rows.jsonl"),
         (["bench", "training", "--help"], "Example: regard bench training --quick"),
+        (["bench", "watch", "--help"], "Example: regard bench watch --length 2048"),
     ],
 )
 def test_help_needs_no_torch_and_ends_with_an_example(arguments, example):
@@ -56,11 +57,11 @@ def test_version(capsys):
         (
             ["dmeo"],
             'unknown command "dmeo". Did you mean "demo"? Available commands: '
-            "demo, predict, generate, evaluate, align, inspect, train, bench.",
+            "demo, predict, generate, evaluate, align, explain, inspect, train, ...",
         ),
         (
             ["bench", "atention"],
-            'unknown command "atention". Did you mean "attention"? Available commands: attention, training.',
+            'unknown command "atention". Did you mean "attention"? Available commands: attention, training, watch.',
         ),
         (["demo", "--oot", "x"], "unknown option: --oot. Did you mean --out?"),
         (["demo", "--out"], 'command "demo" parameter --out requires an argument.'),
@@ -108,7 +109,7 @@ def test_every_command_is_listed(capsys):
     assert main(["--help"]) == 0
     out = capsys.readouterr().out
     assert re.findall(r"^│ ([a-z]+) ", out, re.MULTILINE) == [
-        "align", "bench", "demo", "evaluate", "generate", "inspect", "predict", "train",
+        "align", "bench", "demo", "evaluate", "explain", "generate", "inspect", "predict", "train",
     ]  # fmt: skip
 
 

@@ -206,18 +206,20 @@ def test_a_file_that_is_not_there_or_not_text(tmp_path):
     assert str(caught.value) == f"{path}: is not text; an attention map is a JSON file"
 
 
-def test_a_folder_that_is_not_there(tmp_path):
-    path = tmp_path / "none" / "look.json"
+def test_a_folder_is_made_and_what_cannot_be_written_is_said(tmp_path):
+    of(even()).save(tmp_path / "new" / "look.json")
+    assert AttentionMap.load(tmp_path / "new" / "look.json") == of(even())
     with pytest.raises(RegardError) as caught:
-        of(even()).save(path)
-    assert str(caught.value) == f"{path}: cannot be written: No such file or directory"
+        of(even()).save(tmp_path / "new")
+    assert str(caught.value) == f"{tmp_path / 'new'}: cannot be written: Is a directory"
 
 
 def test_views_need_no_torch():
     program = (
         "import sys, numpy, regard.views.terminal as t, regard.views.matrix, regard.views.attention_map as m;"
-        "t.draw(m.AttentionMap(('a',), ('b',), numpy.ones((1, 1, 1, 1))));"
-        "assert not {'torch', 'matplotlib'} & set(sys.modules)"
+        "picture = m.AttentionMap(('a',), ('b',), numpy.ones((1, 1, 1, 1)));"
+        "t.draw(picture), picture.svg(), picture.page(), regard.views.matrix.save_matrix;"
+        "assert not {'torch', 'matplotlib', 'anywidget'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
 
@@ -241,8 +243,10 @@ def test_a_map_draws_itself(tmp_path, monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     rows = [line[:2] for line in of(even()).draw().splitlines() if "|" in line]
     assert rows == ["a ", "b "]
-    path = of(even()).picture(tmp_path / "look.svg")
-    assert path.read_text().startswith("<?xml")
+    path = of(even()).picture(tmp_path / "look.svg", view="lines")
+    assert path.read_text() == of(even()).svg("lines")
+    path = of(even()).html(tmp_path / "look.html")
+    assert path.read_text() == of(even()).page()
 
 
 def test_a_picture_is_not_saved_as_json(tmp_path):
@@ -257,3 +261,74 @@ def test_what_is_no_map_is_named():
     with pytest.raises(RegardError) as caught:
         check_map("draw", "a b")
     assert str(caught.value) == ("draw: found str; an AttentionMap is needed, as model.attention_map(prediction) gives")
+
+
+def top(**more):
+    values = np.array([[[[0.5, 0.25], [1.0, 0.0]]]], np.float32)
+    indices = np.array([[[[2, 0], [1, -1]]]])
+    received = np.array([[[0.25, 1.0, 0.75]]], np.float32)
+    return AttentionMap.from_top(ROWS, COLUMNS, values, indices, received, **more)
+
+
+def test_the_largest_weights_stand_in_for_all():
+    picture = top(title="look")
+    assert (picture.layers, picture.heads, picture.kept) == (1, 1, 2)
+    assert picture.select().tolist() == [[0.25, 0, 0.5], [0, 1, 0]]
+    assert picture.received().tolist() == [0.25, 1, 0.75]
+    assert picture.caption() == "look · the largest 2 of a row"
+    assert (
+        repr(picture) == "AttentionMap('look': layers 1, heads 1, rows 2, columns 3, by tokens, the largest 2 of a row)"
+    )
+
+
+def test_the_largest_weights_are_saved(tmp_path):
+    picture = top(links=frozenset({(2, 1)}))
+    picture.save(tmp_path / "look.json")
+    assert AttentionMap.load(tmp_path / "look.json") == picture
+    assert json.loads((tmp_path / "look.json").read_text())["weights"] == {
+        "values": [[[[0.5, 0.25], [1, 0]]]],
+        "indices": [[[[2, 0], [1, -1]]]],
+        "received": [[[0.25, 1, 0.75]]],
+    }
+
+
+def test_all_weights_are_not_the_largest_alone():
+    whole = of(even())
+    assert whole.kept is None
+    assert whole != whole.keep_top(3)
+    assert whole.keep_top(3) == whole.keep_top(3)
+    assert whole.keep_top(3) != whole.keep_top(2)
+
+
+def test_received_sums_over_rows():
+    weights = np.zeros((2, 1, 2, 3))
+    weights[0, 0] = [[0.5, 0.25, 0.25], [0, 1, 0]]
+    picture = of(weights)
+    assert picture.received(layer=0).tolist() == [0.5, 1.25, 0.25]
+    assert picture.received().tolist() == [0.25, 0.625, 0.125]
+    assert picture.keep_top(1).received().tolist() == [0.25, 0.625, 0.125]
+
+
+def test_none_can_be_kept():
+    with pytest.raises(RegardError) as caught:
+        of(even()).keep_top(0)
+    assert str(caught.value) == "keep_top: found 0; give a whole number above 0"
+
+
+def test_words_and_largest_weights_have_the_same_sizes():
+    values, indices = np.ones((1, 1, 2, 1)), np.zeros((1, 1, 2, 1), int)
+    with pytest.raises(RegardError) as caught:
+        AttentionMap.from_top(("a", "b", "c"), COLUMNS, values, indices, np.ones((1, 1, 3)))
+    assert str(caught.value) == (
+        "attention map: weights have shape (1, 1, 2, 3); (layers, heads, 3 rows, 3 columns) are needed"
+    )
+
+
+def test_a_record_of_the_largest_weights_has_three_parts():
+    record = top().record()
+    record["weights"]["columns"] = record["weights"].pop("values")
+    with pytest.raises(RegardError) as caught:
+        AttentionMap.from_record(record)
+    assert str(caught.value) == (
+        "attention map: weights have indices, received, columns; values, indices, received are needed"
+    )

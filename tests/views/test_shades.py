@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from regard.views.shades import RAMP, ceiling, rgb
+from regard.views.shades import DARK_RAMP, RAMP, ceiling, hexadecimal, rgb
 
 
 def lightness(colour):
@@ -15,6 +15,15 @@ def lightness(colour):
 def test_each_step_is_darker_by_as_much():
     steps = np.diff([lightness(rgb(shade)) for shade in np.linspace(0, 1, 21)])
     np.testing.assert_allclose(steps, -4.08, atol=0.25)
+
+
+def test_on_a_dark_page_each_step_is_lighter_by_as_much():
+    steps = np.diff([lightness(rgb(shade, DARK_RAMP)) for shade in np.linspace(0, 1, 11)])
+    np.testing.assert_allclose(steps, 8, atol=0.4)
+
+
+def test_a_colour_is_written_with_two_digits_a_channel():
+    assert hexadecimal((0, 10, 255)) == "#000aff"
 
 
 def test_the_ends_are_those_of_the_ramp():

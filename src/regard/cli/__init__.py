@@ -31,6 +31,11 @@ COMMANDS = [  # name, help, example
     ("generate", "Write on with a language model.", 'generate runs/book --prompt "The " --tokens 200'),
     ("evaluate", "Score a run on data it has not seen.", "evaluate runs/mine --source t.en --target t.de"),
     ("align", "Link the words of sources and targets by attention.", "align runs/mine --source t.en --target t.de"),
+    (
+        "explain",
+        "Show which words mattered: attention beside other explanations.",
+        'explain runs/questions "Who wrote Emma ?"',
+    ),
     ("inspect", "Say what a run is, how it was trained, how good it was.", "inspect runs/dates"),
 ]
 
@@ -120,6 +125,11 @@ def bench_commands() -> App:
         help="Time the training of language models against plain PyTorch and Transformers.",
         help_epilogue="Example: regard bench training --quick",
     )
+    bench.command(
+        "regard.cli.bench:watch",
+        help="Time a look at the attention of a Hugging Face model of the size of GPT-2.",
+        help_epilogue="Example: regard bench watch --length 2048",
+    )
     return bench
 
 
@@ -138,6 +148,7 @@ def unused_line(words: Sequence[str], command: str) -> str:
         "evaluate": f"give the file by --data {words[0]} or --text {words[0]}, or two by --source and --target",
         "generate": f'give what to begin with by --prompt "{" ".join(words)}"',
         "align": f"give the file by --source {words[0]}, or < {words[0]}",
+        "explain": "put quotes around the text",
     }
     return f"nothing takes the argument {' '.join(words)}; {help_.get(command, 'regard --help says what there is')}"
 

@@ -1,10 +1,13 @@
 """An attention map as a picture for a page: source words above, target words on the left, a shaded cell for each pair.
 
-save_matrix(picture, "look.png")  # or .svg, .pdf
+    save_matrix(picture, "look.png")  # or .svg, .pdf
+
+Only the SVG is drawn without matplotlib.
 """
 
 from __future__ import annotations
 
+import io
 import math
 import warnings
 from collections.abc import Iterator, Sequence
@@ -13,18 +16,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.errors import RegardError
+from regard.files import write_bytes, write_text
 from regard.views.attention_map import AttentionMap, Choice, check_map
 from regard.views.display import ELLIPSIS, clusters, harmless
 from regard.views.shades import RAMP, ceiling
+from regard.views.svg.matrix import matrix_svg
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.image import AxesImage
 
-DATES: dict[str, dict[str, Any]] = {  # the ending, and the metadata to leave out: the same picture is the same file
+ENDINGS = (".png", ".svg", ".pdf")
+DATES: dict[str, dict[str, Any]] = {  # the metadata to leave out, so that the same picture is the same file
     ".png": {},
-    ".svg": {"Date": None},
     ".pdf": {"CreationDate": None},
 }
 
@@ -56,24 +61,22 @@ def save_matrix(picture: AttentionMap, path: str | Path, *, layer: Choice = "mea
     check_map("save_matrix", picture)
     path = Path(path)
     ending = check_ending(path)
-    beside = path.with_name(f"{path.name}.part")
+    if ending == ".svg":
+        write_text(path, matrix_svg(picture, layer=layer, head=head))
+        return path
+    content = io.BytesIO()
     with drawing():
         figure = matrix_figure(picture, layer=layer, head=head)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            figure.savefig(beside, format=ending[1:], metadata=DATES[ending], bbox_inches="tight", pad_inches=0.1)
-            beside.replace(path)
-        except OSError as error:
-            beside.unlink(missing_ok=True)
-            raise RegardError(f"{path}: cannot be written: {error.strerror}") from None
+        figure.savefig(content, format=ending[1:], metadata=DATES[ending], bbox_inches="tight", pad_inches=0.1)
+    write_bytes(path, content.getvalue())
     return path
 
 
 def check_ending(path: Path) -> str:
     """The ending of a picture's name, or a `RegardError` for one that means no picture."""
     ending = path.suffix.lower()
-    if ending not in DATES:
-        raise RegardError(f'{path}: pictures are written as {", ".join(DATES)}; found "{path.suffix}"')
+    if ending not in ENDINGS:
+        raise RegardError(f'{path}: pictures are written as {", ".join(ENDINGS)}; found "{path.suffix}"')
     return ending
 
 

@@ -1,0 +1,105 @@
+// The time: a target as it is written, token by token, with where the model looks and what else it considers.
+
+import { button, element } from "./controls.js";
+import { harmless, told } from "./labels.js";
+import { setShade } from "./shades.js";
+
+const PACE = 700; // milliseconds from one token to the next
+
+export class TimeView {
+  /** @param {import("./viewer.js").Viewer} viewer */
+  constructor(viewer) {
+    this.viewer = viewer;
+    /** @type {number | null} */
+    this.playing = null;
+    this.play = button("\u25b6", "Play", () => this.turn(this.playing === null));
+    this.slider = document.createElement("input");
+    this.slider.type = "range";
+    this.slider.min = "0";
+    this.slider.max = String(viewer.rows.length - 1);
+    this.slider.setAttribute("aria-label", "Step");
+    this.slider.addEventListener("input", () => this.go(Number(this.slider.value)));
+    this.written = element("p", "written");
+    this.written.dir = "auto";
+    this.source = element("p", "source");
+    this.source.dir = "auto";
+    this.tokens = viewer.columns.map((word) => token(word));
+    this.source.append(...this.tokens.flatMap((each) => [each, " "]));
+    this.considered = document.createElement("table");
+    const bar = element("div", "zoom");
+    bar.append(this.play, this.slider);
+    this.element = element("div", "time");
+    this.element.append(bar, element("h3", "", "Written"), this.written);
+    this.element.append(element("h3", "", "Looked at"), this.source);
+    this.element.append(element("h3", "", "Considered"), this.considered);
+  }
+
+  /** The step that is shown: the row that is chosen, or the first. */
+  get step() {
+    return Math.max(0, this.viewer.pinnedOn("row"));
+  }
+
+  /** Show another step. @param {number} step */
+  go(step) {
+    this.viewer.pin({ side: "row", place: step });
+  }
+
+  /** Begin to play, from the start where the end was reached, or stop. @param {boolean} on */
+  turn(on) {
+    if (this.playing !== null) clearInterval(this.playing);
+    this.playing = null;
+    if (on) {
+      if (this.step === this.viewer.rows.length - 1) this.go(0);
+      this.playing = window.setInterval(() => this.tick(), PACE);
+    }
+    this.play.textContent = on ? "\u275a\u275a" : "\u25b6";
+    this.play.title = on ? "Pause" : "Play";
+    this.play.setAttribute("aria-label", this.play.title);
+  }
+
+  /** Go on by a token, and stop at the last or when another view is shown. */
+  tick() {
+    const last = this.viewer.rows.length - 1;
+    if (this.element.isConnected && this.step < last) this.go(this.step + 1);
+    if (!this.element.isConnected || this.step === last) this.turn(false);
+  }
+
+  /** Draw everything anew. */
+  draw() {
+    const { viewer, step } = this;
+    this.slider.value = String(step);
+    this.slider.setAttribute("aria-valuetext", `${step + 1} of ${viewer.rows.length}: ${viewer.rows[step]}`);
+    const words = viewer.rows.slice(0, step + 1).map((word) => token(word));
+    words[step].classList.add("alone");
+    this.written.replaceChildren(...words.flatMap((each) => [each, " "]));
+    for (const each of this.tokens) setShade(each, null, viewer.dark);
+    for (const { place, weight } of viewer.seen({ side: "row", place: step })) {
+      setShade(this.tokens[place], weight / viewer.most, viewer.dark);
+    }
+    this.considered.replaceChildren(...(viewer.attention.alternatives?.[step] ?? []).map(line));
+    viewer.showScale(viewer.most);
+  }
+}
+
+/** A token that is shown and not chosen. @param {string} word */
+function token(word) {
+  const made = element("span", "token", word || "\u00a0");
+  made.dir = "auto";
+  return made;
+}
+
+/** A text that was considered, with its probability as a number and a bar. @param {[string, number]} alternative */
+function line([text, probability]) {
+  const row = document.createElement("tr");
+  const name = document.createElement("th");
+  name.scope = "row";
+  name.dir = "auto";
+  name.textContent = harmless(text);
+  const number = row.insertCell();
+  number.textContent = told(probability);
+  const bar = element("span", "probability");
+  bar.style.width = `${100 * probability}%`;
+  row.prepend(name);
+  row.insertCell().append(bar);
+  return row;
+}

@@ -1,0 +1,81 @@
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.explaining import Explanation
+from regard.explaining.explanation import rank_correlation, ranks, rollout
+
+FOUND = Explanation(
+    ("a", "猫", "x" * 40),
+    "label Y, probability 0.5",
+    -0.69,
+    {"attention": (0.2, 0.3, 0.5), "gradient x input": (-3.0, 2.0, 1.0), "leave one out": (1.0, 1.0, 1.0)},
+    ("of the attention, 0.10 went to none of these words",),
+)
+
+
+def test_equal_numbers_share_their_ranks():
+    np.testing.assert_array_equal(ranks(np.array([10.0, 30.0, 20.0, 20.0])), [1, 4, 2.5, 2.5])
+
+
+def test_rank_correlation_with_ties():
+    # ranks 1, 2.5, 2.5, 4 and 1, 4, 2.5, 2.5, from their mean -1.5, 0, 0, 1.5 and -1.5, 1.5, 0, 0: 2.25 / 4.5
+    assert rank_correlation(np.array([1.0, 2, 2, 4]), np.array([10.0, 30, 20, 20])) == pytest.approx(0.5)
+
+
+@given(st.permutations(range(7)))
+def test_rank_correlation_without_ties(order):
+    apart = sum((place - other) ** 2 for place, other in enumerate(order))
+    found = rank_correlation(np.arange(7.0), np.exp(np.array(order)))
+    assert found == pytest.approx(1 - 6 * apart / (7 * (7**2 - 1)))  # as Spearman wrote it
+
+
+def test_what_is_the_same_for_all_has_no_rank_correlation():
+    assert rank_correlation(np.ones(3), np.arange(3.0)) is None
+    assert rank_correlation(np.ones(1), np.ones(1)) is None
+
+
+def test_magnitudes_are_compared():
+    assert FOUND.correlations == {
+        ("attention", "gradient x input"): pytest.approx(-1.0),
+        ("attention", "leave one out"): None,
+        ("gradient x input", "leave one out"): None,
+    }
+
+
+def test_rollout_by_hand():
+    first, second = np.array([[1.0, 0.0], [0.5, 0.5]]), np.array([[0.5, 0.5], [0.0, 1.0]])
+    # halves with the identity are [1 0; 1/4 3/4] and [3/4 1/4; 0 1]; the second times the first
+    np.testing.assert_allclose(rollout([first, second]), [[13 / 16, 3 / 16], [1 / 4, 3 / 4]])
+
+
+def test_a_table_has_a_row_for_each_word():
+    assert FOUND.lines() == [
+        "label Y, probability 0.5",
+        "   word                            attention  gradient x input  leave one out",
+        "0  a                                   0.200            -3.000         +1.000",
+        "1  猫                                  0.300            +2.000         +1.000",
+        f"2  {'x' * 29}…      0.500            +1.000         +1.000",
+        "rank correlation of the magnitudes (Spearman):",
+        "  attention, gradient x input: -1.00",
+        "  attention, leave one out: none, as one of them is the same for all words",
+        "  gradient x input, leave one out: none, as one of them is the same for all words",
+        "of the attention, 0.10 went to none of these words",
+    ]
+
+
+def test_json_has_all_of_it():
+    found = json.loads(json.dumps(FOUND.to_json()))
+    assert found["words"] == ["a", "猫", "x" * 40]
+    assert found["values"]["gradient x input"] == [-3, 2, 1]
+    assert found["correlations"][0]["methods"] == ["attention", "gradient x input"]
+    assert found["correlations"][1]["spearman"] is None
+    assert (found["what"], found["log_probability"], found["notes"]) == (FOUND.what, -0.69, list(FOUND.notes))
+
+
+def test_shares_are_of_the_magnitudes():
+    assert FOUND.shares("gradient x input") == pytest.approx((1 / 2, 1 / 3, 1 / 6))
+    assert Explanation(("a", "b"), "", 0.0, {"attention": (0.0, 0.0)}).shares("attention") == (0, 0)

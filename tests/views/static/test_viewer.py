@@ -1,0 +1,87 @@
+import pytest
+
+from regard.views.page import MODULES
+from tests.views.static.conftest import STATIC
+from tests.views.static.maps import small
+
+NAMES = ["Matrix", "Lines", "Heads", "Words"]
+
+
+def test_the_arrow_keys_go_through_the_tabs(opened):
+    watched = opened(small())
+    tabs = watched.page.get_by_role("tab")
+    assert tabs.all_text_contents() == NAMES
+    tabs.first.focus()
+    for key, name in (
+        ("ArrowRight", "Lines"),
+        ("ArrowLeft", "Matrix"),
+        ("ArrowLeft", "Words"),
+        ("ArrowRight", "Matrix"),
+    ):
+        watched.page.keyboard.press(key)
+        watched.drawn()
+        chosen = watched.page.get_by_role("tab", selected=True)
+        assert chosen.all_text_contents() == [name]
+        assert chosen.evaluate("element => element === document.activeElement")
+        assert watched.page.get_by_role("tabpanel", name=name).is_visible()
+
+
+def test_everything_is_reached_with_the_tab_key(opened):
+    watched = opened(small())
+    program = """() => {
+        const {ariaLabel, labels, textContent} = document.activeElement;
+        return ariaLabel || labels?.[0]?.firstChild.data || textContent;
+    }"""
+    reached = []
+    for _ in range(8):
+        watched.page.keyboard.press("Tab")
+        reached.append(watched.page.evaluate(program))
+    assert [name.split(".")[0].strip() for name in reached] == [
+        "Matrix",
+        "Layer",
+        "Head",
+        "Theme: auto",
+        "Enlarge",
+        "Shrink",
+        "Show the whole",
+        "4 rows and 5 columns",
+    ]
+
+
+@pytest.mark.parametrize("view", ["matrix", "lines", "heads", "words"])
+def test_nothing_is_cut_off_on_a_telephone(opened, view):
+    watched = opened(small(), f"#view={view}", viewport={"width": 380, "height": 700})
+    assert watched.page.evaluate("document.documentElement.scrollWidth") == 380
+
+
+def test_without_a_choice_there_is_no_menu(opened):
+    picture = small()
+    watched = opened(type(picture)(picture.rows, picture.columns, picture.weights[:1, :1]))
+    assert not watched.page.get_by_label("Layer").is_visible()
+    assert not watched.page.get_by_label("Head").is_visible()
+
+
+def test_a_map_of_the_largest_weights_says_so(opened):
+    watched = opened(small().keep_top(2), "#layer=0&head=0")
+    assert watched.page.locator(".scale").text_content() == "0 to 1; the largest 2 of a row are there"
+
+
+def test_the_modules_can_be_imported_as_they_are(modules):
+    names = sorted(path.name.removesuffix(".js") for path in STATIC.iterdir() if path.name.endswith(".js"))
+    assert names == sorted([*MODULES, "page", "widget"])
+    program = """async (record) => {
+        const { Viewer } = await import('/viewer.js');
+        const told = [];
+        const viewer = new Viewer(document.body, record, {view: 'words', layer: 1}, (state) => told.push({...state}));
+        viewer.choose({view: 'lines', head: 9});  // there is no such head
+        viewer.choose({head: 2});
+        viewer.destroy();
+        return [told, document.body.childElementCount];
+    }"""
+    told, left = modules.evaluate(program, small().record())
+    assert [(state["view"], state["layer"], state["head"]) for state in told] == [
+        ("words", 1, "mean"),
+        ("lines", 1, "mean"),
+        ("lines", 1, 2),
+    ]
+    assert left == 0

@@ -1,0 +1,42 @@
+from regard.views.page import joined_modules
+from tests.views.static.maps import small
+
+RENDER = """async ([script, record]) => {
+    const { default: widget } = await import(URL.createObjectURL(new Blob([script], {type: "text/javascript"})));
+    const values = {record, view: "lines", layer: 1, head: "mean"};
+    const acts = {};
+    const model = {
+        get: (name) => values[name],
+        set: (name, value) => { values[name] = value; },
+        save_changes: () => {},
+        on: (event, act) => { acts[event] = act; },
+        off: (event) => { delete acts[event]; },
+    };
+    const el = document.createElement("div");
+    document.body.append(el);
+    const cleanup = widget.render({model, el});
+    const shown = () => [el.querySelector("[aria-selected=true]").textContent, el.querySelectorAll("select")[1].value];
+    const first = shown();
+    values.head = 2;
+    acts["change:head"]();
+    const followed = shown();
+    el.querySelector("[role=tab]").click();
+    const told = values.view;
+    values.record = {...record, title: "another"};
+    acts["change:record"]();
+    const title = [...el.querySelectorAll("h2")].map((heading) => heading.textContent);
+    cleanup();
+    return {first, followed, told, title, left: el.childElementCount, acts: Object.keys(acts)};
+}"""
+
+
+def test_the_viewer_and_python_choose_together(modules):
+    found = modules.evaluate(RENDER, [joined_modules("widget"), small().record()])
+    assert found == {
+        "first": ["Lines", "mean"],
+        "followed": ["Lines", "2"],
+        "told": "matrix",
+        "title": ["another"],
+        "left": 0,
+        "acts": [],
+    }

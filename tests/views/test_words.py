@@ -1,0 +1,136 @@
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from regard import RegardError
+from regard.views.shades import DARK_RAMP, RAMP, ink
+from regard.views.words import shade_words, words_page
+
+WORDS, WEIGHTS = ("a", "dull", "film"), (0.0, 1.0, 1 / 3)
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def test_shades_stand_below_the_words():
+    assert shade_words(WORDS, WEIGHTS, title="negative", width=30, colour="ascii").splitlines() == [
+        "negative",
+        "a dull film",
+        "  @@@@ ----",
+        "0  .:-=+*#%@ 1",
+    ]
+
+
+def test_faint_weights_are_seen_on_a_scale_of_their_own():
+    lines = shade_words(("x", "y"), (0.125, 0.5), width=30, colour="ascii").splitlines()
+    assert lines == ["x y", ": @", "0  .:-=+*#%@ 0.5"]  # a quarter of nine steps is two
+
+
+def test_words_stand_upon_their_colours():
+    lines = shade_words(WORDS, WEIGHTS, width=30, colour="truecolor").splitlines()
+    paper, deepest = "\x1b[38;2;0;0;0;48;2;242;248;252m", "\x1b[38;2;255;255;255;48;2;18;36;81m"
+    assert lines[0].startswith(f"{paper}a\x1b[0m {deepest}dull\x1b[0m \x1b[38;2;0;0;0;48;2;")
+    lines = shade_words(WORDS, WEIGHTS, width=30, colour="256").splitlines()
+    assert lines[0].startswith("\x1b[38;5;16;48;5;231ma\x1b[0m \x1b[38;5;231;48;5;18mdull\x1b[0m ")
+
+
+def test_lines_are_wrapped_at_the_width():
+    lines = shade_words(["abcde"] * 7, [1.0] * 7, width=30, colour="ascii").splitlines()
+    assert lines[0::2][:2] == ["abcde abcde abcde abcde abcde", "abcde abcde"]  # the first is 29 columns
+    assert lines[1::2][:2] == ["@@@@@ @@@@@ @@@@@ @@@@@ @@@@@", "@@@@@ @@@@@"]
+
+
+TOKENS = ["日本語", "x\u0301", "\x1b[2J", "שלום", "", " ", "👩‍👩‍👧", "wort" * 20, "\u0301", "\n", "\ud800", "\u202e"]
+
+
+@given(
+    st.lists(st.sampled_from(TOKENS), max_size=30),
+    st.integers(30, 100),
+    st.sampled_from(["truecolor", "256", "ascii"]),
+)
+def test_no_line_is_too_wide_whatever_the_words(words, width, colour):
+    lines = COLOUR.sub("", shade_words(words, [0.5] * len(words), width=width, colour=colour)).split("\n")
+    assert max(map(cell_len, lines)) <= width
+    assert not re.search(r"[\x00-\x1f\x7f-\x9f\u202e\ud800]", "".join(lines))
+    if colour == "ascii":
+        for text, shades in zip(lines[:-1:2], lines[1:-1:2], strict=True):
+            assert len(shades) == cell_len(text.rstrip()) or not shades.strip("+= ")
+
+
+def test_no_words_are_a_scale_alone():
+    assert shade_words((), (), colour="ascii") == "0  .:-=+*#%@ 0.01"
+
+
+@pytest.mark.parametrize(
+    ("words", "weights", "message"),
+    [
+        (("a", "b"), [0.5], "words: found 2 words and weights of shape (1,); give one for each"),
+        (("a",), [[0.5]], "words: found 1 words and weights of shape (1, 1); give one for each"),
+        (("a", "b"), [0.5, np.nan], "words: the weight of word 1 is nan; weights lie between 0 and 1"),
+        (("a", "b"), [-0.1, 0.5], "words: the weight of word 0 is -0.1; weights lie between 0 and 1"),
+        ("ab", [0.5, 0.5], "words: found 'ab'; give a sequence of texts"),
+    ],
+)
+def test_what_does_not_fit_is_refused(words, weights, message):
+    with pytest.raises(RegardError) as caught:
+        shade_words(words, weights)
+    assert str(caught.value) == message
+
+
+class Reader(HTMLParser):
+    """Collects what a browser would see: words with their values and classes, headings, and all tags."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.words, self.headings, self.tags, self.inside = [], [], set(), None
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        self.inside = tag
+        if tag == "data":
+            self.words.append([dict(attrs)["class"], float(dict(attrs)["value"]), ""])
+
+    def handle_endtag(self, tag):
+        self.inside = None
+
+    def handle_data(self, data):
+        if self.inside == "data":
+            self.words[-1][2] += data
+        if self.inside == "h2":
+            self.headings.append(data)
+
+
+def test_the_page_holds_every_word_and_number():
+    page = Reader(words_page([(WORDS, WEIGHTS, "negative"), (("<b>", "&amp;"), (0.25, 0.75), "")]))
+    assert page.words == [
+        ["s0", 0, "a"],
+        ["s20", 1, "dull"],
+        ["s7", 0.3333, "film"],
+        ["s5", 0.25, "<b>"],
+        ["s15", 0.75, "&amp;"],
+    ]
+    assert page.headings == ["negative"]
+    assert "b" not in page.tags
+    assert "script" not in page.tags
+
+
+def test_any_page_can_be_written():
+    page = words_page([(TOKENS, [0.5] * len(TOKENS), "\ud800</title><script>")])
+    assert page.encode("utf-8")
+    assert "<script" not in page
+
+
+@pytest.mark.parametrize("ramp", [RAMP, DARK_RAMP])
+def test_words_can_be_read_on_every_shade(ramp):
+    def luminance(colour):
+        parts = np.array(colour) / 255
+        linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+        return float(linear @ [0.2126, 0.7152, 0.0722])
+
+    for colour in ramp:
+        light, dark = sorted((luminance(colour), luminance(ink(colour))), reverse=True)
+        assert (light + 0.05) / (dark + 0.05) >= 4.5  # WCAG 2, 1.4.3
