@@ -209,7 +209,8 @@ def test_a_folder_of_text_beside_a_recipe_is_seen(tmp_path):
 
 
 def test_settings_tell_which_models_they_fit():
-    assert DEFAULT_MODELS["pairs"] == ("bahdanau", "transformer") and DEFAULT_MODELS["text"] == ("lstm-lm", "gpt")
+    assert DEFAULT_MODELS["pairs"] == ("bahdanau", "transformer")
+    assert DEFAULT_MODELS["text"] == ("lstm-lm", "gpt")
     assert fitting_models({}, "x", "pairs") == ["bahdanau", "transformer"]
     assert fitting_models({"hidden": 8}, "x", "pairs") == ["bahdanau"]
     assert fitting_models({"width": 8}, "x", "pairs") == ["transformer"]

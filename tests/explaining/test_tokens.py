@@ -11,7 +11,7 @@ from regard.errors import RegardError
 from regard.explaining import explain
 from regard.explaining.tokens import Unit, units_of
 from regard.loading import load
-from regard.models import build
+from regard.models import LanguageModel, Seq2Seq, build
 from regard.predictor import Predictor
 from regard.recipe import to_recipe
 from regard.text.learn import learn_text
@@ -25,6 +25,7 @@ def pairs(name: str, **settings: Any) -> Predictor:
     torch.manual_seed(2)
     tokenizers, _ = learn_pair(["abcdefg"], ["abcdefg"], kind="characters", joint=True)
     model = build(name, **tokenizers.sizes("pairs"), **settings)
+    assert isinstance(model, Seq2Seq)
     return Predictor(model, tokenizers, to_recipe({"model": {"name": name}}, "a test"), {})
 
 
@@ -34,6 +35,7 @@ def texts(name: str, **settings: Any) -> TextPredictor:
     tokenizer = learn_text("characters", ["abcdefg"])
     tokenizers = Tokenizers(tokenizer, tokenizer)
     model = build(name, **tokenizers.sizes("text"), **settings)
+    assert isinstance(model, LanguageModel)
     return TextPredictor(model, tokenizers, to_recipe({"model": {"name": name}}, "a test"), {})
 
 

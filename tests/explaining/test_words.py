@@ -11,7 +11,7 @@ from regard.data.labelled import Labelled
 from regard.errors import RegardError
 from regard.explaining import explain
 from regard.label_predictor import LabelPredictor, TagPredictor
-from regard.models import build
+from regard.models import AttentiveClassifier, AttentiveTagger, build
 from regard.recipe import to_recipe
 from regard.sentences import TagBatch, Word, side_by_side
 from regard.text.lexicon import learn_lexicon
@@ -26,6 +26,7 @@ def labels(**settings: Any) -> LabelPredictor:
     torch.manual_seed(3)
     lexicon = learn_lexicon([WORDS], ("A", "B", "C"))
     model = build("attentive-classifier", **lexicon.sizes("label"), **SMALL | settings)
+    assert isinstance(model, AttentiveClassifier)
     torch.nn.init.normal_(model.output.weight)
     return LabelPredictor(model, lexicon, to_recipe({"model": {"name": "attentive-classifier"}}, "a test"), {})
 
@@ -35,6 +36,7 @@ def tags(**settings: Any) -> TagPredictor:
     torch.manual_seed(5)
     lexicon = learn_lexicon([WORDS], ("O", "B-X", "I-X"))
     model = build("attentive-tagger", **lexicon.sizes("tag"), **{**SMALL, "scheme": "BIO"} | settings)
+    assert isinstance(model, AttentiveTagger)
     torch.nn.init.normal_(model.output.weight)
     return TagPredictor(model, lexicon, to_recipe({"model": {"name": "attentive-tagger"}}, "a test"), {})
 
@@ -145,9 +147,9 @@ def test_the_gradient_of_a_tag(crf):
     own = [word.number for word in predictor.lexicon.encode(TEXT.split())]
     batch = TagBatch(side_by_side([predictor.lexicon.encode(TEXT.split())]))
 
-    @torch.no_grad()
-    def value() -> float:
-        return float(predictor.model.probabilities(predictor.model(batch), batch)[0, 3, 1].log())
+    def value():
+        with torch.no_grad():
+            return float(predictor.model.probabilities(predictor.model(batch), batch)[0, 3, 1].log())
 
     slopes = [slope(value, predictor.model.reader.words, number) for number in own]
     assert found.values["gradient x input"] == pytest.approx(slopes, abs=2e-3)

@@ -1,6 +1,7 @@
 """Small random models of Transformers, made from their configs: nothing is downloaded."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -24,8 +25,8 @@ class Tiny:
 
     kind: str
     config: str
-    settings: dict
-    paths: dict = field(default_factory=dict)
+    settings: dict[str, Any]
+    paths: dict[str, Any] = field(default_factory=dict)
 
     def new(self, **others):
         """A model with random parameters, which makes weights that differ."""
