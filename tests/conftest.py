@@ -7,6 +7,7 @@ import torch
 from hypothesis import settings
 
 from regard.training.train import train
+from tests.tiny_labels import train_all
 
 settings.register_profile("regard", deadline=None, derandomize=True)  # a slow machine fails no test, and a run repeats
 settings.load_profile("regard")
@@ -102,3 +103,9 @@ def gpt_run(tmp_path_factory) -> Path:
     }
     train({**recipe, "training": SHORT}, folder / "gpt", quiet=True)
     return folder / "gpt"
+
+
+@pytest.fixture(scope="session")
+def label_runs(tmp_path_factory) -> dict[str, Path]:
+    """Classifiers and taggers that have learnt what decides, by name; their data lie beside them."""
+    return train_all(tmp_path_factory.mktemp("labels"))

@@ -53,9 +53,7 @@ def test_each_command_refuses_the_runs_of_the_other(reverse_run, text_run):
     assert str(caught.value) == (f"{text_run}: is a language model (gru-lm), which has no targets; see regard generate")
     with pytest.raises(RegardError) as caught:
         load_text(reverse_run)
-    assert str(caught.value) == (
-        f"{reverse_run}: is no language model but bahdanau; see regard predict"
-    )
+    assert str(caught.value) == (f"{reverse_run}: is no language model but bahdanau; see regard predict")
 
 
 def newer(content: bytes) -> bytes:

@@ -143,10 +143,9 @@ class LabelPredictor:
         """
         one = isinstance(texts, str)
         given = [texts] if one else list(texts)
+        self._refuse_useless(second, context)
         seconds = [second] * len(given) if second is None or isinstance(second, str) else list(second)
-        before = (
-            [()] * len(given) if context is None else [tuple(context)] if one else [tuple(each) for each in context]
-        )
+        before = [()] * len(given) if context is None else texts_before([context] if one else context)
         if not len(given) == len(seconds) == len(before):
             raise RegardError(
                 f"predict: {len(given)} texts, {len(seconds)} second ones, {len(before)} contexts; each has its own"
@@ -199,6 +198,7 @@ class LabelPredictor:
         self, examples: Sequence[Labelled], progress: Progress | None = None
     ) -> Float[Tensor, "examples labels"]:
         """How probable every label of every example is."""
+        self._check(examples, 1, None, False)
         found = []
         for start in range(0, len(examples), EXAMPLES):
             some = examples[start : start + EXAMPLES]
@@ -226,6 +226,12 @@ class LabelPredictor:
                 f"{self.name}: pools words by {self.model.config.pooling}, so has no weights to show; "
                 "train it with --pooling attention"
             )
+
+    def _refuse_useless(self, second: object, context: object) -> None:
+        config = self.model.config
+        for name, found, used in (("second", second, config.pairs), ("context", context, bool(config.before))):
+            if found is not None and not used:
+                raise RegardError(f"predict: {name} is given; this model was trained without, so leave it out")
 
     def _check(self, examples: Sequence[Labelled], nbest: int, threshold: float | None, weights: bool) -> None:
         if not 1 <= nbest <= len(self.labels):
@@ -271,6 +277,14 @@ class LabelPredictor:
             return ranked[:nbest], (ranked[0].label,)
         least = float(self.model.threshold) if threshold is None else threshold
         return ranked[:nbest], tuple(each.label for each in ranked if each.probability >= least)
+
+
+def texts_before(contexts: Sequence[Any]) -> list[tuple[str, ...]]:
+    """The texts before each of several; a text alone is no sequence of texts."""
+    for each in contexts:
+        if isinstance(each, str):
+            raise RegardError(f'predict: found the context "{each}"; a sequence of texts is needed')
+    return [tuple(each) for each in contexts]
 
 
 def word_weights(weights: Weights, group: Any) -> Iterator[list[float]]:

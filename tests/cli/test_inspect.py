@@ -32,6 +32,39 @@ def test_a_run_is_described_in_plain_words(reverse_run, capsys):
         assert re.fullmatch(pattern, line), (line, pattern)
 
 
+@pytest.mark.parametrize(
+    ("name", "model", "data", "words", "seen", "found"),
+    [
+        ("several", "attentive-classifier", r"several\.tsv; 192 texts", "3 labels", "texts", r"loss [\d.e-]+, f1 1"),
+        ("crf", "attentive-tagger", r"names\.bio; \d+ sentences", "5 tags", "words",
+         r"loss [\d.e-]+, accuracy 1, f1 1"),
+        ("plain", "attentive-tagger", r"words\.bio; \d+ sentences", "2 tags", "words",
+         r"loss [\d.e-]+, accuracy 1"),
+    ],
+)  # fmt: skip
+def test_classifiers_and_taggers_are_described(name, model, data, words, seen, found, label_runs, capsys):
+    run = label_runs[name]
+    assert main(["inspect", str(run)]) == 0
+    card = Run(run).read_card()
+    lexicon = load(run).lexicon
+    expected = [
+        rf"{re.escape(str(run))}: {model}, {card['parameters']:,} parameters, made by regard 0\.1\.0",
+        r"model: .*hidden 16, embedding 16.*",
+        rf"data: {re.escape(str(run.parent))}/{data} to train on, \d+ to validate with",
+        rf"words: {lexicon.size}, spelt with {lexicon.pieces.size} pieces; {words}",
+        r"training: up to \d+ updates of 300 words, rate 0\.02, seed 0",
+        rf"trained: \d+ updates, [\d,]+ {seen}, \d+ s",
+        rf"last validation: {found}",
+        rf"best: {card['best']['metric']} 1 at update {card['best']['step']}",
+        r"checkpoints: \d+, \d+",
+        r"state: finished at update \d+",
+    ]
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(expected)
+    for line, pattern in zip(lines, expected, strict=True):
+        assert re.fullmatch(pattern, line), (line, pattern)
+
+
 def test_a_run_as_json(reverse_run, capsys):
     assert main(["inspect", str(reverse_run), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 UNITS = {"text": "token", "label": "text", "tag": "sentence"}
 """What the data of a task are counted in, where that is not pairs."""
 
+LEARNT_FROM = {"label": "text", "tag": "word"}
+"""What training counts, where that is not target tokens."""
+
 
 @dataclass(frozen=True)
 class Data:
@@ -100,17 +103,18 @@ def described(run: Run, card: Mapping[str, Any], recipe: Recipe, metrics: list[d
     training = recipe.training
     yield f"{run.path}: {told.model}, {counted(told.parameters, 'parameter')}, made by regard {told.regard}"
     yield f"model: {', '.join(f'{name} {shown(value)}' for name, value in recipe.model.items() if name != 'name')}"
-    unit = UNITS.get(str(card.get("task")), "pair")
+    task = str(card.get("task"))
+    unit, size = UNITS.get(task, "pair"), "word" if task in LEARNT_FROM else "token"
     yield f"data: {data.origin}; {counted(data.train, unit)} to train on, {data.valid:,} to validate with"
     yield vocabulary_of(run, card.get("vocabulary"), unit)
     yield (
-        f"training: up to {counted(training.steps, 'update')} of {counted(training.tokens, 'token')}, "
+        f"training: up to {counted(training.steps, 'update')} of {counted(training.tokens, size)}, "
         f"rate {shown(training.rate)}, seed {training.seed}"
     )
     if "from" in card:
         yield f"started from: {card['from']}"
     if metrics:
-        yield from last_validation(metrics[-1], str(run.metrics_file))
+        yield from last_validation(metrics[-1], str(run.metrics_file), LEARNT_FROM.get(task, "target token"))
     yield best_validation(card.get("best"), f"{where}: [best]")
     checkpoints = checkpoints_of(run)
     yield f"checkpoints: {', '.join(str(each.step) for each in checkpoints) or 'none'}"
@@ -154,10 +158,10 @@ def counted(count: int | None, what: str) -> str:
     return f"{shown(count) if count is None else f'{count:,}'} {what}{'' if count == 1 else 's'}"
 
 
-def last_validation(line: Mapping[str, Any], where: str) -> Iterator[str]:
+def last_validation(line: Mapping[str, Any], where: str, unit: str) -> Iterator[str]:
     """How far training came, and what the last validation found."""
     told = of_table(Validation, line, where)
-    yield f"trained: {counted(told.step, 'update')}, {counted(told.tokens, 'target token')}, {told.seconds:.0f} s"
+    yield f"trained: {counted(told.step, 'update')}, {counted(told.tokens, unit)}, {told.seconds:.0f} s"
     found = {name.removeprefix("valid_"): value for name, value in line.items() if name.startswith("valid_")}
     yield f"last validation: {', '.join(f'{name} {rounded(value)}' for name, value in found.items())}"
 

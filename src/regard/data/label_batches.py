@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -95,7 +96,7 @@ class LabelCorpus:
         batches: list[list[int]] = [[]]
         room = self.tokens
         for place in random.permutation(len(runs)).tolist():
-            words = sum(self._words(self.examples[each]) for each in runs[place])
+            words = sum(self._words[each] for each in runs[place])
             if words > room and batches[-1]:
                 batches.append([])
                 room = self.tokens
@@ -111,9 +112,11 @@ class LabelCorpus:
         shown = ", ".join(quoted(self.examples[place].text) for place in places[:NAMED])
         return f"of {shown}{f' and {len(places) - NAMED} more' if len(places) > NAMED else ''}"
 
-    def _words(self, example: Labelled) -> int:
-        """About as many words as an example has."""
-        return min(self.longest, 1 + example.text.count(" ") + (example.second or "").count(" "))
+    @cached_property
+    def _words(self) -> list[int]:
+        """How many words are read of each example, besides the texts before."""
+        texts = ((example.text, example.second or "") for example in self.examples)
+        return [sum(min(self.longest, len(words_of(text))) for text in both) for both in texts]
 
 
 @dataclass(frozen=True)

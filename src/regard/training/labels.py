@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 
@@ -20,7 +20,7 @@ from regard.data.tagged_check import tag_lines
 from regard.errors import RegardError
 from regard.recipe import Recipe
 from regard.run import Run
-from regard.schemes import Scheme, find_scheme, repair, scheme_lines
+from regard.schemes import Scheme, find_scheme, repair, scheme_lines, spans_of, tags_of
 from regard.settings import shown
 from regard.text import Lexicon, learn_lexicon, words_of
 from regard.training.label_loss import (
@@ -36,12 +36,12 @@ from regard.training.suit_labels import suited_to_labels, suited_to_tags
 from regard.training.talk import Talk
 
 OF_OTHERS = {
-    "data": ("source", "target", "valid_source", "valid_target", "corpus"),
+    "data": ("source", "target", "valid_source", "valid_target", "documents", "count", "corpus"),
     "text": ("source_kind", "target_kind", "joint", "lowercase", "moses_source", "moses_target", "bpe_dropout"),
 }
 """Settings that mean nothing for labels and tags."""
 
-OF_LABELS = ("separator", "dialogue", "context")
+OF_LABELS = ("format", "separator", "dialogue", "context", "empty", "most_tokens")
 """Settings of the data that mean nothing for tags."""
 
 
@@ -54,6 +54,7 @@ def prepare_labels(recipe: Recipe, home: Run | None, device: str, talk: Talk) ->
     labels = label_check.label_counts(train)
     texts = [words_of(text) for text in dict.fromkeys(chain.from_iterable(map(all_texts, train)))]
     lexicon = lexicon_of(recipe, home, texts, list(labels))
+    refuse_unknown("label", labels, lexicon, home)
     say_words(lexicon, [words_of(example.text) for example in valid], talk)
     longer = sum(len(words_of(example.text)) > recipe.data.most_tokens for example in train)
     if longer:
@@ -98,18 +99,19 @@ def prepare_tags(recipe: Recipe, home: Run | None, device: str, talk: Talk) -> P
     for line in chain(tag_lines(train, valid), scheme_lines(scheme, changed)):
         talk.say(line)
     counts = Counter(chain.from_iterable(sentence.tags for sentence in mended))
-    tags = sorted(counts, key=lambda tag: (-counts[tag], tag))
+    outside = () if scheme == "plain" else ("O",)  # so that there is always something that may be answered
+    tags = sorted({*counts, *outside}, key=lambda tag: (-counts[tag], tag))
     lexicon = lexicon_of(recipe, home, [sentence.words for sentence in train], tags)
-    refuse_unknown_tags(counts, lexicon, home)
+    refuse_unknown("tag", counts, lexicon, home)
     say_words(lexicon, [sentence.words for sentence in valid], talk)
     recipe = suited_to_tags(recipe, sum(counts.values()), scheme)
     training = recipe.training
     assert training.tokens is not None
-    if training.class_weights and recipe.model.get("crf", True):
-        raise RegardError("training.class_weights: is for tags that are chosen each for itself; set --crf false")
+    for name in ("class_weights", "smoothing"):
+        if getattr(training, name) and recipe.model.get("crf", True):
+            raise RegardError(f"training.{name}: is for tags that are chosen each for itself; set --crf false")
     batches = TagCorpus(mended, lexicon, training.tokens, training.seed)
-    outside = "O" if "O" in lexicon.labels else lexicon.labels[0]
-    known, _ = repaired([with_known_tags(sentence, lexicon, outside) for sentence in valid], scheme)
+    known = [with_known_tags(sentence, lexicon.labels, scheme) for sentence in valid]
     weights = class_weights([counts[tag] for tag in lexicon.labels], training.class_weights)
     first = batches.plan(0)
     return Prepared(
@@ -180,6 +182,8 @@ def tagged_parts(data: DataSettings, seed: int) -> tuple[list[Tagged], list[Tagg
         return train, read_all_tagged(data.valid, data)
     if len(train) < 2:
         raise RegardError(f"{data.train}: has one sentence; two are the least, as one is held out to validate with")
+    if len({sentence.words for sentence in train}) < 2:
+        raise RegardError(f"{data.train}: every sentence is the same; two are the least, as one is held out")
     held = held_places(train, data.held_out, seed)
     return [s for place, s in enumerate(train) if place not in held], [train[place] for place in sorted(held)]
 
@@ -215,16 +219,23 @@ def lexicon_of(recipe: Recipe, home: Run | None, texts: Sequence[Sequence[str]],
     return learn_lexicon(texts, labels, kind=kind, size=text.size, least_count=text.least_count)
 
 
-def refuse_unknown_tags(counts: Counter[str], lexicon: Lexicon, home: Run | None) -> None:
-    """Raise a `RegardError` for tags that the run to start from does not know."""
+def refuse_unknown(what: str, counts: Mapping[str, int], lexicon: Lexicon, home: Run | None) -> None:
+    """Raise a `RegardError` for labels or tags that the run to start from does not know."""
     unknown = sorted(counts.keys() - set(lexicon.labels))
     if unknown and home is not None:
-        raise RegardError(f"data: {home.path} does not know the tag {unknown[0]}; it has {', '.join(lexicon.labels)}")
+        known = ", ".join(lexicon.labels)
+        raise RegardError(f"data: {home.path} does not know the {what} {unknown[0]}; it has {known}")
 
 
-def with_known_tags(sentence: Tagged, lexicon: Lexicon, outside: str) -> Tagged:
-    """A sentence whose tags can all be told."""
-    return Tagged(sentence.words, tuple(tag if tag in lexicon.labels else outside for tag in sentence.tags))
+def with_known_tags(sentence: Tagged, known: Sequence[str], scheme: Scheme) -> Tagged:
+    """A sentence whose tags can all be told: a span with a tag that cannot is left out."""
+    if scheme == "plain":
+        outside = "O" if "O" in known else known[0]
+        return Tagged(sentence.words, tuple(tag if tag in known else outside for tag in sentence.tags))
+    spans, length = spans_of(sentence.tags), len(sentence.words)
+    tags = tags_of(spans, length, scheme)
+    told = [span for span in spans if set(tags[span.first : span.last + 1]) <= set(known)]
+    return Tagged(sentence.words, tags_of(told, length, scheme))
 
 
 def repaired(sentences: Sequence[Tagged], scheme: Scheme) -> tuple[list[Tagged], int]:

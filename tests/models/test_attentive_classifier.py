@@ -1,0 +1,246 @@
+"""The classifier, against what can be worked out by hand, and its loss against torch's own."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn import functional
+from torch.testing import assert_close
+
+from regard.data.label_batches import label_batch
+from regard.data.labelled import Labelled
+from regard.errors import RegardError
+from regard.models.attentive_classifier import AttentiveClassifier, ClassifierConfig, label_loss
+from regard.models.reader import ENCODERS
+from regard.sentences import LabelBatch
+from regard.text.lexicon import learn_lexicon, words_of
+
+TEXTS = ["a b c", "b", "c c d e f g h a b", "d e", "f a a a"]
+LEXICON = learn_lexicon([words_of(text) for text in TEXTS], ["x", "y", "z"])
+SMALL: dict[str, Any] = {"embedding": 6, "spelling_width": 4, "hidden": 4, "attention_heads": 2}
+PLAIN = {"encoder": "embedding", "spelling": "none", "pooling": "mean"}
+
+
+def classifier(**changes: object) -> AttentiveClassifier:
+    """With random parameters, large enough to have opinions."""
+    torch.manual_seed(4)
+    model = AttentiveClassifier(ClassifierConfig(**LEXICON.sizes("label"), **{**SMALL, **changes}))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(std=0.7)
+        for embedding in (model.reader.words, *([model.reader.spelling.letters] if model.reader.spelling else [])):
+            embedding.weight[0] = 0
+    return model.double().eval()
+
+
+def batch_of(examples: list[Labelled], *, before: int = 0, pairs: bool = False) -> LabelBatch:
+    return label_batch(examples, LEXICON, before=before, pairs=pairs, longest=50)
+
+
+def one_by_one(model: AttentiveClassifier, examples: list[Labelled], **how: Any) -> torch.Tensor:
+    return torch.cat([model(batch_of([example], **how)) for example in examples])
+
+
+def test_the_mean_of_embeddings_is_a_linear_model():
+    model = classifier(**PLAIN)
+    found = model(batch_of([Labelled(text, ("x",)) for text in TEXTS]))
+    for text, row in zip(TEXTS, found, strict=True):
+        numbers = [LEXICON.words.index(word) + 4 for word in text.split()]
+        mean = sum(model.reader.words.weight[number] for number in numbers) / len(numbers)
+        assert_close(row, model.output.weight @ mean + model.output.bias)
+
+
+def test_of_a_pair_the_label_is_made_of_both_their_difference_and_their_product():
+    model = classifier(**PLAIN, pairs=True)
+    examples = [Labelled("a b", ("x",), "c"), Labelled("c", ("y",), "a b")]
+    found = model(batch_of(examples, pairs=True))
+
+    def mean(text: str) -> torch.Tensor:
+        return torch.stack([model.reader.words.weight[LEXICON.words.index(word) + 4] for word in text.split()]).mean(0)
+
+    a, b = mean("a b"), mean("c")
+    for row, (one, other) in zip(found, ((a, b), (b, a)), strict=True):
+        features = torch.cat([one, other, (one - other).abs(), one * other])
+        assert_close(row, model.output.weight @ features + model.output.bias)
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize("spelling", ["max", "attention"])
+def test_a_batch_gives_each_what_it_gets_alone(encoder, spelling):
+    model = classifier(encoder=encoder, spelling=spelling, queries=2, heads=2, before=2, pairs=True)
+    examples = [
+        Labelled("a b c", ("x",), "b", ()),
+        Labelled("b", ("x",), "a b c", ("a b c",)),  # texts that others have as well, in every place
+        Labelled("c c d e f g h a b h h h h a b c d e", ("x",), "b", ("a b c", "b", "f a a a")),
+        Labelled("f a a a", ("x",), "zz", ("c c", "b")),
+    ]
+    how = {"before": 2, "pairs": True}
+    together = batch_of(examples, **how)
+    assert sum(len(group) for group in together.groups) == 6  # different texts that are read
+    assert len(together.groups) > 1
+    assert_close(model(together), one_by_one(model, examples, **how))
+
+
+@settings(max_examples=25)
+@given(st.lists(st.lists(st.sampled_from("abcdefghz"), min_size=1, max_size=24).map(" ".join), min_size=1, max_size=5))
+def test_grouping_changes_nothing(texts):
+    model = classifier(encoder="attention").requires_grad_(False)
+    examples = [Labelled(text, ("x",)) for text in texts]
+    assert_close(model(batch_of(examples)), one_by_one(model, examples))
+
+
+# The texts before
+
+
+def test_a_text_before_counts_as_far_as_is_looked_back():
+    model = classifier(before=2)
+
+    def logits(*context: str) -> torch.Tensor:
+        return model(batch_of([Labelled("a b", ("x",), None, context)], before=2))
+
+    assert_close(logits("f", "c", "d"), logits("e e", "c", "d"), rtol=0, atol=0)  # too far back
+    assert not torch.allclose(logits("c", "d"), logits("e", "d"))
+    assert not torch.allclose(logits("c", "d"), logits("d", "c"))  # how far back is known, too
+    assert not torch.allclose(logits("d"), logits("c", "d"))
+    assert not torch.allclose(logits(), logits("d"))
+
+
+def test_where_there_is_no_text_before_nothing_is_found():
+    model = classifier(before=2)
+    batch = batch_of([Labelled("a b", ("x",)), Labelled("c", ("x",), None, ("a b",))], before=2)
+    assert batch.context is not None
+    assert batch.context.tolist()[0] == [-1, -1]
+    assert batch.context.tolist()[1] == [-1, int(batch.texts[0])]
+    text = model.summary(batch.groups[0])[batch.texts[0]]
+    alone = torch.cat([text, torch.zeros_like(text)])
+    assert_close(model(batch)[0], model.output.weight @ alone + model.output.bias)
+    with torch.no_grad():
+        model.distance[0] += 5  # of the place where there is none
+    moved = model(batch)
+    assert_close(moved[0], model.output.weight @ alone + model.output.bias)
+    one = replace(batch, texts=batch.texts[1:], context=batch.context[1:], targets=None)
+    assert_close(model(one)[0], moved[1])
+
+
+# What is learnt
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_everything_is_learnt(several):
+    model = classifier(encoder="both", spelling="attention", before=2, pairs=True, several=several).train()
+    examples = [Labelled("abc bad", ("x",), "cab d", ("e", "f gh")), Labelled("had", ("y",), "ab", ())]
+    batch = batch_of(examples, before=2, pairs=True)
+    assert batch.targets is not None
+    label_loss(model(batch), batch.targets, several=several).backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.abs().max() > 0, name
+
+
+def test_in_training_some_words_are_made_unknown():
+    model = classifier(**PLAIN, dropout=0.0, word_dropout=0.5)
+    batch = batch_of([Labelled("a b c d e f g h", ("x",))])
+    calm = model(batch)
+    model.train()
+    assert len({tuple(model(batch)[0].tolist()) for _ in range(8)}) > 1
+    with torch.no_grad():
+        model.reader.words.weight[1] = 0
+        model.reader.words.weight[4:] = 1  # so that the mean is the share of known words
+        shares = torch.cat([model.summary(batch.groups[0])[:, 0] for _ in range(200)])
+    assert set((8 * shares).round().tolist()) <= set(range(9))
+    assert 0.4 < shares.mean() < 0.6
+    assert not torch.equal(model.eval()(batch), calm)
+
+
+def test_probabilities_are_of_one_label_or_of_each():
+    logits = torch.tensor([[0.0, 0.0, 2.0]])
+    assert_close(classifier().probabilities(logits), logits.softmax(-1))
+    assert_close(classifier(several=True).probabilities(logits), torch.tensor([[0.5, 0.5, 0.8807971]]))
+
+
+def test_the_paths_of_its_attention():
+    assert classifier().attended == ("pool.attention",)
+    assert classifier(pooling="mean").attended == ()
+    assert classifier(pooling="max", encoder="both", attention_layers=2).attended == (
+        "reader.stack.layers.0.attention",
+        "reader.stack.layers.1.attention",
+    )
+    model = classifier(pooling="max", encoder="attention")
+    assert all(model.get_submodule(path) for path in model.attended)
+
+
+# The loss
+
+LOGITS = torch.tensor([[2.0, -1.0, 0.5], [0.0, 3.0, -2.0], [1.0, 1.0, -4.0], [0.3, -0.2, 0.1]])
+ONE = torch.tensor([[1, 0, 0], [0, 0, 1], [0, 1, 0], [0, 1, 0]])
+SEVERAL = torch.tensor([[1, 0, 1], [0, 0, 0], [1, 1, 1], [0, 1, 0]])
+WEIGHTS = torch.tensor([0.5, 2.0, 3.0])
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+def test_the_loss_of_one_label_is_the_cross_entropy(smoothing):
+    labels = ONE.argmax(-1)
+    each = functional.cross_entropy(LOGITS, labels, label_smoothing=smoothing, reduction="none")
+    assert_close(label_loss(LOGITS, ONE, several=False, smoothing=smoothing), each.sum())
+    weighted = label_loss(LOGITS, ONE, several=False, smoothing=smoothing, weights=WEIGHTS)
+    assert_close(weighted, (each * WEIGHTS[labels]).sum())
+    if not smoothing:
+        assert_close(weighted, functional.cross_entropy(LOGITS, labels, weight=WEIGHTS, reduction="sum"))
+
+
+@pytest.mark.parametrize("weights", [None, WEIGHTS])
+def test_an_unknown_label_adds_nothing(weights):
+    targets = torch.cat([ONE, torch.zeros(1, 3, dtype=torch.long)])
+    logits = torch.cat([LOGITS, torch.tensor([[9.0, 8.0, 7.0]])]).requires_grad_()
+    loss = label_loss(logits, targets, several=False, smoothing=0.1, weights=weights)
+    assert_close(loss, label_loss(LOGITS, ONE, several=False, smoothing=0.1, weights=weights))
+    loss.backward()
+    assert logits.grad is not None
+    assert logits.grad[-1].tolist() == [0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+def test_the_loss_of_several_labels_is_that_of_each_by_itself(smoothing):
+    asked = SEVERAL * (1 - smoothing) + smoothing / 2
+    odds = LOGITS.sigmoid()
+    yes, no = -asked * odds.log(), -(1 - asked) * (1 - odds).log()
+    assert_close(label_loss(LOGITS, SEVERAL, several=True, smoothing=smoothing), (yes + no).sum())
+    weighted = label_loss(LOGITS, SEVERAL, several=True, smoothing=smoothing, weights=WEIGHTS)
+    assert_close(weighted, (WEIGHTS * yes + no).sum())
+
+
+def test_the_loss_is_computed_in_float32():
+    assert label_loss(LOGITS.bfloat16(), ONE, several=False).dtype == torch.float32
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"labels": ("x",)}, "labels are ['x']; two that differ are the least"),
+        ({"embedding": 0}, "embedding is 0; 1 is the least"),
+        ({"queries": 0}, "queries is 0; 1 is the least"),
+        ({"heads": -1}, "heads is -1; 1 is the least"),
+        ({"before": -1}, "before is -1; 0 is the least"),
+        ({"dropout": 1.0}, "dropout is 1.0; a share from 0 to below 1 is needed"),
+        ({"word_dropout": -0.1}, "word_dropout is -0.1; a share from 0 to below 1 is needed"),
+        ({"encoder": "rn"}, 'encoder: there is no "rn"; did you mean "rnn"?'),
+        ({"spelling": "mx"}, 'spelling: there is no "mx"; did you mean "max"?'),
+        ({"score": "adition"}, 'score: there is no "adition"; did you mean "additive"?'),
+        ({"attention_score": "dt"}, 'attention_score: there is no "dt"; did you mean "dot"?'),
+        ({"normaliser": "softmx"}, 'normaliser: there is no "softmx"; did you mean "softmax"?'),
+        (
+            {"encoder": "both", "hidden": 5, "attention_heads": 4},
+            "attention_heads: 4 do not divide 2 * hidden, which is 10",
+        ),
+    ],
+)
+def test_what_is_refused(changes, line):
+    with pytest.raises(RegardError) as caught:
+        ClassifierConfig(**{**LEXICON.sizes("label"), **changes})
+    assert str(caught.value) == line

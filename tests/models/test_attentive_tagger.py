@@ -1,0 +1,156 @@
+"""The tagger, against the conditional random field, torch's own loss, and the schemes of tags."""
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.nn import functional
+from torch.testing import assert_close
+
+from regard.data.label_batches import tag_batch
+from regard.data.tagged import Tagged
+from regard.errors import RegardError
+from regard.layers.crf import Crf, constrained_best
+from regard.models.attentive_tagger import AttentiveTagger, TaggerConfig
+from regard.models.reader import ENCODERS
+from regard.schemes import Scheme, allowed_transitions, repair
+from regard.sentences import TagBatch
+from regard.text.lexicon import learn_lexicon
+
+TAGS: dict[Scheme, list[str]] = {
+    "BIO": ["O", "B-X", "I-X", "B-Y", "I-Y"],
+    "BIOES": ["O", "B-X", "I-X", "E-X", "S-X", "S-Y"],
+    "BILOU": ["O", "B-X", "L-X", "U-Y"],
+    "IOB1": ["O", "I-X", "B-X", "I-Y"],
+    "IO": ["O", "I-X", "I-Y"],
+    "plain": ["N", "V", "D"],
+}
+SMALL: dict[str, Any] = {"embedding": 6, "spelling_width": 4, "hidden": 4, "attention_heads": 2}
+SENTENCES = [("a", "b", "c", "d"), ("b",), ("c", "a")]
+
+
+def tagger(scheme: Scheme = "BIO", seed: int = 5, **settings: object) -> AttentiveTagger:
+    """With random parameters, large enough to have opinions."""
+    torch.manual_seed(seed)
+    sizes = learn_lexicon(SENTENCES, TAGS[scheme]).sizes("tag")
+    model = AttentiveTagger(TaggerConfig(**sizes, scheme=scheme, **{**SMALL, **settings}))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_()
+        if not model.config.crf:
+            for parameter in model.crf.parameters():
+                parameter.zero_()
+        model.reader.words.weight[0] = 0
+        if model.reader.spelling is not None:
+            model.reader.spelling.letters.weight[0] = 0
+    return model.double().eval()
+
+
+def batch_of(scheme: Scheme, *sentences: tuple[str, ...], tags: bool = True) -> TagBatch:
+    first = {"BILOU": "O", "plain": "V"}.get(scheme, "O")
+    lexicon = learn_lexicon(SENTENCES, TAGS[scheme])
+    return tag_batch([Tagged(words, (first,) * len(words)) for words in sentences], lexicon, tags=tags)
+
+
+def rules(scheme: Scheme) -> dict[str, torch.Tensor]:
+    start, between, end = allowed_transitions(TAGS[scheme], scheme)
+    return {"allowed": between, "allowed_start": start, "allowed_end": end}
+
+
+@pytest.mark.parametrize("scheme", TAGS)
+def test_without_a_crf_it_is_the_best_of_the_tags_that_may_follow(scheme):
+    model = tagger(scheme, crf=False)
+    batch = batch_of(scheme, *SENTENCES)
+    scores = model(batch)
+    assert_close(scores, model.output(model.reader(batch.sentences)).log_softmax(-1))
+    lengths = batch.sentences.lengths
+    assert torch.equal(model.best(scores, batch), constrained_best(scores.float(), lengths, **rules(scheme))[0])
+    assert batch.tags is not None
+    each = functional.nll_loss(scores.flatten(0, 1), batch.tags.flatten(), ignore_index=-1, reduction="sum")
+    assert_close(model.loss(scores, batch), each.float())
+
+
+def test_with_a_crf_it_is_that():
+    model, batch = tagger(), batch_of("BIO", *SENTENCES)
+    crf = Crf(5, **rules("BIO"))
+    crf.load_state_dict({name: tensor.float() for name, tensor in model.crf.state_dict().items()}, strict=True)
+    crf.allowed, crf.allowed_start, crf.allowed_end = (
+        each.bool() for each in (crf.allowed, crf.allowed_start, crf.allowed_end)
+    )
+    scores, lengths = model(batch), batch.sentences.lengths
+    assert_close(scores, model.output(model.reader(batch.sentences)))
+    assert torch.equal(model.best(scores, batch), crf.best(scores.float(), lengths)[0])
+    assert batch.tags is not None
+    wanted = -crf.log_likelihood(scores.float(), batch.tags, lengths).sum()
+    assert_close(model.loss(scores, batch).double(), wanted.double(), rtol=1e-5, atol=1e-5)
+    found = model.probabilities(scores, batch)
+    assert_close(found.double(), crf.marginals(scores.float(), lengths).double(), rtol=1e-5, atol=1e-6)
+    assert_close(found.sum(-1).float(), torch.tensor([[1.0, 1, 1, 1], [1, 0, 0, 0], [1, 1, 0, 0]]))
+
+
+def test_weights_and_smoothing_are_those_of_torch():
+    model, batch = tagger(crf=False), batch_of("BIO", *SENTENCES)
+    batch = TagBatch(batch.sentences, torch.tensor([[0, 1, 2, -1], [3, -1, -1, -1], [-1, 4, -1, -1]]))
+    weights = torch.tensor([1.0, 2.0, 0.5, 4.0, 3.0])
+    scores = model(batch)
+    known = [(0, 0, 0), (0, 1, 1), (0, 2, 2), (1, 0, 3), (2, 1, 4)]
+    rows, tags = (
+        torch.stack([scores[row, word] for row, word, _ in known]).float(),
+        torch.tensor([t for _, _, t in known]),
+    )
+    wanted = functional.cross_entropy(rows, tags, weight=weights, label_smoothing=0.1, reduction="sum")
+    assert_close(model.loss(scores, batch, smoothing=0.1, weights=weights), wanted)
+
+
+@given(
+    st.sampled_from(list(TAGS)),
+    st.booleans(),
+    st.integers(0, 10**6),
+    st.lists(st.lists(st.sampled_from("abcdz"), min_size=1, max_size=7).map(tuple), min_size=1, max_size=3),
+)
+def test_what_is_answered_keeps_to_the_scheme(scheme, crf, seed, sentences):
+    model = tagger(scheme, seed, crf=crf, encoder="embedding", spelling="none").requires_grad_(False)
+    batch = batch_of(scheme, *sentences, tags=False)
+    best = model.best(model(batch), batch)
+    answers = [
+        tuple(TAGS[scheme][tag] for tag in row[: len(words)])
+        for row, words in zip(best.tolist(), sentences, strict=True)
+    ]
+    assert repair(answers, scheme) == (answers, 0)
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_a_batch_gives_each_what_it_gets_alone(encoder):
+    model = tagger(encoder=encoder, spelling="attention")
+    together = batch_of("BIO", *SENTENCES)
+    scores = model(together)
+    for row, words in enumerate(SENTENCES):
+        alone = batch_of("BIO", words)
+        assert_close(scores[row, : len(words)], model(alone)[0])
+        assert model.best(scores, together)[row, : len(words)].tolist() == model.best(model(alone), alone)[0].tolist()
+
+
+@pytest.mark.parametrize("crf", [True, False])
+def test_everything_is_learnt_but_a_crf_that_is_not_asked_for(crf):
+    model = tagger(crf=crf, encoder="both").train()
+    batch = batch_of("BIO", *SENTENCES)
+    model.loss(model(batch), batch).backward()
+    for name, parameter in model.named_parameters():
+        if name.startswith("crf.") and not crf:
+            assert parameter.grad is None
+            assert parameter.abs().max() == 0
+        else:
+            assert parameter.grad is not None, name
+            assert parameter.grad.abs().max() > 0, name
+
+
+def test_the_paths_of_its_attention():
+    assert tagger(encoder="rnn").attended == ()
+    assert tagger(attention_layers=2).attended == ("reader.stack.layers.0.attention", "reader.stack.layers.1.attention")
+
+
+def test_what_is_refused():
+    with pytest.raises(RegardError, match=r"^hidden is 0; 1 is the least$"):
+        TaggerConfig(words=9, pieces=9, labels=("O", "B-X"), hidden=0)

@@ -1,0 +1,125 @@
+"""What is chosen for labels and tags, where nothing is asked for."""
+
+from typing import Any
+
+import pytest
+
+from regard.data.settings import DataSettings
+from regard.errors import RegardError
+from regard.models import build
+from regard.recipe import Recipe
+from regard.text.settings import TextSettings
+from regard.training.settings import TrainingSettings
+from regard.training.suit_labels import suited_to_labels, suited_to_tags
+
+ASKED: dict[str, Any] = {
+    "steps": 7,
+    "tokens": 300,
+    "rate": 0.5,
+    "warmup": 0,
+    "validate_every": 3,
+    "smoothing": 0.25,
+    "metric": "loss",
+    "precision": "bfloat16",
+}
+
+
+def recipe(model: dict[str, Any] | None = None, *, context: int = 0, kind: Any = "auto", **training: Any) -> Recipe:
+    return Recipe(
+        data=DataSettings(context=context),
+        text=TextSettings(kind=kind),
+        model=model or {},
+        training=TrainingSettings(**training),
+    )
+
+
+def labels(found: Recipe, words: int = 50_000, *, several: bool = False, pairs: bool = False) -> Recipe:
+    return suited_to_labels(found, words, 5000, several=several, pairs=pairs)
+
+
+@pytest.mark.parametrize("words", [10, 10_000, 10_000_000])
+def test_nothing_is_left_open_and_both_models_can_be_built(words):
+    for found in (labels(recipe(), words), suited_to_tags(recipe(), words, "BIO")):
+        settings = vars(found.training)
+        assert all(settings[name] is not None for name in ASKED)
+        assert "auto" not in settings.values()
+        assert found.training.validate_every <= found.training.steps
+        assert found.training.warmup < found.training.steps
+        build(**found.model, words=9, pieces=9, labels=("O", "B-X"))
+
+
+def test_more_words_are_read_in_larger_batches_and_more_often():
+    tokens, steps = zip(
+        *((found.tokens, found.steps) for found in (labels(recipe(), words).training for words in (10, 10**5, 10**7))),
+        strict=True,
+    )
+    assert list(tokens) == sorted(tokens)
+    assert list(steps) == sorted(steps)
+    assert tokens[0] < tokens[-1]
+
+
+def test_what_is_asked_for_stays():
+    for found in (labels(recipe(**ASKED)), suited_to_tags(recipe(**ASKED), 5000, "plain")):
+        assert {name: getattr(found.training, name) for name in ASKED} == ASKED
+    model = {"hidden": 6, "encoder": "attention", "pooling": "max"}
+    found = labels(recipe(model)).model
+    assert {name: found[name] for name in model} == model
+    assert found["name"] == "attentive-classifier"
+
+
+def test_the_data_say_what_is_labelled():
+    found = labels(recipe(context=3), several=True, pairs=True).model
+    assert {name: found[name] for name in ("several", "pairs", "before")} == {
+        "several": True,
+        "pairs": True,
+        "before": 3,
+    }
+    tags = suited_to_tags(recipe(), 5000, "BIOES").model
+    assert (tags["name"], tags["scheme"]) == ("attentive-tagger", "BIOES")
+
+
+@pytest.mark.parametrize(
+    ("asked", "line"),
+    [
+        ({"several": True}, "model.several comes from the data, of which it is False; leave it out"),
+        ({"pairs": True}, "model.pairs comes from the data, of which it is False; leave it out"),
+        ({"before": 1}, "model.before comes from the data, of which it is 2; leave it out"),
+    ],
+)
+def test_what_the_data_say_is_not_said_otherwise(asked, line):
+    with pytest.raises(RegardError) as caught:
+        labels(recipe(asked, context=2))
+    assert str(caught.value) == line
+    labels(recipe({"several": False, "pairs": False, "before": 2}, context=2))
+
+
+def test_what_is_best_by():
+    assert labels(recipe()).training.metric == "accuracy"
+    assert labels(recipe(metric="macro_f1")).training.metric == "macro_f1"
+    assert labels(recipe(), several=True).training.metric == "f1"
+    assert suited_to_tags(recipe(), 5000, "plain").training.metric == "accuracy"
+    assert suited_to_tags(recipe(), 5000, "IO").training.metric == "f1"
+
+
+@pytest.mark.parametrize(
+    ("suit", "metric", "line"),
+    [
+        (lambda r: labels(r), "f1", "training.metric: f1 is not found here; there are accuracy, macro_f1, loss"),
+        (lambda r: labels(r, several=True), "accuracy",
+         "training.metric: accuracy is not found here; there are f1, loss"),
+        (lambda r: suited_to_tags(r, 9, "plain"), "f1",
+         "training.metric: f1 is not found here; there are accuracy, loss"),
+        (lambda r: suited_to_tags(r, 9, "BIO"), "bleu",
+         "training.metric: bleu is not found here; there are f1, accuracy, loss"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_found_is_not_best_by(suit, metric, line):
+    with pytest.raises(RegardError) as caught:
+        suit(recipe(metric=metric))
+    assert str(caught.value) == line
+
+
+def test_words_that_are_not_spelt_have_no_letters_to_read():
+    assert labels(recipe(kind="words")).model["spelling"] == "none"
+    assert labels(recipe({"spelling": "max"}, kind="words")).model["spelling"] == "max"
+    assert "spelling" not in labels(recipe()).model
