@@ -166,7 +166,9 @@ def test_words_that_are_cut_already(label_runs, answer, tmp_path):
 
 def test_tags_as_json(label_runs, answer):
     first, blank = map(json.loads, answer("mr ann junior one\n\n", "predict", label_runs["crf"], "--jsonl"))
-    assert list(first) == ["words", "tags", "probabilities", "spans"]
+    assert list(first) == ["words", "tags", "probabilities", "spans", "weights"]
+    assert len(first["weights"]) == 4
+    assert sum(first["weights"]) == pytest.approx(1)
     assert first["words"] == ["mr", "ann", "junior", "one"]
     assert first["tags"] == ["O", "B-PER", "I-PER", "O"]
     assert first["spans"] == [{"type": "PER", "first": 1, "last": 2, "text": "ann junior"}]

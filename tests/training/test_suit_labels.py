@@ -81,9 +81,9 @@ def test_the_data_say_what_is_labelled():
 @pytest.mark.parametrize(
     ("asked", "line"),
     [
-        ({"several": True}, "model.several comes from the data, of which it is False; leave it out"),
-        ({"pairs": True}, "model.pairs comes from the data, of which it is False; leave it out"),
-        ({"before": 1}, "model.before comes from the data, of which it is 2; leave it out"),
+        ({"several": True}, "model.several is true, but by the data it is false; data of the same form are needed"),
+        ({"pairs": True}, "model.pairs is true, but by the data it is false; data of the same form are needed"),
+        ({"before": 1}, "model.before is 1, but by the data it is 2; give the same --context"),
     ],
 )
 def test_what_the_data_say_is_not_said_otherwise(asked, line):

@@ -163,10 +163,11 @@ def print_tags(run: Path, source: Path, output: Output, *, words: bool, device: 
         model.check_attention()
     by_hand = source == Path("-") and sys.stdin.isatty()
     own = words or source.name.removesuffix(".gz").endswith(OF_WORDS)
+    weighed = output.weighed or (output.jsonl and bool(model.model.attended))
     done, shaded = 0, list[Any]()
     with counted(quiet, "sentences") as show:
         for some in parts(sentences_of(source, own), 1 if by_hand else AT_ONCE):
-            for tagging in model.predict(some, return_weights=output.weighed, progress=after(done, show)):
+            for tagging in model.predict(some, return_weights=weighed, progress=after(done, show)):
                 print(tag_lines(tagging, output))
                 if output.html is not None and tagging.words:
                     shaded.append((tagging.words, received(tagging), " ".join(tagging.tags)))
@@ -178,13 +179,14 @@ def print_tags(run: Path, source: Path, output: Output, *, words: bool, device: 
 def sentences_of(source: Path, own: bool) -> Iterator[str | list[str]]:
     """A sentence a line, or a word a line: the first of its columns."""
     from regard.data.formats import read_lines
+    from regard.data.tagged import DOCUMENT_START
 
     if not own:
         yield from read_lines(source)
         return
     words: list[str] = []
     for line in read_lines(source):
-        if line.strip():
+        if line.strip() and not line.startswith(DOCUMENT_START):
             words.append(line.split("\t" if "\t" in line else None)[0].strip())
         elif words:
             yield words
@@ -196,7 +198,7 @@ def sentences_of(source: Path, own: bool) -> Iterator[str | list[str]]:
 def tag_lines(tagging: Tagging, output: Output) -> str:
     """What is written of a sentence."""
     if output.jsonl:
-        record = {
+        record: dict[str, Any] = {
             "words": tagging.words,
             "tags": tagging.tags,
             "probabilities": tagging.probabilities,
@@ -205,6 +207,8 @@ def tag_lines(tagging: Tagging, output: Output) -> str:
                 for span in tagging.spans
             ],
         }
+        if tagging.weights is not None and tagging.words:
+            record["weights"] = received(tagging)
         return json.dumps(record, ensure_ascii=False)
     lines = "".join(f"{word}\t{tag}\n" for word, tag in zip(tagging.words, tagging.tags, strict=True))
     if not output.why or not tagging.words:

@@ -18,6 +18,7 @@ from regard.data.settings import DataSettings
 from regard.data.tagged import Tagged, read_tagged
 from regard.data.tagged_check import tag_lines
 from regard.errors import RegardError
+from regard.models.attentive_tagger import TaggerConfig
 from regard.recipe import Recipe
 from regard.run import Run
 from regard.schemes import Scheme, find_scheme, repair, scheme_lines, spans_of, tags_of
@@ -108,7 +109,7 @@ def prepare_tags(recipe: Recipe, home: Run | None, device: str, talk: Talk) -> P
     training = recipe.training
     assert training.tokens is not None
     for name in ("class_weights", "smoothing"):
-        if getattr(training, name) and recipe.model.get("crf", True):
+        if getattr(training, name) and recipe.model.get("crf", TaggerConfig.crf):
             raise RegardError(f"training.{name}: is for tags that are chosen each for itself; set --crf false")
     batches = TagCorpus(mended, lexicon, training.tokens, training.seed)
     known = [with_known_tags(sentence, lexicon.labels, scheme) for sentence in valid]

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from regard.errors import RegardError
 from regard.recipe import Recipe
 from regard.schemes import Scheme
+from regard.settings import shown
 
 EPOCHS, LEAST_EPOCHS = 12, 4
 """How often few data are read, and how often many, unless steps are set."""
@@ -27,7 +28,10 @@ def suited_to_labels(recipe: Recipe, words: int, examples: int, *, several: bool
     sizes = {"several": several, "pairs": pairs, "before": recipe.data.context}
     for name in ("several", "pairs", "before"):
         if recipe.model.get(name, sizes[name]) != sizes[name]:
-            raise RegardError(f"model.{name} comes from the data, of which it is {sizes[name]}; leave it out")
+            raise RegardError(
+                f"model.{name} is {shown(recipe.model[name])}, but by the data it is {shown(sizes[name])}; "
+                f"{'give the same --context' if name == 'before' else 'data of the same form are needed'}"
+            )
     return suited(recipe, "attentive-classifier", words, sizes, metrics, 0.0 if several else SMOOTHING)
 
 
