@@ -14,6 +14,7 @@ from regard.attention.scores import SCORES
 from regard.errors import RegardError, unknown_name
 from regard.layers.dropout import Dropout
 from regard.layers.pooling import POOLINGS, How, Pooling
+from regard.layers.recurrent import Recurrent
 from regard.layers.source import SourceAttention
 from regard.models.reader import Reader, ReaderConfig
 from regard.sentences import LabelBatch, Sentences
@@ -48,8 +49,8 @@ class AttentiveClassifier(nn.Module):
     """Texts in, a logit for each label out.
 
     Of two texts, a and b, the label is made of [a; b; |a - b|; a b] (Mou et al. 2016). The
-    utterances before a text are read like it; the text looks at them, each of which knows how
-    far back it stands, and what it finds stands beside it.
+    utterances before a text are read like it, and an rnn goes from the oldest of them to the
+    text; its last state looks at those before it, and what it finds stands beside it and the text.
 
     `threshold` is the probability from which on a text has a label, where it can have
     several; validation sets it.
@@ -73,9 +74,9 @@ class AttentiveClassifier(nn.Module):
         width = self.pool.width
         features = 4 * width if config.pairs else width
         if config.before:
-            self.distance = nn.Parameter(torch.randn(config.before, width) * width**-0.5)
+            self.turns = Recurrent("gru", width, width)
             self.look_back = SourceAttention(width, width, config.score, project=("values",), learn_width=True)
-            features += self.look_back.width
+            features += width + self.look_back.width
         self.dropout = Dropout(config.dropout)
         self.output = nn.Linear(features, len(config.labels))
         self.register_buffer("threshold", torch.tensor(0.5))
@@ -112,13 +113,14 @@ class AttentiveClassifier(nn.Module):
         text: Float[Tensor, "examples width"],
         vectors: Float[Tensor, "texts width"],
         context: Int[Tensor, "examples before"],
-    ) -> Float[Tensor, "examples width"]:
-        """What a text finds in those before it; nothing where there are none."""
+    ) -> Float[Tensor, "examples features"]:
+        """What a text is after those before it, and what it finds in them; nothing where there are none."""
         known = context >= 0
-        before = vectors[context.clamp_min(0)] + self.distance
-        memory = replace(self.look_back.remember(before), visible=known[:, None, None])
-        found: Tensor = self.look_back(text[:, None], memory)
-        return found[:, 0]
+        before = vectors[context.clamp_min(0)].where(known[..., None], 0)
+        states, _ = self.turns(torch.cat([before, text[:, None]], 1))
+        memory = replace(self.look_back.remember(states[:, :-1]), visible=known[:, None, None])
+        found: Tensor = self.look_back(states[:, -1:], memory)
+        return torch.cat([states[:, -1], found[:, 0]], -1)
 
     def probabilities(self, logits: Float[Tensor, "examples labels"]) -> Float[Tensor, "examples labels"]:
         """How probable each label is: all together one, or where there can be several each by itself."""

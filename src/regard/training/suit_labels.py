@@ -32,13 +32,15 @@ def suited_to_labels(recipe: Recipe, words: int, examples: int, *, several: bool
                 f"model.{name} is {shown(recipe.model[name])}, but by the data it is {shown(sizes[name])}; "
                 f"{'give the same --context' if name == 'before' else 'data of the same form are needed'}"
             )
-    return suited(recipe, "attentive-classifier", words, sizes, metrics, 0.0 if several else SMOOTHING)
+    return suited(
+        recipe, "attentive-classifier", words, sizes, metrics, rate=4e-3, smoothing=0.0 if several else SMOOTHING
+    )
 
 
 def suited_to_tags(recipe: Recipe, words: int, scheme: Scheme) -> Recipe:
     """The recipe of a tagger with nothing left open."""
     metrics: tuple[Metric, ...] = ("accuracy", "loss") if scheme == "plain" else ("f1", "accuracy", "loss")
-    return suited(recipe, "attentive-tagger", words, {"scheme": scheme}, metrics)
+    return suited(recipe, "attentive-tagger", words, {"scheme": scheme}, metrics, rate=2e-3)
 
 
 def suited(
@@ -47,6 +49,8 @@ def suited(
     words: int,
     sizes: dict[str, Any],
     metrics: tuple[Metric, ...],
+    *,
+    rate: float,
     smoothing: float = 0.0,
 ) -> Recipe:
     """The recipe with nothing left open; the first of the metrics is the default."""
@@ -60,7 +64,7 @@ def suited(
         training,
         steps=steps,
         tokens=tokens,
-        rate=training.rate or 2e-3,
+        rate=training.rate or rate,
         warmup=training.warmup if training.warmup is not None else min(100, steps // 10),
         validate_every=training.validate_every or min(max(epoch // 2, 20), 500),
         smoothing=smoothing if training.smoothing is None else training.smoothing,
