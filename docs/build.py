@@ -12,7 +12,8 @@ from tempfile import TemporaryDirectory
 
 PAGES = Path(__file__).parent
 PICTURES = PAGES / "pictures"
-DRAWING = ("attend.md", "predict.md", "align.md")
+DRAWING = ("attend.md", "predict.md", "align.md", "look.md")
+ENDINGS = (".png", ".svg")
 
 
 def run(page: Path) -> None:
@@ -26,7 +27,7 @@ if __name__ == "__main__":
     for name in DRAWING:
         with TemporaryDirectory() as folder, chdir(folder):
             run(PAGES / name)
-            for picture in sorted(Path(folder).glob("*.png")):
+            for picture in sorted(path for path in Path(folder).iterdir() if path.suffix in ENDINGS):
                 kept = PICTURES / picture.name
                 kept.write_bytes(picture.read_bytes())
                 print(kept)

@@ -22,6 +22,7 @@ BLOCKS = {  # page -> how many Python blocks it has
     "docs/explain.md": 2,
     "docs/label.md": 4,
     "docs/language.md": 12,
+    "docs/look.md": 4,
     "docs/predict.md": 8,
     "docs/results.md": 0,
     "docs/see-the-weights.md": 11,

@@ -90,6 +90,8 @@ ORDER = [
     "explaining",
     "interop",
     "views",
+    "looking",
+    "serve",
     "bench",
     "cli",
 ]

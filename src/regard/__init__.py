@@ -31,6 +31,7 @@ _HOME = {
     "explain": "regard.explaining",
     "lengths": "regard.attention.visible",
     "load": "regard.loading",
+    "look": "regard.looking",
     "train": "regard.training.train",
     "watch": "regard.attention.watch",
     "window": "regard.attention.visible",
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from regard.label_predictor import Tagging as Tagging
     from regard.label_predictor import TagPredictor as TagPredictor
     from regard.loading import load as load
+    from regard.looking import look as look
     from regard.predictor import Prediction as Prediction
     from regard.predictor import Predictor as Predictor
     from regard.text_predictor import Reading as Reading

@@ -33,6 +33,7 @@ def python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         (["predict", "--help"], "Example: regard predict runs/dates --beam 5 < in.txt > out.txt"),
         (["evaluate", "--help"], "Example: regard evaluate runs/mine --source t.en --target t.de"),
         (["align", "--help"], "Example: regard align runs/mine --source t.en --target t.de"),
+        (["look", "--help"], 'Example: regard look runs/dates "3 mars 2017"'),
         (["inspect", "--help"], "Example: regard inspect runs/dates"),
         (["bench", "--help"], "Example: regard bench attention --quick"),
         (["bench", "attention", "--help"], "Example: regard bench attention --scores additive,dot --jsonl rows.jsonl"),
@@ -57,7 +58,7 @@ def test_version(capsys):
         (
             ["dmeo"],
             'unknown command "dmeo". Did you mean "demo"? Available commands: '
-            "demo, predict, generate, evaluate, align, explain, inspect, train, ...",
+            "demo, predict, generate, evaluate, align, look, explain, inspect, ...",
         ),
         (
             ["bench", "atention"],
@@ -109,7 +110,7 @@ def test_every_command_is_listed(capsys):
     assert main(["--help"]) == 0
     out = capsys.readouterr().out
     assert re.findall(r"^│ ([a-z]+) ", out, re.MULTILINE) == [
-        "align", "bench", "demo", "evaluate", "explain", "generate", "inspect", "predict", "train",
+        "align", "bench", "demo", "evaluate", "explain", "generate", "inspect", "look", "predict", "train",
     ]  # fmt: skip
 
 

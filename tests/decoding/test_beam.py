@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from regard import RegardError
 from regard.batch import BOS, EOS, PAD, UNKNOWN
-from regard.decoding import Hypothesis, beam_search, greedy
+from regard.decoding import Hypothesis, beam_search, beam_steps, greedy
 from tests.decoding.tiny import constant_model, exhaustive, log_probability, random_model, sources
 
 SOURCES = [(4, 5), (5,), (4, 4, 5, 5), ()]
@@ -172,3 +172,54 @@ def test_wrong_settings(settings, message):
 def test_a_model_in_training_is_refused():
     with pytest.raises(RegardError, match=r"^decoding: the model is in training mode; call model\.eval\(\) first$"):
         beam_search(random_model().train(), sources((4,)))
+
+
+def test_the_steps_of_a_beam_by_hand():  # of 4 and 5, where 4 is likelier at each step; a beam of two
+    model = constant_model(*[-math.inf] * 3, math.log(0.2), math.log(0.5), math.log(0.3))
+    (steps,) = beam_steps(model, sources((4,)), 2, 0.0, longest=3)
+    found = [[(each.tokens, round(math.exp(each.log_probability), 6)) for each in step] for step in steps]
+    assert found[0] == [((4,), 0.5), ((5,), 0.3)]  # <eos>, 0.2, is the third
+    assert found[1] == [((4, 4), 0.25), ((4, 5), 0.15)]
+    assert len(found) == 3
+
+
+def test_what_ends_among_the_best_is_a_step_of_the_beam():
+    model = constant_model(*[-math.inf] * 3, math.log(0.5), math.log(0.3), math.log(0.2))
+    (steps,) = beam_steps(model, sources((4,)), 2, 1.0, longest=3)
+    first = [(each.tokens, each.ended, round(math.exp(each.log_probability), 6)) for each in steps[0]]
+    assert first == [((EOS,), True, 0.5), ((4,), False, 0.3), ((5,), False, 0.2)]
+
+
+@settings(max_examples=30)
+@given(seed=st.integers(0, 10**6), width=st.integers(1, 5), alpha=st.sampled_from([0.0, 1.0]))
+def test_every_step_holds_the_beginning_of_the_best(seed, width, alpha):
+    model, limits = random_model(seed, ordinary=4, spread=1.0), torch.tensor([9, 5, 7, 1])
+    best = beam_search(model, sources(*SOURCES), width, 1, alpha, longest=limits)
+    steps = beam_steps(model, sources(*SOURCES), width, alpha, longest=limits)
+    for source, (winner,), considered in zip(SOURCES, best, steps, strict=True):
+        for place in range(len(winner.tokens)):
+            assert winner.tokens[: place + 1] in [each.tokens for each in considered[place]]
+        for place, step in enumerate(considered):
+            assert len({each.tokens for each in step}) == len(step) <= 2 * width
+            assert all(len(each.tokens) == place + 1 for each in step)
+            assert [-each.log_probability for each in step] == sorted(-each.log_probability for each in step)
+            for each in step:
+                assert each.log_probability == pytest.approx(log_probability(model, source, each.tokens), abs=1e-4)
+
+
+@settings(max_examples=20)
+@given(seed=st.integers(0, 10**6), width=st.integers(1, 5))
+def test_the_steps_of_a_batch_are_those_of_each_sentence(seed, width):
+    model = random_model(seed, ordinary=4, spread=1.0)
+    limits = torch.tensor([9, 5, 7, 1])
+    together = beam_steps(model, sources(*SOURCES), width, longest=limits)
+    assert together == [
+        beam_steps(model, sources(source), width, longest=limit)[0]
+        for source, limit in zip(SOURCES, limits.tolist(), strict=True)
+    ]
+
+
+def test_no_sources_have_no_steps():
+    assert beam_steps(constant_model(0, 0, 0, 0, 0), sources()) == []
+    with pytest.raises(RegardError, match=r"^beam_search: width is 0; 1 is the least$"):
+        beam_steps(constant_model(0, 0, 0, 0, 0), sources((4,)), 0)

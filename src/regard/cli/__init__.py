@@ -31,6 +31,7 @@ COMMANDS = [  # name, help, example
     ("generate", "Write on with a language model.", 'generate runs/book --prompt "The " --tokens 200'),
     ("evaluate", "Score a run on data it has not seen.", "evaluate runs/mine --source t.en --target t.de"),
     ("align", "Link the words of sources and targets by attention.", "align runs/mine --source t.en --target t.de"),
+    ("look", "Show where a model looks: in the terminal, a picture or a page.", 'look runs/dates "3 mars 2017"'),
     (
         "explain",
         "Show which words mattered: attention beside other explanations.",
@@ -149,6 +150,7 @@ def unused_line(words: Sequence[str], command: str) -> str:
         "generate": f'give what to begin with by --prompt "{" ".join(words)}"',
         "align": f"give the file by --source {words[0]}, or < {words[0]}",
         "explain": "put quotes around the text",
+        "look": "put quotes around the text",
     }
     return f"nothing takes the argument {' '.join(words)}; {help_.get(command, 'regard --help says what there is')}"
 

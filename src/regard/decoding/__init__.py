@@ -6,7 +6,7 @@ unless allowed, <unk> are never chosen; the probabilities of all other tokens st
 of the model's own softmax, in which these have their share.
 """
 
-from regard.decoding.beam import beam_search
+from regard.decoding.beam import beam_search, beam_steps
 from regard.decoding.corpus import decode_all
 from regard.decoding.forced import forced_weights, score_targets, token_log_probabilities
 from regard.decoding.generate import continuations, generate, generate_whole, text_weights
@@ -19,6 +19,7 @@ from regard.decoding.steps import default_longest, target_log_probabilities
 __all__ = [
     "Hypothesis",
     "beam_search",
+    "beam_steps",
     "continuations",
     "decode_all",
     "default_longest",

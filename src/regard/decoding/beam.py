@@ -58,6 +58,31 @@ def beam_search(
     return search.run(model, model.start(batch, search.capacity, copies=width), allow_unknown)
 
 
+@torch.no_grad()
+def beam_steps(
+    model: Seq2Seq,
+    batch: Batch,
+    width: int = 5,
+    length_penalty: float = 1.0,
+    *,
+    longest: int | Int[Tensor, " batch"] | None = None,
+    allow_unknown: bool = False,
+) -> list[list[list[Hypothesis]]]:
+    """What `beam_search` considers for each source on its way to the best target, step by step.
+
+    Of each step, best first: the hypotheses that end there among the `width` best, and those
+    that live on. The settings are those of `beam_search`.
+    """
+    check_settled(model)
+    check_beam(width, 1, length_penalty)
+    if not len(batch):
+        return []
+    limits = limits_of(model, batch, longest)
+    search = Search(torch.full_like(limits, BOS), limits, width, 1, length_penalty, remember=True)
+    search.run(model, model.start(batch, search.capacity, copies=width), allow_unknown)
+    return search.steps()
+
+
 def check_beam(width: int, nbest: int, length_penalty: float) -> None:
     """Raise a `RegardError` for settings of which there is no beam."""
     if width < 1:
@@ -75,7 +100,8 @@ class Search:
 
     Both are sorted, best first; where there is none its log-probability is -inf. The
     live ones of a sentence that is done stay as they are. The first step reads the
-    `last` token that each sentence has before the search.
+    `last` token that each sentence has before the search. With `remember`, what was
+    considered at each step is kept.
     """
 
     def __init__(
@@ -87,6 +113,7 @@ class Search:
         alpha: float,
         *,
         ended_first: bool = True,
+        remember: bool = False,
     ) -> None:
         self.limits, self.capacity, self.ended_first = limits, int(limits.max()), ended_first
         self.done = torch.zeros_like(limits, dtype=torch.bool)
@@ -99,6 +126,7 @@ class Search:
         self.ended = limits.new_full((len(limits), nbest, self.capacity), PAD)
         self.ended_totals = torch.full(self.ended.shape[:2], -torch.inf, device=limits.device)
         self.ended_scores = self.ended_totals
+        self.history: list[tuple[Tensor, Tensor]] | None = [] if remember else None
 
     def run(self, model: Writer, state: State, allow_unknown: bool) -> list[list[Hypothesis]]:
         """Search to the end: the n best of each sentence. The state has `width` hypotheses of each."""
@@ -118,12 +146,27 @@ class Search:
         totals, places = greatest(longer.flatten(1), 2 * width)  # at least half of these do not end
         parents, tokens = places // vocabulary, places % vocabulary
         self.length += 1
+        if self.history is not None:
+            self.history.append(self._considered(totals, parents, tokens))
         self._keep_ended(totals[:, :width], parents[:, :width], tokens[:, :width])
         going = (tokens == EOS).int().sort(stable=True).indices[:, :width]
         rows = self._go_on(*(each.gather(1, going) for each in (totals, parents, tokens)))
         before, bound = self.done, self.totals[:, 0] / self.penalties[self.limits]
         self.done = before | (bound <= self.ended_scores[:, -1]) | (self.limits == self.length)
         return all_done(self.done, totals[:, 0], before), rows
+
+    def _considered(
+        self,
+        totals: Float[Tensor, "batch many"],
+        parents: Int[Tensor, "batch many"],
+        tokens: Int[Tensor, "batch many"],
+    ) -> tuple[Int[Tensor, "batch many length"], Float[Tensor, "batch many"]]:
+        """The hypotheses that can end or live on from here, and their log-probabilities; -inf for all others."""
+        ends, width = tokens == EOS, self.totals.shape[1]
+        rank = torch.arange(tokens.shape[1], device=tokens.device)
+        kept = torch.where(ends, rank < width, (~ends).cumsum(1) <= width) & ~self.done[:, None]
+        hypotheses = self._lengthened(parents, tokens)[:, :, : self.length].clone()
+        return hypotheses, totals.masked_fill(~kept, -torch.inf)
 
     def _keep_ended(
         self,
@@ -172,11 +215,23 @@ class Search:
             scores = torch.cat([self.ended_scores, self.totals / self.penalties[self.length]], 1)
             order = scores.argsort(descending=True, stable=True)
             hypotheses, totals = rows_at(hypotheses, order), totals.gather(1, order)
-        found = [
-            [from_padded(*each) for each in zip(*sentence, strict=True) if each[1] > -torch.inf]
-            for sentence in zip(hypotheses.tolist(), totals.tolist(), strict=True)
-        ]
-        return [hypotheses[: self.ended.shape[1]] for hypotheses in found]
+        return [found[: self.ended.shape[1]] for found in possible(hypotheses, totals)]
+
+    def steps(self) -> list[list[list[Hypothesis]]]:
+        """What was considered for each sentence at each step until it was done, best first."""
+        assert self.history is not None, "a search remembers its steps where it is told to"
+        by_step = [possible(*considered) for considered in self.history]
+        return [[step for step in steps if step] for steps in zip(*by_step, strict=True)]
+
+
+def possible(
+    hypotheses: Int[Tensor, "batch many length"], totals: Float[Tensor, "batch many"]
+) -> list[list[Hypothesis]]:
+    """The hypotheses of each sentence, without those that there are not."""
+    return [
+        [from_padded(*each) for each in zip(*sentence, strict=True) if each[1] > -torch.inf]
+        for sentence in zip(hypotheses.tolist(), totals.tolist(), strict=True)
+    ]
 
 
 def rows_at(

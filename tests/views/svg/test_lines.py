@@ -49,3 +49,12 @@ def test_true_links_are_dashed():
 
 def test_words_stand_on_both_sides():
     assert texts(parsed(lines_svg(AttentionMap(ROWS, COLUMNS, WEIGHTS, title="look")))) == ["look", *ROWS, *COLUMNS]
+
+
+def test_a_long_title_is_cut_where_it_has_no_room_and_whole_in_the_tooltip():
+    root = parsed(lines_svg(AttentionMap(ROWS, COLUMNS, WEIGHTS, title="look " * 40)))
+    drawn = texts(root)[0]
+    assert drawn.startswith("look look")
+    assert drawn.endswith("…")
+    assert len(drawn) * 7 < float(root.get("width"))
+    assert tooltip(root) == "look " * 40

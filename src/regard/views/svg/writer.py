@@ -21,13 +21,13 @@ NO_CHARACTER = re.compile("[\ufffe\uffff]")  # the rest of what XML forbids is n
 
 
 def paper(width: float, height: float, title: str) -> Element:
-    """A drawing of a given size with nothing on it."""
+    """A drawing of a given size with nothing on it but its title, as much as has room; a tooltip has all of it."""
     size = {"width": number(width), "height": number(height), "viewBox": f"0 0 {number(width)} {number(height)}"}
     font = {"font-family": "system-ui, sans-serif", "font-size": number(FONT), "fill": TEXT}
     root = Element("svg", {"xmlns": "http://www.w3.org/2000/svg", "role": "img", **size, **font})
     add(root, "title", title or "Attention")
     add(root, "rect", width=width, height=height, fill="#ffffff")
-    add(root, "text", title, x=MARGIN, y=MARGIN + FONT, font_weight="600")
+    add(root, "text", cut(title, int((width - 2 * MARGIN) / GLYPH)), x=MARGIN, y=MARGIN + FONT, font_weight="600")
     return root
 
 
