@@ -1,5 +1,6 @@
 """Models that have learnt what decides a label or a tag, and what can be asked of them."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from regard.data.tagged import read_tagged
 from regard.errors import RegardError
 from regard.label_predictor import LabelPredictor, TagPredictor, words_to_tag
 from regard.loading import load, load_labels, load_pairs, load_tags, load_text
+from regard.models import AttentiveClassifier
 from regard.schemes import Span, repair
 from tests.tiny_labels import LABELS
 
@@ -277,3 +279,26 @@ def test_commands_refuse_the_runs_of_others(label_runs):
         (load_text, tag, "is no language model but attentive-tagger; see regard predict"),
     ):
         refused(f"{run}: {line}", call, Path(run))
+
+
+def test_both_texts_of_a_pair_have_weights(pairs):
+    found = pairs.predict("one two", second="three four five", return_weights=True)
+    assert found.second_words == ("three", "four", "five")
+    assert len(found.second_weights) == 3
+    assert sum(found.second_weights) == pytest.approx(1)
+    alone = pairs.predict("three four five", second="one two", return_weights=True)
+    assert alone.weights == pytest.approx(found.second_weights)
+    assert alone.second_weights == pytest.approx(found.weights)
+
+
+def test_weights_that_are_no_shares_are_not_shown(one):
+    config = replace(one.model.config, normaliser="none")
+    model = AttentiveClassifier(config)
+    predictor = LabelPredictor(model, one.lexicon, one.recipe, one.card)
+    assert not predictor.weighs
+    refused(
+        "attentive-classifier: its weights are not normalised, so they are no shares to show",
+        predictor.predict,
+        "one",
+        return_weights=True,
+    )

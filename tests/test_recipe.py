@@ -264,3 +264,9 @@ def test_a_model_without_attention_has_no_settings_of_it(setting):
     with pytest.raises(RegardError, match=found):
         to_recipe({"model": {"name": "seq2seq", **setting}}, "recipe")
     to_recipe({"model": {"name": "bahdanau", "attention": "none"}}, "recipe")
+
+
+def test_settings_of_attention_that_would_have_no_effect_are_refused():
+    table = {"model": {"name": "attentive-classifier", "pooling": "mean", "queries": 2}}
+    with pytest.raises(RegardError, match=r"^x: \[model\] queries is of pooling by attention, not by mean$"):
+        to_recipe(table, "x")

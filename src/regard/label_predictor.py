@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack, overload
 
 import torch
@@ -22,7 +22,7 @@ from regard.models.attentive_tagger import AttentiveTagger
 from regard.recipe import Recipe
 from regard.run import Card
 from regard.schemes import Span, spans_of
-from regard.sentences import LabelBatch
+from regard.sentences import LabelBatch, Sentences
 from regard.text.lexicon import Lexicon, words_of
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Labelling:
     """The labels of a text, and how much each of its words mattered.
 
     Weights are those of the attention that made one vector of the words, the mean over its
-    queries and heads. They sum to one.
+    queries and heads. They sum to one, unless the model was trained with the normaliser none.
     """
 
     text: str
@@ -54,6 +54,8 @@ class Labelling:
     ranked: tuple[Ranked, ...]  # the most probable labels, as many as were asked for
     words: tuple[str, ...]
     weights: tuple[float, ...] | None = field(default=None, repr=False)
+    second_words: tuple[str, ...] | None = field(default=None, repr=False)  # of the second text of a pair
+    second_weights: tuple[float, ...] | None = field(default=None, repr=False)
     context_weights: tuple[float, ...] | None = field(default=None, repr=False)  # of the texts before, oldest first
 
 
@@ -168,11 +170,12 @@ class LabelPredictor:
         found: list[Labelling] = []
         for start in range(0, len(examples), EXAMPLES):
             some = examples[start : start + EXAMPLES]
-            rows, weights, looks = self._run(some, return_weights)
-            for place, example in enumerate(some):
-                ranked, labels = self._ranked(rows[place], nbest, threshold)
-                own = () if weights is None else (tuple(weights[place]), looks[place] if looks else None)
-                found.append(Labelling(example.text, labels, ranked, self.words(example.text), *own))
+            rows, weights = self._run(some, return_weights)
+            for row, example, weighed in zip(rows, some, weights, strict=True):
+                ranked, labels = self._ranked(row, nbest, threshold)
+                second = None if example.second is None else self.words(example.second)
+                whole = Labelling(example.text, labels, ranked, self.words(example.text), second_words=second)
+                found.append(replace(whole, **weighed))
             if progress is not None:
                 progress(len(found))
         return found
@@ -219,13 +222,20 @@ class LabelPredictor:
             rows, labelling.words, torch.tensor(labelling.weights)[None, None, None].numpy(), title, "words"
         )
 
+    @property
+    def weighs(self) -> bool:
+        """Whether there are weights of words to show."""
+        return self.model.config.pooling == "attention" and self.model.config.normaliser != "none"
+
     def check_attention(self) -> None:
-        """Raise a `RegardError` if the words are pooled without attention."""
+        """Raise a `RegardError` if the words are pooled without attention, or by weights that are no shares."""
         if self.model.config.pooling != "attention":
             raise RegardError(
                 f"{self.name}: pools words by {self.model.config.pooling}, so has no weights to show; "
                 "train it with --pooling attention"
             )
+        if self.model.config.normaliser == "none":
+            raise RegardError(f"{self.name}: its weights are not normalised, so they are no shares to show")
 
     def _refuse_useless(self, second: object, context: object) -> None:
         config = self.model.config
@@ -249,23 +259,24 @@ class LabelPredictor:
     @torch.no_grad()
     def _run(
         self, examples: Sequence[Labelled], return_weights: bool
-    ) -> tuple[list[list[float]], list[list[float]] | None, list[tuple[float, ...]] | None]:
-        """Probabilities, weights of the words and weights of the texts before, of each example."""
+    ) -> tuple[list[list[float]], list[dict[str, Any]]]:
+        """Of each example the probabilities, and the weights by the names that a `Labelling` has for them."""
         batch = self.batch(examples)
         if not return_weights:
-            return self.model.probabilities(self.model(batch).float()).tolist(), None, None
+            return self.model.probabilities(self.model(batch).float()).tolist(), [{} for _ in examples]
         with watch(self.model) as seen:
             rows = self.model.probabilities(self.model(batch).float()).tolist()
-        texts = [
-            row for calls in zip(seen["pool.attention"], batch.groups, strict=True) for row in word_weights(*calls)
-        ]
-        looks = None
+        groups = zip(seen["pool.attention"], batch.groups, strict=True)
+        texts = [row for weights, group in groups for row in word_weights(weights, group)]
+        found: list[dict[str, Any]] = [{"weights": texts[place]} for place in batch.texts.tolist()]
+        if batch.seconds is not None:
+            for each, place in zip(found, batch.seconds.tolist(), strict=True):
+                each["second_weights"] = texts[place]
         if self.model.config.before:
             dense = seen["look_back"][0].dense().mean((1, 2)).tolist()
-            looks = [
-                tuple(row[len(row) - min(len(e.context), len(row)) :]) for row, e in zip(dense, examples, strict=True)
-            ]
-        return rows, [texts[place] for place in batch.texts.tolist()], looks
+            for each, row, example in zip(found, dense, examples, strict=True):
+                each["context_weights"] = tuple(row[max(0, len(row) - len(example.context)) :])
+        return rows, found
 
     def _ranked(
         self, row: Sequence[float], nbest: int, threshold: float | None
@@ -287,10 +298,10 @@ def texts_before(contexts: Sequence[Any]) -> list[tuple[str, ...]]:
     return [tuple(each) for each in contexts]
 
 
-def word_weights(weights: Weights, group: Any) -> Iterator[list[float]]:
+def word_weights(weights: Weights, group: Sentences) -> Iterator[tuple[float, ...]]:
     """How much each word of each text of a group mattered."""
     for row, length in zip(weights.dense().mean((1, 2)).tolist(), group.lengths.tolist(), strict=True):
-        yield row[:length]
+        yield tuple(row[:length])
 
 
 class TagPredictor:
@@ -367,14 +378,14 @@ class TagPredictor:
         with watch(self.model) as seen:
             scores = self.model(batch)
         best, each = self.model.best(scores, batch), self.model.probabilities(scores, batch)
-        probable = each.gather(-1, best[..., None])[..., 0].tolist()
+        chosen, probable = best.tolist(), each.gather(-1, best[..., None])[..., 0].tolist()
         weights = None
         if return_weights:
             weights = torch.stack([seen[path][0].dense() for path in self.model.attended], 1).float().cpu()
         found = []
         for row, own in enumerate(words):
             size = len(own)
-            tags = tuple(self.tags[tag] for tag in best[row, :size].tolist())
+            tags = tuple(self.tags[tag] for tag in chosen[row][:size])
             spans = () if self.model.config.scheme == "plain" else tuple(spans_of(tags))
             looks = None if weights is None else weights[row, :, :, :size, :size]
             found.append(Tagging(own, tags, tuple(probable[row][:size]), spans, looks))

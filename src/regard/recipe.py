@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 OF_ATTENTION = {"score", "heads", "project", "normaliser", "learn_width", "input_feeding"}
 """What means nothing to a model without attention."""
 
+OF_POOLING = {"heads", "normaliser", "queries"}
+"""What means nothing to a classifier that makes one vector of its words without attention."""
+
 MANY = 2**31
 """A vocabulary that is large enough for every setting, where that of the tokenizer is not known yet."""
 
@@ -174,6 +177,8 @@ def check_model(table: Mapping[str, Any], where: str) -> None:
     config: Any = from_table(preset.config, {**sizes, **preset.settings, **given}, f"{where}: [model]")
     if getattr(config, "attention", "") == "none" and (useless := OF_ATTENTION & given.keys()):
         raise RegardError(f"{where}: [model] {min(useless)} is of attention, and {table['name']} has none here")
+    if getattr(config, "pooling", "attention") != "attention" and (useless := OF_POOLING & given.keys()):
+        raise RegardError(f"{where}: [model] {min(useless)} is of pooling by attention, not by {config.pooling}")
 
 
 def build_model(recipe: Recipe, tokenizers: Tokenizers | Lexicon) -> Model:

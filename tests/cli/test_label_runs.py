@@ -4,13 +4,15 @@ import io
 import json
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from regard.cli import main
-from regard.cli.label_runs import Output, label_lines, sentences_of, tag_lines, title_of
+from regard.cli.label_runs import Output, label_lines, tag_lines, title_of, word_lines
+from regard.errors import RegardError
 from regard.label_predictor import Labelling, Ranked, Tagging
 from regard.loading import load_labels, load_tags
 from regard.schemes import Span
@@ -160,8 +162,17 @@ def test_words_that_are_cut_already(label_runs, answer, tmp_path):
     assert words == ["mr", "ann", "", "in", "o'bob.", ""]
     assert by_name[:2] == ["mr\tO", "ann\tB-PER"]
     assert answer("mr\nann\n\n\nin\no'bob.", "predict", label_runs["crf"], "--words") == by_name
-    assert list(sentences_of(path, own=True)) == [["mr", "ann"], ["in", "o'bob."]]
-    assert list(sentences_of(path, own=False)) == ["mr\tx", "ann\tx", "", "", "in\tx", "o'bob.\tx"]
+    assert list(word_lines(path, ())) == [["mr", "ann"], ["in", "o'bob."]]
+
+
+def test_words_are_read_where_training_had_them(tmp_path):
+    path = written(tmp_path / "ner.conll", "# id 1", "1\tmr\tO", "2\t10\u00a0000\tO", "", "# id 2", "1\tann\tB-PER")
+    assert list(word_lines(path, ("2", "3"))) == [["mr", "10\u00a0000"], ["ann"]]
+    assert list(word_lines(written(tmp_path / "alone", "mr", "#1", "", "in"), ("2", "3"))) == [["mr", "#1"], ["in"]]
+    path = written(tmp_path / "few", "mr O")
+    with pytest.raises(RegardError) as refused:
+        list(word_lines(path, ("3", "4")))
+    assert str(refused.value) == f"{path}, line 1: found 2 columns; the words of the training were column 3"
 
 
 def test_tags_as_json(label_runs, answer):
@@ -195,6 +206,11 @@ def test_forms_of_a_line(label_runs):
     found = Labelling("a b", ("plus", "minus"), ranked, ("a", "b"), (0.25, 0.75), None)
     assert label_lines(model, found, Output()) == "plus|minus"
     assert label_lines(model, found, Output(nbest=2)) == "plus 0.7500\tminus 0.5000"
+    odd = Labelling("a", ("x\ny", "z\t1"), (Ranked("x\ny", 0.75), Ranked("z\t1", 0.5)), ("a",))
+    assert label_lines(model, odd, Output()) == "x y|z 1"
+    assert label_lines(model, odd, Output(nbest=2)) == "x y 0.7500\tz 1 0.5000"
+    model.recipe = replace(model.recipe, data=replace(model.recipe.data, separator=""))
+    assert label_lines(model, odd, Output()) == "x y|z 1"
     assert title_of(found) == "plus (75%), minus"
     assert title_of(Labelling("a", (), ranked, ("a",))) == "no label"
     tagging = Tagging(("a", "b"), ("O", "B-X"), (0.5, 1.0), (Span("X", 1, 1),))
@@ -364,6 +380,8 @@ def test_what_evaluate_refuses(label_runs, complaint, tmp_path):
         ),
         ([one, "--data", two, "--beam", "2"], f"evaluate: --beam is for other models; {one} labels texts"),
         ([crf, "--data", two, "--gold", "x"], f"evaluate: --gold is for other models; {crf} tags words"),
+        ([crf, "--data", two, "--format", "tsv"], f"evaluate: --format is for other models; {crf} tags words"),
+        ([crf, "--data", two, "--empty", "skip"], f"evaluate: --empty is for other models; {crf} tags words"),
         ([crf, "--text", "x"], f"evaluate: --text is for other models; {crf} tags words"),
     ]
     for arguments, line in cases:

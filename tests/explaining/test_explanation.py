@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +16,10 @@ FOUND = Explanation(
     {"attention": (0.2, 0.3, 0.5), "gradient x input": (-3.0, 2.0, 1.0), "leave one out": (1.0, 1.0, 1.0)},
     ("of the attention, 0.10 went to none of these words",),
 )
+
+
+def test_a_label_cannot_steer_the_terminal():
+    assert replace(FOUND, what="label \x1b[31mY\nZ").lines()[0] == "label ␛[31mY␊Z"
 
 
 def test_equal_numbers_share_their_ranks():

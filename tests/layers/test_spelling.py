@@ -11,9 +11,9 @@ from regard.layers.spelling import SPELT, Spelling
 WAYS = SPELT[1:]
 
 
-def spelling(how: str, **options: float) -> Spelling:
+def spelling(how: str) -> Spelling:
     torch.manual_seed(2)
-    return Spelling(how, 9, 4, **options).requires_grad_(False)  # type: ignore[arg-type]
+    return Spelling(how, 9, 4).requires_grad_(False)
 
 
 def test_a_letter_is_read_with_its_neighbours_and_the_strongest_is_taken():
@@ -64,13 +64,6 @@ def test_all_is_learnt_but_the_letter_that_is_none(how):
         assert parameter.grad.abs().max() > 0, name
     assert spell.letters.weight.grad is not None
     assert spell.letters.weight.grad[0].abs().max() == 0
-
-
-def test_dropout_is_for_training():
-    spell, letters = spelling("max", dropout=0.5), torch.tensor([[1, 2, 3, 4]])
-    assert not torch.equal(spell(letters), spell(letters))
-    spell.eval()
-    assert torch.equal(spell(letters), spell(letters))
 
 
 def test_what_is_refused():

@@ -91,6 +91,14 @@ def test_of_a_long_word_beginning_and_end_are_read():
     assert lexicon.encode([short])[0].pieces == tuple(lexicon.pieces.encode(short))
 
 
+def test_not_all_words_that_are_ever_looked_up_are_kept(monkeypatch):
+    monkeypatch.setattr("regard.text.lexicon.MOST_KEPT", 3)
+    lexicon = learn_lexicon([["a", "b"]], ["x", "y"])
+    words = [*"abcdefgab"]
+    assert lexicon.encode(words) == tuple(lexicon.encode([word])[0] for word in words)
+    assert len(lexicon._known) <= 3
+
+
 def test_pieces_can_be_subwords():
     lexicon = learn_lexicon([["low", "lower", "lowest"] * 9], ["x", "y"], kind="bpe")
     (word,) = lexicon.encode(["lower"])

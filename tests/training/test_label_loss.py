@@ -180,6 +180,21 @@ def test_tags_are_judged_by_loss_accuracy_and_the_f1_of_spans():
     assert found["loss"] == pytest.approx((7 * right + 9) / 7, rel=1e-5)
 
 
+def test_a_long_sentence_does_not_make_the_others_long(monkeypatch):
+    known = lexicon(["N", "V"])
+    model = sure_tagger(known, [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]], crf=False)
+    gold = [("N",) * 50, ("V",), ("N", "V"), ("V",)]
+    sentences = [Tagged(tuple("a" if tag == "N" else "b" for tag in tags), tags) for tags in gold]
+    shapes = []
+    model.register_forward_hook(lambda _, __, scores: shapes.append(tuple(scores.shape)))
+    monkeypatch.setattr("regard.training.label_loss.TOKENS", 20)
+    with torch.no_grad():
+        found = TagValidation(sentences, gold, known, "cpu")(model)
+    assert sorted(shapes) == [(1, 50, 2), (3, 2, 2)]
+    assert found["accuracy"] == 1.0
+    assert found["loss"] == pytest.approx(math.log(1 + math.exp(-1)), rel=1e-5)
+
+
 def test_tags_that_mark_no_spans_have_no_f1():
     known = lexicon(["N", "V"])
     model = sure_tagger(known, [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]], crf=False)

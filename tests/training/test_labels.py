@@ -224,6 +224,28 @@ def test_weights_are_those_of_the_counts(data, tmp_path):
     assert ready.step(built(ready), 0.0).weights is None
 
 
+def test_updates_are_counted_by_the_words_that_are_read(tmp_path):
+    """Of pairs both texts; of long texts no more than is read."""
+    lines = [f"{'a ' * 60}{n}\t{'b ' * 60}{n}\t{'x' if n % 2 else 'y'}" for n in range(80)]
+    path = written(tmp_path, "pairs.tsv", *lines)
+    both = {"columns": ("1", "3", "2")}
+    every = []
+    for data in (both, both | {"most_tokens": 30}, {"columns": ("1", "3")}):
+        table = recipe("label", path, data=data) | {"training": {"tokens": 61}}
+        ready, _ = prepared(table, tmp_path)
+        every.append(ready.recipe.training.validate_every)  # half an epoch: 76 texts are left to train on
+    assert every == [76 * 2 * 61 // 61 // 2, 76 * 2 * 30 // 61 // 2, 76 * 61 // 61 // 2]
+
+
+@pytest.mark.parametrize(("task", "name"), [("pairs", "pairs.tsv"), ("text", "text.txt")])
+def test_weights_of_classes_are_for_labels_and_tags(task, name, tmp_path):
+    table = {"data": {"train": str(tmp_path / name)}, "training": {"class_weights": 0.5}}
+    with pytest.raises(RegardError) as caught:
+        train(table, tmp_path / "run", quiet=True)
+    line = f"training.class_weights is 0.5, which the task {task} has no use for; leave it out"
+    assert str(caught.value) == line
+
+
 # What is refused
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [

@@ -82,6 +82,13 @@ def test_nothing_that_was_said_is_changed():
     assert suited(found, replace(FACTS, pairs=9, source_tokens=9, target_tokens=9)).training == found.training
 
 
+def test_pairs_are_not_judged_like_labels():
+    with pytest.raises(RegardError) as refused:
+        suited(recipe(metric="accuracy"), FACTS)
+    line = "training.metric: accuracy is not found here; there are exact, bleu, chrf, loss"
+    assert str(refused.value) == line
+
+
 def test_bounds_hold_for_the_least_and_for_the_most_data():
     small = suited(recipe(), Facts(2, 6, 6, True, False, False)).training
     assert (small.steps, small.tokens, small.metric) == (1500, 1024, "exact")

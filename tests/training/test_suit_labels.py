@@ -34,7 +34,7 @@ def recipe(model: dict[str, Any] | None = None, *, context: int = 0, kind: Any =
 
 
 def labels(found: Recipe, words: int = 50_000, *, several: bool = False, pairs: bool = False) -> Recipe:
-    return suited_to_labels(found, words, 5000, several=several, pairs=pairs)
+    return suited_to_labels(found, words, several=several, pairs=pairs)
 
 
 @pytest.mark.parametrize("words", [10, 10_000, 10_000_000])

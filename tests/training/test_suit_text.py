@@ -131,7 +131,7 @@ def test_a_transformer_on_a_gpu_is_trained_in_half_precision(name, on_gpu, preci
 
 
 def test_what_cannot_be():
-    with pytest.raises(RegardError, match=r"^training\.metric: bleu is for pairs; a text is judged by its loss$"):
+    with pytest.raises(RegardError, match=r"^training\.metric: bleu is for other tasks; a text is judged by its loss$"):
         trained(metric="bleu")
     with pytest.raises(RegardError, match=r"^training\.segment is 30; gpt reads model\.longest tokens, 256$"):
         trained(name="gpt", segment=30)

@@ -117,7 +117,7 @@ def test_a_model_learns_what_follows_what(tmp_path):
         ("data", {"most_tokens": 9}, "data.most_tokens is 9, which is for pairs; a language model reads text"),
         ("data", {"held_out": 0.0}, "data: held_out is 0.0; a share above 0 and below 1 is needed"),
         ("text", {"bpe_dropout": 0.1}, "text.bpe_dropout is 0.1, which is for pairs; a language model reads text"),
-        ("training", {"metric": "bleu"}, "training.metric: bleu is for pairs; a text is judged by its loss"),
+        ("training", {"metric": "bleu"}, "training.metric: bleu is for other tasks; a text is judged by its loss"),
     ],
 )
 def test_what_is_for_pairs_is_refused(section, settings, line, book, tmp_path):

@@ -153,7 +153,10 @@ def evaluate(
         others |= {"context": context, "stride": stride, "count": count, "seed": seed, "variants": variants}
         others |= {"beam": beam, "lowercase": lowercase, "tokenize": tokenize != "13a", "unit": unit, "gold": gold}
         others |= {"against-length": against_length, "gold-base": gold_base != 0}
-        refuse_for("evaluate", run, task, others | {"attention": attention, "shift": shift})
+        others |= {"attention": attention, "shift": shift}
+        if task == "tag":
+            others |= {"format": format, "empty": empty != "error"}
+        refuse_for("evaluate", run, task, others)
         asked_for = Asked(data, format, columns, empty)
         print_findings(run, asked_for, task, against=against, out=out, as_json=as_json, device=device, quiet=quiet)
         return

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from regard.data.labelled import Labelled
     from regard.label_predictor import Labelling, LabelPredictor, Tagging
 
-AT_ONCE = 1000
-"""Texts read before the first is answered."""
+AT_ONCE, WEIGHED_AT_ONCE = 1000, 100
+"""Texts read before the first is answered; and sentences, where weights from every word to every word are held."""
 
-OF_WORDS = (".bio", ".bioes", ".conll", ".iob", ".iob2")
-"""How the name of a file ends that has a word a line."""
+BLANKS = str.maketrans("\t\n\r", "   ")
+"""What would end a cell or a line."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def print_labels(run: Path, source: Path, output: Output, *, device: str, quiet:
     with counted(quiet, "texts") as show:
         for some in parts(examples_of(model, read_lines(source)), 1 if by_hand else AT_ONCE):
             present = [example for example in some if example is not None]
-            weighed = output.weighed or (output.jsonl and model.model.config.pooling == "attention")
+            weighed = output.weighed or (output.jsonl and model.weighs)
             found = iter(
                 model.label(present, output.nbest, output.threshold, return_weights=weighed, progress=after(done, show))
             )
@@ -75,7 +75,7 @@ def print_labels(run: Path, source: Path, output: Output, *, device: str, quiet:
                 labelling = next(found)
                 print(label_lines(model, labelling, output))
                 if output.html is not None:
-                    shaded.append((labelling.words, labelling.weights, title_of(labelling)))
+                    shaded += [(*weighed, title_of(labelling)) for weighed in weighed_texts(labelling)]
             sys.stdout.flush()
             done += len(present)
     write_page(output.html, shaded)
@@ -111,15 +111,27 @@ def label_lines(model: LabelPredictor, found: Labelling, output: Output) -> str:
     if output.jsonl:
         return json.dumps(label_record(found), ensure_ascii=False)
     if output.nbest > 1:
-        lines = "\t".join(f"{label} {probability:.4f}" for label, probability in found.ranked)
+        lines = "\t".join(f"{label.translate(BLANKS)} {probability:.4f}" for label, probability in found.ranked)
     else:
-        lines = model.recipe.data.separator.join(found.labels)
+        lines = side_by_side(model, found.labels)
     if not output.why:
         return lines
     from regard.views.words import shade_words
 
-    assert found.weights is not None
-    return f"{lines}\n{shade_words(found.words, found.weights)}\n"
+    shaded = "\n".join(shade_words(words, weights) for words, weights in weighed_texts(found))
+    return f"{lines}\n{shaded}\n"
+
+
+def weighed_texts(found: Labelling) -> Iterator[tuple[Sequence[str], Sequence[float]]]:
+    """The words of a text, and of a second one, with their weights."""
+    for words, weights in ((found.words, found.weights), (found.second_words, found.second_weights)):
+        if words is not None and weights is not None:
+            yield words, weights
+
+
+def side_by_side(model: LabelPredictor, labels: Sequence[str]) -> str:
+    """Labels on one line, separated as in the data of the training."""
+    return (model.recipe.data.separator or "|").join(label.translate(BLANKS) for label in labels)
 
 
 def label_record(found: Labelling) -> dict[str, Any]:
@@ -130,11 +142,8 @@ def label_record(found: Labelling) -> dict[str, Any]:
         "ranked": [each._asdict() for each in found.ranked],
         "words": found.words,
     }
-    if found.weights is not None:
-        record["weights"] = found.weights
-    if found.context_weights is not None:
-        record["context_weights"] = found.context_weights
-    return record
+    others = ("weights", "second_words", "second_weights", "context_weights")
+    return record | {name: value for name in others if (value := getattr(found, name)) is not None}
 
 
 def title_of(found: Labelling) -> str:
@@ -156,17 +165,20 @@ def write_page(path: Path | None, texts: Sequence[tuple[Sequence[str], Any, str]
 
 def print_tags(run: Path, source: Path, output: Output, *, words: bool, device: str, quiet: bool) -> None:
     """Write each word with its tag, a line each, and a blank line after each sentence."""
+    from regard.data.formats import read_lines
     from regard.loading import load_tags
+    from regard.recipe import OF_TAGS
 
     model = load_tags(run, chosen_device(device))
     if output.weighed:
         model.check_attention()
     by_hand = source == Path("-") and sys.stdin.isatty()
-    own = words or source.name.removesuffix(".gz").endswith(OF_WORDS)
+    own = words or source.name.removesuffix(".gz").endswith(OF_TAGS)
+    sentences: Iterator[str | list[str]] = word_lines(source, model.recipe.data.columns) if own else read_lines(source)
     weighed = output.weighed or (output.jsonl and bool(model.model.attended))
     done, shaded = 0, list[Any]()
     with counted(quiet, "sentences") as show:
-        for some in parts(sentences_of(source, own), 1 if by_hand else AT_ONCE):
+        for some in parts(sentences, 1 if by_hand else WEIGHED_AT_ONCE if weighed else AT_ONCE):
             for tagging in model.predict(some, return_weights=weighed, progress=after(done, show)):
                 print(tag_lines(tagging, output))
                 if output.html is not None and tagging.words:
@@ -176,23 +188,21 @@ def print_tags(run: Path, source: Path, output: Output, *, words: bool, device: 
     write_page(output.html, shaded)
 
 
-def sentences_of(source: Path, own: bool) -> Iterator[str | list[str]]:
-    """A sentence a line, or a word a line: the first of its columns."""
-    from regard.data.formats import read_lines
-    from regard.data.tagged import DOCUMENT_START
+def word_lines(source: Path, columns: Sequence[str]) -> Iterator[list[str]]:
+    """Sentences of a word a line: alone, or in the same column as in the data of the training."""
+    from regard.data.tagged import column_numbers, rows
 
-    if not own:
-        yield from read_lines(source)
-        return
+    place = column_numbers(columns)[0] if columns else 1
     words: list[str] = []
-    for line in read_lines(source):
-        if line.strip() and not line.startswith(DOCUMENT_START):
-            words.append(line.split("\t" if "\t" in line else None)[0].strip())
+    for row in rows(source):
+        if row is not None:
+            where, cells = row
+            if 1 < len(cells) < place:
+                raise RegardError(f"{where}: found {len(cells)} columns; the words of the training were column {place}")
+            words.append(cells[0] if len(cells) == 1 else cells[place - 1])
         elif words:
             yield words
             words = []
-    if words:
-        yield words
 
 
 def tag_lines(tagging: Tagging, output: Output) -> str:
@@ -296,7 +306,7 @@ def label_findings(run: Path, asked: Asked, *, device: str, quiet: bool) -> Find
             raise RegardError(f"{asked.data}: a text has the labels {', '.join(odd)}; {run} tells one each")
         chosen = [[labels[place]] for place in probabilities.argmax(-1).tolist()]
         report = label_report([one for (one,) in chosen], [one for (one,) in gold])
-    return Findings(report, chosen, gold, [model.recipe.data.separator.join(each) for each in chosen])
+    return Findings(report, chosen, gold, [side_by_side(model, each) for each in chosen])
 
 
 def labelled_data(model: LabelPredictor, asked: Asked) -> list[Labelled]:

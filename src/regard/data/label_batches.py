@@ -29,6 +29,11 @@ def as_text(text: str, lexicon: Lexicon, longest: int) -> Text:
     return lexicon.encode(words_of(text)[:longest] or [""])
 
 
+def words_read(example: Labelled, longest: int) -> int:
+    """How many words are read of an example, besides the texts before."""
+    return sum(min(longest, len(words_of(text))) for text in (example.text, example.second or ""))
+
+
 def label_batch(
     examples: Sequence[Labelled], lexicon: Lexicon, *, before: int, pairs: bool, longest: int, targets: bool = True
 ) -> LabelBatch:
@@ -114,9 +119,8 @@ class LabelCorpus:
 
     @cached_property
     def _words(self) -> list[int]:
-        """How many words are read of each example, besides the texts before."""
-        texts = ((example.text, example.second or "") for example in self.examples)
-        return [sum(min(self.longest, len(words_of(text))) for text in both) for both in texts]
+        """How many words are read of each example."""
+        return [words_read(example, self.longest) for example in self.examples]
 
 
 @dataclass(frozen=True)

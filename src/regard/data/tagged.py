@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from regard.data.formats.lines import Path, numbered_lines, quoted, shown
 from regard.data.formats.tables import as_number, counted
@@ -59,12 +60,16 @@ def column_numbers(columns: Sequence[str | int]) -> tuple[int, int]:
 
 def rows(path: Path) -> Iterator[tuple[str, list[str]] | None]:
     """Where each word stands and the columns of its line; None where a sentence ends."""
-    lines = list(numbered_lines(path))
-    plain = ((number, text) for number, text in lines if text.strip() and not text.startswith(("#", DOCUMENT_START)))
-    first, example = next(plain, (0, ""))
+    lines, before = numbered_lines(path), list[tuple[int, str]]()
+    first, example = 0, ""
+    for number, text in lines:
+        before.append((number, text))
+        if text.strip() and not text.startswith(("#", DOCUMENT_START)):
+            first, example = number, text
+            break
     tabs = "\t" in example
     width = len(cells_of(example, tabs))
-    for number, text in lines:
+    for number, text in chain(before, lines):
         cells = cells_of(text, tabs)
         if not text.strip() or text.startswith(DOCUMENT_START):
             yield None

@@ -60,7 +60,9 @@ class Explanation:
 
     def lines(self) -> list[str]:
         """A table with a row for each word, how well the methods agree below it, and the notes."""
-        return [self.what, *self._table(), *self._agreement(), *self.notes]
+        from regard.views.display import harmless
+
+        return [harmless(self.what), *self._table(), *self._agreement(), *self.notes]
 
     def to_json(self) -> dict[str, Any]:
         """All of it as JSON has it."""

@@ -8,7 +8,6 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.errors import RegardError, unknown_name
-from regard.layers.dropout import Dropout
 from regard.layers.pooling import Pooling
 from regard.layers.vocabulary import new_embedding
 
@@ -27,14 +26,10 @@ class Spelling(nn.Module):
             by a learned query.
         size: How many letters (or other pieces of words) there are.
         width: Of the vector of a word.
-        score: How well a letter answers the query.
-        dropout: The share dropped of the vectors of letters, in training.
         padding: The letter that is none.
     """
 
-    def __init__(
-        self, how: str, size: int, width: int, *, score: str = "scaled_dot", dropout: float = 0.0, padding: int = 0
-    ) -> None:
+    def __init__(self, how: str, size: int, width: int, *, padding: int = 0) -> None:
         super().__init__()
         if how not in SPELT[1:]:
             raise unknown_name("spelling", how, SPELT)
@@ -42,14 +37,12 @@ class Spelling(nn.Module):
             raise RegardError(f"Spelling: size is {size}, width is {width}; 1 is the least")
         self.padding, self.width = padding, width
         self.letters = new_embedding(size, width, padding, is_output=True)
-        self.dropout = Dropout(dropout)
         self.neighbours = nn.Conv1d(width, width, REACH, padding=REACH // 2)
-        self.pool = Pooling(how, width, score=score)
+        self.pool = Pooling(how, width, score="scaled_dot")
 
     def forward(self, letters: Int[Tensor, "words letters"]) -> Float[Tensor, "words width"]:
         """A vector for each word; nothing for one without letters."""
         lengths = (letters != self.padding).sum(-1)
-        vectors = self.dropout(self.letters(letters))
-        read = self.neighbours(vectors.mT).mT.relu()
+        read = self.neighbours(self.letters(letters).mT).mT.relu()
         found: Tensor = self.pool(read, lengths)
         return found

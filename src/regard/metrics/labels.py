@@ -234,7 +234,11 @@ def most_probable(probabilities: Float[Tensor, "texts labels"], labels: Sequence
 
 def gold_matrix(gold: Sequence[Collection[str]], labels: Sequence[str]) -> Bool[Tensor, "texts labels"]:
     """Which label each text has, of those in a list."""
-    return torch.tensor([[label in each for label in labels] for each in gold])
+    places = {label: place for place, label in enumerate(labels)}
+    found = torch.zeros(len(gold), len(labels), dtype=torch.bool)
+    for row, each in enumerate(gold):
+        found[row, [places[label] for label in each if label in places]] = True
+    return found
 
 
 def counts_by_kind(predictions: Sequence[Collection[str]], gold: Sequence[Collection[str]]) -> dict[str, Counts]:

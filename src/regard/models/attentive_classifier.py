@@ -79,7 +79,7 @@ class AttentiveClassifier(nn.Module):
             features += width + self.look_back.width
         self.dropout = Dropout(config.dropout)
         self.output = nn.Linear(features, len(config.labels))
-        self.register_buffer("threshold", torch.tensor(0.5))
+        self.register_buffer("threshold", torch.tensor(0.5, dtype=torch.float64))
 
     @property
     def attended(self) -> tuple[str, ...]:

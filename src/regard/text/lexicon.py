@@ -23,6 +23,7 @@ from regard.text.tokenizer import RESERVED, Tokenizer
 
 VERSION = 1
 MOST_PIECES = 32  # of a word that are read; of a longer one its beginning and its end
+MOST_KEPT = 2**17  # words whose numbers are kept, so that they are looked up once
 
 ALONE = (
     r"\u0E00-\u0EFF\u1000-\u109F\u1780-\u17FF"  # Thai, Lao, Burmese, Khmer
@@ -106,13 +107,17 @@ class Lexicon:
         return cls(texts_in(content, "words", path), pieces, texts_in(content, "labels", path))
 
     def _word(self, word: str) -> Word:
-        if word not in self._known:
+        found = self._known.get(word)
+        if found is None:
             number = self._numbers.get(plain(word, self.pieces.kind), UNKNOWN)
             pieces = self.pieces.encode(word)
             if len(pieces) > MOST_PIECES:
                 pieces = pieces[: MOST_PIECES // 2] + pieces[-MOST_PIECES // 2 :]
-            self._known[word] = Word(number, tuple(pieces) or (UNKNOWN,))
-        return self._known[word]
+            found = Word(number, tuple(pieces) or (UNKNOWN,))
+            if len(self._known) >= MOST_KEPT:
+                self._known.clear()
+            self._known[word] = found
+        return found
 
     @cached_property
     def _numbers(self) -> dict[str, int]:

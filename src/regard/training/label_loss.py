@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.data.batches import plan
 from regard.data.label_batches import label_batch, tag_batch
 from regard.data.labelled import Labelled
 from regard.data.tagged import Tagged
@@ -20,8 +21,8 @@ from regard.models.attentive_tagger import AttentiveTagger
 from regard.sentences import NO_TAG, LabelBatch, TagBatch
 from regard.text.lexicon import Lexicon
 
-EXAMPLES = 256
-"""Of a batch, where nothing is learnt."""
+EXAMPLES, TOKENS = 256, 8192
+"""Of a batch, where nothing is learnt: texts to label, and words to tag."""
 
 
 class LabelStep(nn.Module):
@@ -139,12 +140,13 @@ class TagValidation:
 
     def __call__(self, model: nn.Module) -> Mapping[str, float]:
         assert isinstance(model, AttentiveTagger)
-        loss, predicted = 0.0, list[list[str]]()
-        for start in range(0, len(self.sentences), EXAMPLES):
-            batch = tag_batch(self.sentences[start : start + EXAMPLES], self.lexicon).to(self.device)
+        loss, found_at = 0.0, dict[int, list[str]]()
+        for places in plan([(len(sentence.words),) * 2 for sentence in self.sentences], tokens=TOKENS).batches:
+            batch = tag_batch([self.sentences[place] for place in places], self.lexicon).to(self.device)
             scores = model(batch)
             loss += float(model.loss(scores, batch))
-            predicted += tags_in_words(model.best(scores, batch), batch, self.lexicon)
+            found_at |= zip(places, tags_in_words(model.best(scores, batch), batch, self.lexicon), strict=True)
+        predicted = [found_at[place] for place in range(len(self.sentences))]
         pairs = [
             pair for ours, theirs in zip(predicted, self.gold, strict=True) for pair in zip(ours, theirs, strict=True)
         ]

@@ -12,7 +12,7 @@ from itertools import chain
 from regard.data import label_check
 from regard.data.check import counted
 from regard.data.formats.lines import quoted
-from regard.data.label_batches import LabelCorpus, TagCorpus
+from regard.data.label_batches import LabelCorpus, TagCorpus, words_read
 from regard.data.labelled import Labelled, read_labelled
 from regard.data.settings import DataSettings
 from regard.data.tagged import Tagged, read_tagged
@@ -39,6 +39,7 @@ from regard.training.talk import Talk
 OF_OTHERS = {
     "data": ("source", "target", "valid_source", "valid_target", "documents", "count", "corpus"),
     "text": ("source_kind", "target_kind", "joint", "lowercase", "moses_source", "moses_target", "bpe_dropout"),
+    "training": ("segment", "validate_most"),
 }
 """Settings that mean nothing for labels and tags."""
 
@@ -67,8 +68,8 @@ def prepare_labels(recipe: Recipe, home: Run | None, device: str, talk: Talk) ->
             f"validation data: {quoted(odd.text)} has the labels {', '.join(odd.labels)}; in training each text has one"
         )
     pairs = any(example.second is not None for example in train)
-    words = sum(len(words_of(example.text)) for example in train)
-    recipe = suited_to_labels(recipe, words, len(train), several=several, pairs=pairs)
+    words = sum(words_read(example, recipe.data.most_tokens) for example in train)
+    recipe = suited_to_labels(recipe, words, several=several, pairs=pairs)
     training, before = recipe.training, recipe.data.context
     assert training.tokens is not None
     longest = recipe.data.most_tokens
@@ -133,7 +134,7 @@ def check_settings(recipe: Recipe, task: str) -> None:
     """Raise a `RegardError` for settings that a task has no use for, or nothing to train on."""
     data = recipe.data
     useless = [("data", name) for name in (*OF_OTHERS["data"], *(OF_LABELS if task == "tag" else ()))]
-    useless += [("text", name) for name in OF_OTHERS["text"]]
+    useless += [(section, name) for section in ("text", "training") for name in OF_OTHERS[section]]
     for section, name in useless:
         settings = getattr(recipe, section)
         found = getattr(settings, name)

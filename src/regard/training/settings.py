@@ -22,7 +22,7 @@ class TrainingSettings:
     betas: tuple[float, ...] = (0.9, 0.98)  # of AdamW
     clip: float = 1.0  # the greatest norm of the gradient; 0 clips nothing
     segment: int | None = None  # tokens of a text that are read at once; those of gpt are --longest
-    smoothing: float | None = None  # label smoothing; 0.1 for pairs, else none, unless set
+    smoothing: float | None = None  # label smoothing; 0.1 for pairs and for single labels, else none, unless set
     class_weights: float = 0.0  # from 0, where all examples count alike, to 1, where rare labels count as much in all
     validate_every: int | None = None  # updates between validations
     validate_most: int = 1000  # examples that are decoded in a validation

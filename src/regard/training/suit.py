@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from regard.batch import Pair
+from regard.errors import RegardError
 from regard.recipe import Recipe, fitting_models
 from regard.text import Tokenizer, Tokenizers
 from regard.text.tokenizer import RESERVED
+from regard.training.validation import METRICS
 
 LARGE = 20_000
 """From so many pairs of running text on, a Transformer is the default."""
@@ -72,6 +74,9 @@ def suited(recipe: Recipe, facts: Facts) -> Recipe:
     """The recipe with nothing left open."""
     recurrent = recipe.model["name"] != "transformer"
     training = recipe.training
+    if training.metric not in ("auto", *METRICS, "loss"):
+        found = ", ".join((*METRICS, "loss"))
+        raise RegardError(f"training.metric: {training.metric} is not found here; there are {found}")
     tokens = training.tokens or min(max(facts.tokens // 60, 1024), 8192 if facts.on_gpu else 4096)
     epoch = max(1, facts.tokens // (tokens * training.accumulate))
     steps = training.steps or min(max(40 * epoch, 1500), 20_000)

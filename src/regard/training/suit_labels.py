@@ -22,7 +22,7 @@ SMOOTHING = 0.1
 Metric = Literal["accuracy", "f1", "macro_f1", "loss"]
 
 
-def suited_to_labels(recipe: Recipe, words: int, examples: int, *, several: bool, pairs: bool) -> Recipe:
+def suited_to_labels(recipe: Recipe, words: int, *, several: bool, pairs: bool) -> Recipe:
     """The recipe of a classifier with nothing left open."""
     metrics: tuple[Metric, ...] = ("f1", "loss") if several else ("accuracy", "macro_f1", "loss")
     sizes = {"several": several, "pairs": pairs, "before": recipe.data.context}

@@ -34,7 +34,7 @@ def suited_to_text(recipe: Recipe, facts: TextFacts) -> Recipe:
     """The recipe with nothing left open."""
     training = recipe.training
     if training.metric not in ("auto", "loss"):
-        raise RegardError(f"training.metric: {training.metric} is for pairs; a text is judged by its loss")
+        raise RegardError(f"training.metric: {training.metric} is for other tasks; a text is judged by its loss")
     if training.smoothing and recipe.model.get("mute"):
         raise RegardError("training.smoothing: gives tokens a share that model.mute leaves none; set one of them")
     carries = model_of(recipe).carries

@@ -86,6 +86,11 @@ def prepare(recipe: Recipe, run: Run, home: Run | None, device: str, talk: Talk)
     """The data as batches, and the recipe with nothing left open; tokenizers are learnt, or taken from a run."""
     torch.manual_seed(recipe.training.seed)
     task = task_of(recipe)
+    if recipe.training.class_weights and task in ("pairs", "text"):
+        raise RegardError(
+            f"training.class_weights is {shown(recipe.training.class_weights)}, which the task {task} has no use for; "
+            "leave it out"
+        )
     if task == "text":
         from regard.training.text import prepare_text
 
