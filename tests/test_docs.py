@@ -27,6 +27,7 @@ BLOCKS = {  # page -> how many Python blocks it has
     "docs/results.md": 0,
     "docs/see-the-weights.md": 11,
     "docs/self-attention.md": 11,
+    "docs/serve.md": 4,
     "docs/train.md": 8,
 }
 FENCE = re.compile(r"^```python\n(?P<code>.*?)^```\n(?:\n*^```text\n(?P<output>.*?)^```$)?", re.MULTILINE | re.DOTALL)

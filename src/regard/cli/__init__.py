@@ -38,6 +38,7 @@ COMMANDS = [  # name, help, example
         'explain runs/questions "Who wrote Emma ?"',
     ),
     ("inspect", "Say what a run is, how it was trained, how good it was.", "inspect runs/dates"),
+    ("serve", "Answer over HTTP, and show a page that looks inside models.", "serve runs/dates runs/plain --port 8000"),
 ]
 
 

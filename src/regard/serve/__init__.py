@@ -1,0 +1,1 @@
+"""Models behind HTTP: an interface for programs, and a page for people."""

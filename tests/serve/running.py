@@ -1,0 +1,117 @@
+"""A server on a free port of the loopback, in a thread; and a client of a few lines."""
+
+import http.client
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from tempfile import TemporaryFile
+from typing import IO, Any
+from unittest.mock import patch
+
+import uvicorn
+
+from regard.serve.app import application
+from regard.serve.settings import ServeSettings
+
+JSON = {"Content-Type": "application/json"}
+COMMAND = "import sys; from regard.cli import main; sys.exit(main())"
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def error(self) -> str:
+        assert list(self.json) == ["error"]
+        return self.json["error"]
+
+    @property
+    def events(self) -> list[tuple[str, Any]]:
+        """The server-sent events."""
+        pairs = [each.split("\n") for each in self.body.decode().split("\n\n")[:-1]]
+        return [(name.removeprefix("event: "), json.loads(data.removeprefix("data: "))) for name, data in pairs]
+
+
+class Client:
+    """Asks a server."""
+
+    def __init__(self, port: int, lines: list[str]) -> None:
+        self.port, self.lines = port, lines
+        self.address = f"http://127.0.0.1:{port}"
+
+    @property
+    def logged(self) -> list[dict[str, Any]]:
+        """What the server told; of all requests when it has stopped."""
+        return [json.loads(line) for line in self.lines]
+
+    def ask(self, path: str, content: Any = None, method: str | None = None, **headers: str) -> Answer:
+        """Bytes are sent as they are, anything else as JSON."""
+        body = content if content is None or isinstance(content, bytes) else json.dumps(content).encode()
+        names = {name.replace("_", "-"): value for name, value in headers.items()}
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        try:
+            connection.request(method or ("GET" if body is None else "POST"), path, body, {**JSON, **names})
+            found = connection.getresponse()
+            return Answer(found.status, {name.lower(): value for name, value in found.getheaders()}, found.read())
+        finally:
+            connection.close()
+
+
+@contextmanager
+def running(models: Any, **settings: Any):
+    """A client of a server of some models."""
+    config = uvicorn.Config(
+        application(models, ServeSettings(**settings)), port=0, log_config=None, log_level="critical", lifespan="off"
+    )
+    server = uvicorn.Server(config)
+    lines: list[str] = []
+    thread = threading.Thread(target=server.run, daemon=True)
+    with patch("regard.serve.log.write", lines.append):
+        thread.start()
+        while not server.started:
+            time.sleep(0.01)
+        yield Client(server.servers[0].sockets[0].getsockname()[1], lines)
+        server.should_exit = True
+        thread.join()
+
+
+@dataclass(frozen=True)
+class Process:
+    """The command in a process of its own, and a client of it."""
+
+    process: subprocess.Popen[str]
+    log: IO[str]
+    client: Client
+
+    def end(self, kind: signal.Signals = signal.SIGTERM) -> list[dict[str, Any]]:
+        """Stop it as a user does; it tells no more on stdout, and ends with status 0. What it logged."""
+        self.process.send_signal(kind)
+        out, _ = self.process.communicate(timeout=60)
+        assert (self.process.returncode, out) == (0, "")
+        self.log.seek(0)
+        return [json.loads(line) for line in self.log]
+
+
+@contextmanager
+def in_process(*arguments: object):
+    """A server in a process of its own. Its log goes to a file: a pipe that nobody reads would stop it."""
+    line = [sys.executable, "-c", COMMAND, "serve", *map(str, arguments), "--port", "0", "--device", "cpu"]
+    with TemporaryFile("w+") as log, subprocess.Popen(line, stdout=subprocess.PIPE, stderr=log, text=True) as process:
+        assert process.stdout is not None
+        try:
+            address = process.stdout.readline().strip()
+            yield Process(process, log, Client(int(address.rpartition(":")[2].strip("/")), []))
+        finally:
+            process.kill()

@@ -1,0 +1,324 @@
+import socket
+
+import pytest
+
+from regard import __version__
+from regard.views.attention_map import AttentionMap
+from tests.serve.running import running
+
+HOSTILE = [
+    ("deep", b'{"text": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", (400, 422)),
+    ("bytes", b'{"text": "\xff\xfe"}', (400,)),
+    ("no-json", b"{", (422,)),
+    ("empty", b"", (422,)),
+    ("digits", b'{"text": "a", "beam": ' + b"9" * 5000 + b"}", (400, 422)),
+    ("infinite", b'{"text": "a", "length_penalty": 1e999}', (422,)),
+    ("nan", b'{"text": "a", "length_penalty": NaN}', (422,)),
+    ("surrogate", b'{"text": "\\ud800"}', (422,)),
+    ("list", b"[]", (422,)),
+    ("null", b"null", (422,)),
+    ("number", b'{"text": 5}', (422,)),
+    ("unknown", b'{"text": "a", "bean": 5}', (422,)),
+    ("duplicate", b'{"text": "a", "text": 5}', (422,)),
+]
+
+
+def test_health(client):
+    answer = client.ask("/health")
+    assert (answer.status, answer.json) == (200, {"status": "ok", "version": __version__})
+
+
+def test_models_are_told_with_what_they_take(client):
+    found = client.ask("/api/models").json
+    kinds = {model["name"]: (model["kind"], model["attention"]) for model in found["models"]}
+    assert kinds == {
+        "reverse": ("pairs", ["cross"]),
+        "transformer": ("pairs", ["cross", "encoder", "decoder"]),
+        "plain": ("pairs", []),
+        "gpt": ("text", ["self"]),
+        "text": ("text", []),
+        "label": ("label", ["pooling"]),
+        "label-pairs": ("label", ["pooling"]),
+        "tag": ("tag", ["self"]),
+    }
+    taken = {model["name"]: (model["options"], model["labels"]) for model in found["models"]}
+    assert taken["label"] == (["nbest"], 2)
+    assert taken["label-pairs"] == (["nbest", "second"], 2)
+    assert taken["tag"] == ([], None)
+    assert found["limits"] == {"bytes": 1000000, "characters": 10000, "beam": 32, "tokens": 1000, "seconds": 30.0}
+
+
+def test_a_translator_answers_as_it_does_in_python(client, predictors):
+    expected = predictors["reverse"].predict("a b c", nbest=3, beam=4)
+    answer = client.ask("/api/predict", {"text": "a b c", "nbest": 3, "beam": 4})
+    assert answer.status == 200
+    assert answer.json["model"] == "reverse"  # the first
+    assert answer.json["text"] == expected.text == "c b a"
+    assert answer.json["target_tokens"] == list(expected.target_tokens)
+    assert [each["text"] for each in answer.json["alternatives"]] == [each.text for each in expected.alternatives]
+    logs = [each["log_probability"] for each in answer.json["alternatives"]]
+    assert logs == pytest.approx([each.log_probability for each in expected.alternatives], abs=1e-5)
+
+
+def test_a_language_model_draws_the_text_of_its_seed(client, predictors):
+    expected = predictors["gpt"].generate("the ", tokens=9, seed=5, temperature=0.8)
+    answer = client.ask("/api/predict", {"model": "gpt", "text": "the ", "tokens": 9, "seed": 5, "temperature": 0.8})
+    assert answer.json["text"] == expected.text
+    assert answer.json["tokens"] == list(expected.tokens)
+    assert answer.json["ended"] == expected.ended
+    assert answer.json["log_probability"] == pytest.approx(expected.log_probability, abs=1e-4)
+
+
+def test_a_language_model_gives_its_most_probable_texts(client, predictors):
+    expected = predictors["text"].continuations("the cat", tokens=4, beam=3, nbest=2)
+    answer = client.ask("/api/predict", {"model": "text", "text": "the cat", "tokens": 4, "beam": 3, "nbest": 2})
+    assert [each["text"] for each in answer.json["alternatives"]] == [each.text for each in expected]
+
+
+def test_labels(client, predictors):
+    expected = predictors["label"].predict("who is Ann", nbest=2)
+    answer = client.ask("/api/predict", {"model": "label", "text": "who is Ann", "nbest": 2}).json
+    assert answer["labels"] == list(expected.labels)
+    assert [(each["label"]) for each in answer["ranked"]] == [each.label for each in expected.ranked]
+    assert answer["words"] == ["who", "is", "Ann"]
+    pair = {"model": "label-pairs", "text": "who", "second": "she"}
+    expected = predictors["label-pairs"].predict("who", second="she")
+    assert client.ask("/api/predict", pair).json["labels"] == list(expected.labels)
+
+
+def test_tags(client, predictors):
+    expected = predictors["tag"].predict("Ann sees Bob")
+    answer = client.ask("/api/predict", {"model": "tag", "text": "Ann sees Bob"}).json
+    assert (answer["words"], answer["tags"]) == (["Ann", "sees", "Bob"], list(expected.tags))
+    assert answer["probabilities"] == pytest.approx(expected.probabilities)
+    assert [tuple(span.values()) for span in answer["spans"]] == [tuple(span) for span in expected.spans]
+
+
+def test_a_look_is_an_attention_map(client, predictors):
+    model = predictors["reverse"]
+    expected = model.attention_map(model.predict("a b c", return_weights=True))
+    found = AttentionMap.from_record(client.ask("/api/look", {"text": "a b c", "words": False}).json)
+    assert (found.rows, found.columns) == (("c", "b", "a", "<eos>"), ("a", "b", "c", "<eos>"))
+    assert found.weights == pytest.approx(expected.weights, abs=1e-5)
+
+
+def test_a_look_at_a_given_target_and_another_attention(client):
+    asked = {"model": "transformer", "text": "a b c", "target": "a b"}
+    sides = {
+        kind: (found["rows"], found["columns"])
+        for kind in ("cross", "encoder", "decoder")
+        for found in [client.ask("/api/look", {**asked, "kind": kind}).json]
+    }
+    source, target = ["a", "b", "c", "<eos>"], ["a", "b", "<eos>"]
+    assert sides == {"cross": (target, source), "encoder": (source, source), "decoder": (target, ["<bos>", "a", "b"])}
+    answer = client.ask("/api/look", {"text": "a", "kind": "encoder"})
+    assert (answer.status, answer.error) == (
+        422,
+        'look: attention of bahdanau: there is no "encoder"; there are: cross',
+    )
+
+
+@pytest.mark.parametrize("model", ["reverse", "transformer", "gpt", "label", "tag"])
+def test_every_kind_can_be_looked_at(client, model):
+    answer = client.ask("/api/look", {"model": model, "text": "a b d"})
+    assert answer.status == 200
+    assert AttentionMap.from_record(answer.json).weights.ndim == 4
+
+
+def test_a_look_at_the_largest_weights(client):
+    whole = AttentionMap.from_record(client.ask("/api/look", {"text": "a b c"}).json)
+    found = AttentionMap.from_record(client.ask("/api/look", {"text": "a b c", "top": 1}).json)
+    assert found.kept == 1
+    assert found.weights.values[..., 0] == pytest.approx(whole.weights.max(-1))
+
+
+def test_a_pair_of_texts_is_looked_at(client, predictors):
+    asked = {"model": "label-pairs", "text": "who is", "second": "she"}
+    model = predictors["label-pairs"]
+    expected = model.predict("who is", second="she", return_weights=True)
+    assert client.ask("/api/look", asked).json["weights"][0][0][0] == pytest.approx(expected.weights, abs=1e-6)
+
+
+def test_a_model_without_attention_says_so(client):
+    answer = client.ask("/api/look", {"model": "plain", "text": "a b"})
+    assert (answer.status, answer.error) == (
+        422,
+        "seq2seq: this model has no attention from target to source, so no weights to show",
+    )
+
+
+def test_a_translation_grows_by_its_beam(client):
+    events = client.ask("/api/stream", {"text": "a b c", "beam": 3}).events
+    assert [name for name, _ in events[:-1]] == ["part"] * (len(events) - 1)
+    beams = [part["beam"] for _, part in events[:-1]]
+    assert beams[0][0]["text"] == "c"
+    assert beams[2][0]["text"] == "c b a"
+    assert all(len(beam) == 3 for beam in beams)
+    logs = [[each["log_probability"] for each in beam] for beam in beams]
+    assert logs == [sorted(each, reverse=True) for each in logs]
+    assert events[-1] == ("answer", client.ask("/api/predict", {"text": "a b c", "beam": 3}).json)
+
+
+def test_a_text_grows_by_its_tokens(client):
+    asked = {"model": "gpt", "text": "the ", "tokens": 9, "seed": 5}
+    *parts, (name, answer) = client.ask("/api/stream", asked).events
+    assert name == "answer"
+    assert answer == client.ask("/api/predict", asked).json
+    assert len(parts) == 8
+    assert answer["text"].startswith("".join(part["part"] for _, part in parts))
+
+
+def test_what_does_not_grow_is_answered_at_once(client):
+    ((name, answer),) = client.ask("/api/stream", {"model": "tag", "text": "Ann"}).events
+    assert (name, answer["words"]) == ("answer", ["Ann"])
+
+
+@pytest.mark.parametrize(
+    ("asked", "line"),
+    [
+        ({"text": "a", "model": "revers"}, 'model: there is no "revers"; did you mean "reverse"?'),
+        ({}, "text: field required"),
+        ({"text": "a", "bean": 1}, "bean: there is no such setting"),
+        ({"text": "a", "beam": "5"}, "beam: input should be a valid integer"),
+        ({"text": "a", "beam": 0}, "beam: input should be greater than or equal to 1"),
+        ({"text": "a", "beam": 33}, "beam: is 33; this server takes up to 32"),
+        ({"text": "a", "beam": 2, "nbest": 3}, "predict: 3 best of a beam of 2 are too many; set beam to 3 or more"),
+        ({"text": "a", "longest": 1001}, "longest: is 1001; this server takes up to 1000"),
+        ({"text": "a" * 10_001}, "text: has 10001 characters; this server takes up to 10000"),
+        (
+            {"text": "a", "seed": 1},
+            "seed: is not for reverse, which answers texts; besides a text it takes beam, length_penalty, longest, "
+            "nbest",
+        ),
+        (
+            {"text": "a", "model": "tag", "beam": 1},
+            "beam: is not for tag, which tags words; besides a text it takes nothing",
+        ),
+        ({"text": "a", "model": "gpt", "tokens": 1001}, "tokens: is 1001; this server takes up to 1000"),
+        (
+            {"text": "a", "model": "gpt", "beam": 2, "seed": 1},
+            "seed: a beam draws nothing; leave it out, or beam and nbest",
+        ),
+        (
+            {"text": "a", "model": "gpt", "greedy": True, "top_k": 1},
+            "generate: greedy draws nothing; leave out temperature, top_k and top_p, or greedy",
+        ),
+        ({"text": "a", "model": "label", "nbest": 3}, "nbest is 3; 1 to 2, the number of labels, can be asked for"),
+        (
+            {"text": "a", "model": "label-pairs"},
+            'predict: "a" has no second text; this model labels pairs of texts',
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_in_one_line(client, asked, line):
+    answer = client.ask("/api/predict", asked)
+    assert (answer.status, answer.error) == (422, line)
+
+
+@pytest.mark.parametrize(("body", "statuses"), [each[1:] for each in HOSTILE], ids=[each[0] for each in HOSTILE])
+@pytest.mark.parametrize("path", ["/api/predict", "/api/look", "/api/stream"])
+def test_hostile_bodies_are_refused(client, path, body, statuses):
+    answer = client.ask(path, body)
+    assert answer.status in statuses
+    assert answer.error
+    assert "\n" not in answer.error
+
+
+def test_a_large_body_is_refused_before_it_is_read(client):
+    answer = client.ask("/api/predict", b'{"text": "' + b"a" * 10_000_000 + b'"}')
+    assert (answer.status, answer.error) == (413, "the request is larger than 1000000 bytes; send less at once")
+
+
+def test_a_large_body_without_a_length_is_refused(client):
+    with socket.create_connection(("127.0.0.1", client.port)) as own:
+        head = "POST /api/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        own.sendall(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
+        piece = b"8000\r\n" + b"a" * 0x8000 + b"\r\n"
+        for _ in range(320):
+            own.sendall(piece)
+        own.sendall(b"0\r\n\r\n")
+        own.settimeout(10)
+        assert own.recv(100).startswith(b"HTTP/1.1 413 ")
+
+
+@pytest.mark.parametrize("text", ["\x00", "\x1b[31m", "\u202e", "a\r\nb", "\u2028", "😀" * 5, "<script>", " ", ""])
+@pytest.mark.parametrize("model", ["reverse", "gpt", "text", "label", "tag"])
+def test_any_text_gets_an_answer(client, model, text):
+    extra = {"tokens": 3, "seed": 0} if model in ("gpt", "text") else {}
+    answer = client.ask("/api/predict", {"model": model, "text": text, **extra})
+    assert answer.status == 200
+    assert client.ask("/api/look", {"model": model, "text": text}).status in (200, 422)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/nothing",
+        "/serve/static/../../cli/__init__.py",
+        "/serve/static/..%2f..%2fcli%2f__init__.py",
+        "/serve/static//etc/passwd",
+        "//etc/passwd",
+        "/serve/static/%00",
+        "/serve/static/",
+        "/views/static/..",
+        "/serve/static/index.html%20",
+        "/%ff%fe",
+    ],
+)
+def test_no_path_leads_out_of_the_files(client, path):
+    answer = client.ask(path)
+    assert (answer.status, answer.error) == (404, "there is nothing at this address; /docs lists what there is")
+
+
+def test_another_method_is_refused(client):
+    answer = client.ask("/api/predict", method="GET")
+    assert (answer.status, answer.error) == (
+        405,
+        "this address does not take this method; /docs lists what there is",
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/", "text/html; charset=utf-8"),
+        ("/docs", "text/html; charset=utf-8"),
+        ("/openapi.json", "application/json"),
+        ("/serve/static/app.js", "text/javascript; charset=utf-8"),
+        ("/views/static/viewer.css", "text/css; charset=utf-8"),
+        ("/serve/static/icon.svg", "image/svg+xml"),
+    ],
+)
+def test_the_page_comes_from_the_package(client, path, kind):
+    answer = client.ask(path)
+    assert (answer.status, answer.headers["content-type"]) == (200, kind)
+    assert b"http://" not in answer.body.replace(b"http://www.w3.org/2000/svg", b"")  # nor from anywhere else
+    assert b"https://" not in answer.body
+
+
+def test_a_browser_keeps_what_has_not_changed(client):
+    first = client.ask("/serve/static/app.js")
+    again = client.ask("/serve/static/app.js", If_None_Match=first.headers["etag"])
+    assert (again.status, again.body) == (304, b"")
+
+
+def test_what_a_model_writes_may_be_no_unicode(models, predictors, monkeypatch):
+    family = models["tag"].family
+    monkeypatch.setattr(type(family), "_answer", lambda *_: {"kind": "tag", "words": ["\ud800"]})
+    with running(models) as client:
+        assert client.ask("/api/predict", {"model": "tag", "text": "a"}).json["words"] == ["\ud800"]
+
+
+def test_a_bug_of_ours_is_told_without_what_it_says(models, monkeypatch):
+    def broken(*_):
+        raise ZeroDivisionError("secret")
+
+    monkeypatch.setattr(type(models["tag"].family), "_answer", broken)
+    with running(models) as client:
+        answer = client.ask("/api/predict", {"model": "tag", "text": "private"})
+    assert (answer.status, answer.error) == (500, "the server erred; this is a bug of ours, and its log says where")
+    told = [(each["event"], each.get("error"), each.get("status")) for each in client.logged]
+    assert told == [("bug", "ZeroDivisionError", None), ("request", None, 500)]
+    assert client.logged[0]["places"][-1].endswith(" broken")
+    assert "secret" not in str(client.lines)
+    assert "private" not in str(client.lines)

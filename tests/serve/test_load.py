@@ -1,0 +1,49 @@
+"""Many clients at once: no answer is lost, and none goes to another."""
+
+import random
+import threading
+
+from tests.serve.running import in_process
+
+CLIENTS, EACH = 50, 10
+LETTERS = "abcd"
+TEXTS = [f"{one} {other}" for one in LETTERS for other in LETTERS]
+
+
+def expected_answers(predictors):
+    """What is asked, and the answer of the model when it is called alone."""
+    found = []
+    for prediction in predictors["reverse"].predict(TEXTS, beam=1):
+        found.append(({"model": "reverse", "text": prediction.source, "beam": 1}, "text", prediction.text))
+    for text, tagging in zip(TEXTS, predictors["tag"].predict(TEXTS), strict=True):
+        found.append(({"model": "tag", "text": text}, "tags", list(tagging.tags)))
+    for seed, text in enumerate(TEXTS):
+        written = predictors["gpt"].generate(text, seed=seed, tokens=3).text
+        found.append(({"model": "gpt", "text": text, "seed": seed, "tokens": 3}, "text", written))
+    return found
+
+
+def test_every_client_gets_its_own_answers(predictors, reverse_run, gpt_run, hardly_trained):
+    expected = expected_answers(predictors)
+    statuses, wrong = [], []
+
+    def ask(number):
+        draw = random.Random(number)
+        for asked, field, right in draw.choices(expected, k=EACH):
+            answer = client.ask("/api/predict", asked)
+            statuses.append(answer.status)
+            if answer.json.get(field) != right:
+                wrong.append((asked, answer.json, right))
+
+    with in_process(reverse_run, gpt_run, hardly_trained["tag"]) as process:
+        client = process.client
+        threads = [threading.Thread(target=ask, args=(number,)) for number in range(CLIENTS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        logged = process.end()
+    assert wrong == []
+    assert statuses == [200] * (CLIENTS * EACH)
+    assert len(logged) == CLIENTS * EACH + 2  # it listens, and stops
+    assert max(each.get("together", 1) for each in logged) > 1  # some were worked on together

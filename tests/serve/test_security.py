@@ -1,0 +1,127 @@
+import socket
+import time
+from unittest.mock import patch
+
+import pytest
+
+from regard.serve.security import POLICY, host_of, same
+from tests.serve.running import running
+
+ALL = {
+    "content-security-policy": POLICY,
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+}
+
+
+@pytest.mark.parametrize("path", ["/", "/docs", "/health", "/api/models", "/nothing", "/serve/static/app.js"])
+def test_every_answer_has_the_headers(client, path):
+    headers = client.ask(path).headers
+    assert {name: headers.get(name) for name in ALL} == ALL
+
+
+def test_the_policy_lets_nothing_in_from_elsewhere():
+    rules = dict(rule.strip().split(" ", 1) for rule in POLICY.split(";"))
+    assert rules.pop("require-trusted-types-for") == "'script'"
+    assert set(rules.values()) == {"'none'", "'self'"}
+    assert rules["default-src"] == "'none'"
+
+
+def test_without_the_token_nothing_is_told(models):
+    line = "a bearer token is needed, in the header Authorization"
+    with running(models, token="correct") as client:
+        for shown in (
+            {},
+            {"Authorization": "Bearer wrong"},
+            {"Authorization": "Basic correct"},
+            {"Authorization": "\xff"},
+        ):
+            for path, asked in (("/api/models", None), ("/api/predict", {"text": "a"}), ("/api/nothing", None)):
+                answer = client.ask(path, asked, **shown)
+                assert (answer.status, answer.error) == (401, line)
+                assert answer.headers["www-authenticate"] == "Bearer"
+        assert client.ask("/api/models", Authorization="Bearer correct").status == 200
+        assert client.ask("/api/predict", {"text": "a b"}, Authorization="bearer correct").status == 200
+        assert client.ask("/health").status == 200
+        assert client.ask("/").status == 200
+    assert "correct" not in str(client.lines)
+    assert "wrong" not in str(client.lines)
+
+
+def test_tokens_are_compared_whole():
+    assert same("a", "a")
+    assert not same("a", "ab")
+    assert not same("", "a")
+
+
+def test_another_name_may_be_another_page_in_disguise(models):
+    with running(models) as client:
+        for name in ("localhost", "localhost:80", "127.0.0.1:8000", "[::1]:8000", "LOCALHOST"):
+            assert client.ask("/health", Host=name).status == 200
+        answer = client.ask("/health", Host="evil.example")
+        assert (answer.status, answer.error) == (
+            421,
+            "the Host header names another server; --allow-hosts lets its name in",
+        )
+    with running(models, allow_hosts=("model.example",)) as client:
+        assert client.ask("/health", Host="model.example").status == 200
+    with running(models, host="0.0.0.0") as client:
+        assert client.ask("/health", Host="evil.example").status == 200
+
+
+@pytest.mark.parametrize(
+    ("header", "name"),
+    [("a", "a"), ("A:80", "a"), ("[::1]", "::1"), ("[::1]:80", "::1"), ("", ""), ("::1", "")],
+)
+def test_the_name_of_a_host(header, name):
+    assert host_of(header) == name
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
+def test_a_form_of_another_page_is_refused(client, kind):
+    answer = client.ask("/api/predict", {"text": "a"}, Content_Type=kind)
+    assert (answer.status, answer.error) == (415, "JSON is needed, with the header Content-Type: application/json")
+
+
+def test_a_request_that_does_not_end_is_given_up(models):
+    with patch("regard.serve.security.BODY_SECONDS", 0.2), running(models) as client:
+        with socket.create_connection(("127.0.0.1", client.port)) as own:
+            head = "POST /api/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            own.sendall(f"{head}Content-Length: 100\r\n\r\n".encode() + b'{"text"')
+            own.settimeout(10)
+            answer = own.recv(10_000)
+        assert answer.startswith(b"HTTP/1.1 408 ")
+        assert answer.endswith(b'{"error": "the request was not whole after 0.2 seconds; send it faster"}')
+
+
+def test_more_requests_than_can_wait_are_refused(models):
+    with running(models, queue=1) as client:
+        head = b"POST /api/predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n"
+        own = [socket.create_connection(("127.0.0.1", client.port)) for _ in range(4)]
+        for each in own:
+            each.sendall(head)
+        answer = client.ask("/health")
+        while answer.status == 200:  # until the others have come
+            time.sleep(0.01)
+            answer = client.ask("/health")
+        assert (answer.status, answer.error) == (503, "there are too many requests at once; try again later")
+        assert answer.headers["retry-after"] == "1"
+        for each in own:
+            each.close()
+
+
+def test_a_request_is_logged_without_its_text(models):
+    with running(models) as client:
+        client.ask("/api/predict", {"text": "a secret b"})
+        client.ask("/a-secret-path?secret")
+        client.ask("/serve/static/app.js")
+    first, second, third = client.logged
+    assert {"event", "method", "route", "status", "model", "action", "characters"} <= set(first)
+    assert (first["model"], first["characters"], first["together"], first["status"]) == ("reverse", 10, 1, 200)
+    assert (second["route"], second["status"]) == (None, 404)
+    assert third["file"] == "/serve/static/app.js"
+    assert "secret" not in str(client.lines)

@@ -1,0 +1,48 @@
+from pathlib import Path
+
+import pytest
+
+from regard import RegardError
+from regard.serve.served import named, names_of, serve_runs
+from regard.serve.settings import ServeSettings
+
+
+def test_runs_are_called_by_their_folders():
+    assert names_of([Path("runs/a"), Path("runs/b/")]) == {"a": Path("runs/a"), "b": Path("runs/b")}
+
+
+def test_runs_whose_folders_are_called_alike_are_called_by_their_paths():
+    found = names_of([Path("one/a"), Path("two/a"), Path("b")])
+    assert list(found) == ["one/a", "two/a", "b"]
+
+
+def test_a_run_is_given_once():
+    with pytest.raises(RegardError) as caught:
+        names_of([Path("a"), Path("./a")])
+    assert str(caught.value) == "a: is given twice; give each run once"
+
+
+def test_the_first_model_is_asked_unless_told_otherwise(models):
+    assert named(models, None).name == "reverse"
+    assert named(models, "gpt").name == "gpt"
+    with pytest.raises(RegardError) as caught:
+        named(models, "gtp")
+    assert str(caught.value) == 'model: there is no "gtp"; did you mean "gpt"?'
+
+
+def test_a_run_is_loaded_and_waits(reverse_run):
+    (model,) = serve_runs([reverse_run], "cpu", ServeSettings(queue=7, batch=3)).values()
+    assert (model.name, model.worker.places, model.worker.batch, model.worker.is_alive()) == ("reverse", 7, 3, True)
+    parameters = sum(each.numel() for each in model.model.model.parameters())
+    assert model.record() == {
+        "name": "reverse",
+        "kind": "pairs",
+        "preset": "bahdanau",
+        "parameters": parameters,
+        "attention": ["cross"],
+        "options": ["beam", "length_penalty", "longest", "nbest"],
+        "beam": 5,
+        "labels": None,
+    }
+    model.worker.stop(5)
+    assert not model.worker.is_alive()
