@@ -191,11 +191,12 @@ def refused(line: str, call, *arguments, **options) -> None:
 
 
 def test_what_is_refused_of_labels(one, several, pairs, dialogues, label_runs):
-    refused("nbest is 0; 1 to 3, the number of labels, can be asked for", one.predict, "a", nbest=0)
-    refused("nbest is 4; 1 to 3, the number of labels, can be asked for", one.predict, [], nbest=4)
-    line = "; a number from 0 to 1 is for models of several labels"
-    refused(f"threshold is 0.5{line}", one.predict, "a", threshold=0.5)
-    refused(f"threshold is 1.5{line}", several.predict, "a", threshold=1.5)
+    refused("nbest is 0; 1 is the least", one.predict, "a", nbest=0)
+    assert len(one.predict("a", nbest=4).ranked) == 3  # there are no more
+    single = "threshold: is for models of several labels; this one tells one of each text"
+    refused(single, one.predict, "a", threshold=0.5)
+    refused("threshold is 1.5; a number from 0 to 1 is needed", several.predict, "a", threshold=1.5)
+    refused("predict: found int; one text or several are needed", one.predict, 3)
     refused('predict: "a" has no second text; this model labels pairs of texts', pairs.predict, "a")
     refused(
         'predict: "a" has no second text; this model labels pairs of texts', pairs.probabilities, [Labelled("a", ())]

@@ -11,6 +11,7 @@ from regard.schemes import (
     Span,
     allowed_transitions,
     find_scheme,
+    odd_tags,
     repair,
     scheme_lines,
     spans_of,
@@ -202,3 +203,10 @@ def test_what_cannot_be(call, message):
     with pytest.raises(RegardError) as caught:
         call()
     assert str(caught.value) == message
+
+
+def test_a_tag_of_no_scheme_among_tags_of_one():
+    assert odd_tags(["O", "B-PER", "I-PER", "Q-Z"]) == ["Q-Z"]
+    assert odd_tags(["O", "B-PER", "I-PER"]) == []
+    assert odd_tags(["NOUN", "VERB", "O", "B-X"]) == []  # as many of either kind
+    assert odd_tags(["NOUN", "VERB", "DET"]) == []

@@ -124,7 +124,11 @@ def test_every_setting_of_regard_can_be_read_and_written():
             assert in_words(each.type), each
             if types.NoneType in get_args(each.type):  # or what is left out would be read as something else
                 assert each.default is None, (kind, each.name)
-        needed = {name: 8 for name, each in found.items() if each.default is dataclasses.MISSING}
+        needed = {
+            name: 8 if each.type is int else ["a", "b"]
+            for name, each in found.items()
+            if each.default is dataclasses.MISSING
+        }
         settings = from_table(kind, needed, "here")
         assert from_table(kind, tomllib.loads(to_toml(to_table(settings))), "here") == settings
     assert len(EVERY) > 15

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack, overload
 
@@ -51,7 +51,7 @@ class Labelling:
 
     text: str
     labels: tuple[str, ...]  # one; or those, none among them, that are at least as probable as the threshold
-    ranked: tuple[Ranked, ...]  # the most probable labels, as many as were asked for
+    ranked: tuple[Ranked, ...]  # the most probable labels: these, and as many as were asked for
     words: tuple[str, ...]
     weights: tuple[float, ...] | None = field(default=None, repr=False)
     second_words: tuple[str, ...] | None = field(default=None, repr=False)  # of the second text of a pair
@@ -137,13 +137,15 @@ class LabelPredictor:
             texts: One text or several.
             second: For a model of pairs, the second text, or that of each.
             context: For a model of dialogues, the texts before, the oldest first; or those of each.
-            nbest: How many labels to rank.
+            nbest: How many labels to rank; those that a text has are ranked in any case.
             threshold: Where a text can have several labels, how probable they must be; as it was tuned on the
                 validation data unless told otherwise.
             return_weights: Also give how much each word mattered.
             progress: Told how many texts are done.
         """
         one = isinstance(texts, str)
+        if not one and not isinstance(texts, Iterable):
+            raise RegardError(f"predict: found {type(texts).__name__}; one text or several are needed")
         given = [texts] if one else list(texts)
         self._refuse_useless(second, context)
         seconds = [second] * len(given) if second is None or isinstance(second, str) else list(second)
@@ -244,10 +246,12 @@ class LabelPredictor:
                 raise RegardError(f"predict: {name} is given; this model was trained without, so leave it out")
 
     def _check(self, examples: Sequence[Labelled], nbest: int, threshold: float | None, weights: bool) -> None:
-        if not 1 <= nbest <= len(self.labels):
-            raise RegardError(f"nbest is {nbest}; 1 to {len(self.labels)}, the number of labels, can be asked for")
-        if threshold is not None and not (self.model.config.several and 0 <= threshold <= 1):
-            raise RegardError(f"threshold is {threshold}; a number from 0 to 1 is for models of several labels")
+        if nbest < 1:
+            raise RegardError(f"nbest is {nbest}; 1 is the least")
+        if threshold is not None and not self.model.config.several:
+            raise RegardError("threshold: is for models of several labels; this one tells one of each text")
+        if threshold is not None and not 0 <= threshold <= 1:
+            raise RegardError(f"threshold is {threshold}; a number from 0 to 1 is needed")
         if weights:
             self.check_attention()
         for example in examples:
@@ -287,7 +291,8 @@ class LabelPredictor:
         if not self.model.config.several:
             return ranked[:nbest], (ranked[0].label,)
         least = float(self.model.threshold) if threshold is None else threshold
-        return ranked[:nbest], tuple(each.label for each in ranked if each.probability >= least)
+        chosen = tuple(each.label for each in ranked if each.probability >= least)
+        return ranked[: max(nbest, len(chosen))], chosen
 
 
 def texts_before(contexts: Sequence[Any]) -> list[tuple[str, ...]]:

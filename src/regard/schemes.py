@@ -186,6 +186,13 @@ def scheme_lines(scheme: Scheme, changed: int) -> Iterator[str]:
         )
 
 
+def odd_tags(tags: Iterable[str]) -> list[str]:
+    """Tags of another form than most, which would mark spans without them; none where most mark no spans."""
+    all_tags = list(tags)
+    odd = [tag for tag in all_tags if not PREFIX.fullmatch(tag)]
+    return sorted(set(odd)) if 0 < 2 * len(odd) < len(all_tags) and any(tag[1:2] == "-" for tag in all_tags) else []
+
+
 def allowed_transitions(tags: Sequence[str], scheme: Scheme) -> Transitions:
     """What a tagger may answer if its tags are to keep to the scheme; O before the first and after the last word."""
     marks = [OUTSIDE for _ in tags] if scheme == "plain" else marks_of(tags)

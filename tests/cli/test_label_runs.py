@@ -130,7 +130,7 @@ def test_why_shades_the_words(label_runs, answer):
 
 def test_a_page_of_shaded_words(label_runs, answer, tmp_path):
     page = tmp_path / "why.html"
-    found = answer("one good <b>\n\nsix bad", "predict", label_runs["one"], "--html", page)
+    found = answer("one good <b>\n\nsix bad", "predict", label_runs["one"], "--html", page, "--quiet")
     assert found == ["plus", "", "minus"]
     html = page.read_text()
     assert html.startswith("<!DOCTYPE html>") or html.startswith("<!doctype html>")
@@ -189,7 +189,7 @@ def test_tags_as_json(label_runs, answer):
 
 def test_why_shows_what_attention_each_word_received(label_runs, answer, tmp_path):
     page = tmp_path / "why.html"
-    found = answer("mr ann\n\nin bob one", "predict", label_runs["crf"], "--why", "--html", page)
+    found = answer("mr ann\n\nin bob one", "predict", label_runs["crf"], "--why", "--html", page, "--quiet")
     assert found[:4] == ["mr\tO", "ann\tB-PER", "attention received", "mr ann"]
     assert found[5] == f"0 {SHADES} 1"
     assert found[6:9] == ["", "", "in\tO"]
@@ -331,8 +331,8 @@ def test_two_runs_are_compared(label_runs, answer, complaint, tmp_path):
         ("one", ["--words"], "predict: --words is for other models; {run} labels texts"),
         ("one", ["--weights"], "predict: --weights is for other models; {run} labels texts"),
         ("one", ["--draw"], "predict: --draw is for other models; {run} labels texts"),
-        ("one", ["--nbest", "4"], "nbest is 4; 1 to 3, the number of labels, can be asked for"),
-        ("one", ["--threshold", "0.5"], "threshold is 0.5; a number from 0 to 1 is for models of several labels"),
+        ("one", ["--nbest", "0"], "nbest is 0; 1 is the least"),
+        ("one", ["--threshold", "0.5"], "threshold: is for models of several labels; this one tells one of each text"),
         ("mean", ["--why"],
          "attentive-classifier: pools words by mean, so has no weights to show; train it with --pooling attention"),
         ("crf", ["--nbest", "2"], "predict: --nbest is for other models; {run} tags words"),

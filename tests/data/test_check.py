@@ -196,3 +196,11 @@ def test_what_cannot_be_held_out():
     with pytest.raises(RegardError) as caught:
         hold_out(numbered(9), share=1.5)
     assert str(caught.value) == "hold_out: share is 1.5, most is 1000; 0 < share < 1 and most >= 1 are needed"
+
+
+def test_targets_that_look_like_labels():
+    train = [Example(f"text {number}", ("good", "bad")[number % 2]) for number in range(40)]
+    assert "note: training: 2 different targets for 40 pairs; if they are labels, --task label suits them better" in (
+        check(train).lines()
+    )
+    assert not any("--task label" in line for line in check(train[:39]).lines())

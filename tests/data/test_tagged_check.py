@@ -23,15 +23,20 @@ def test_what_is_said_of_both_parts():
 
 
 def test_nothing_is_noted_where_nothing_is_odd():
-    assert list(tag_lines([tagged("a/N b/V")], [tagged("b/N")])) == [
+    assert list(tag_lines([tagged("a/N b/V")], [tagged("b/N c/V")])) == [
         "training: 1 sentence, 2 words, 2 tags: N 1 (50.0%), V 1 (50.0%)",
-        "validation: 1 sentence, 1 words, 1 tag: N 1 (100.0%)",
+        "validation: 1 sentence, 2 words, 2 tags: N 1 (50.0%), V 1 (50.0%)",
     ]
+
+
+def test_validation_data_of_one_tag_say_little():
+    *_, last = tag_lines([tagged("a/O b/B-X")], [tagged("b/O c/O")])
+    assert last == "note: validation: every tag is O, so its scores say little; give --valid, or a larger --held-out"
 
 
 def test_of_many_tags_the_commonest_are_counted():
     many = Tagged(tuple("abcdefghijklmnop"), (*"ABCDEFGHIJKLMNO", "A"))
-    (first, _) = tag_lines([many], [tagged("z/A")])
+    (first, _) = tag_lines([many], [tagged("z/A y/B")])
     assert "15 tags: A 2 (12.5%), B 1 (6.2%), " in first
     assert first.endswith(" L 1 (6.2%), and 3 more")
 

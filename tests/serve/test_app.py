@@ -203,7 +203,6 @@ def test_what_does_not_grow_is_answered_at_once(client):
             {"text": "a", "model": "gpt", "greedy": True, "top_k": 1},
             "generate: greedy draws nothing; leave out temperature, top_k and top_p, or greedy",
         ),
-        ({"text": "a", "model": "label", "nbest": 3}, "nbest is 3; 1 to 2, the number of labels, can be asked for"),
         (
             {"text": "a", "model": "label-pairs"},
             'predict: "a" has no second text; this model labels pairs of texts',

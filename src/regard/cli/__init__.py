@@ -102,7 +102,7 @@ def command_line() -> App:
     app.command(
         "regard.cli.train:train",
         name="train",
-        help="Train a model on pairs of texts, or a language model on text.",
+        help="Train a model on pairs of texts, on text, on labels or on tags.",
         help_flags=(),  # its settings depend on the model, so it writes its own help
         version_flags=(),
     )

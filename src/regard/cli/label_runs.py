@@ -78,7 +78,7 @@ def print_labels(run: Path, source: Path, output: Output, *, device: str, quiet:
                     shaded += [(*weighed, title_of(labelling)) for weighed in weighed_texts(labelling)]
             sys.stdout.flush()
             done += len(present)
-    write_page(output.html, shaded)
+    write_page(output.html, shaded, quiet=quiet)
 
 
 def label_line_of_nothing(output: Output) -> str:
@@ -111,7 +111,9 @@ def label_lines(model: LabelPredictor, found: Labelling, output: Output) -> str:
     if output.jsonl:
         return json.dumps(label_record(found), ensure_ascii=False)
     if output.nbest > 1:
-        lines = "\t".join(f"{label.translate(BLANKS)} {probability:.4f}" for label, probability in found.ranked)
+        lines = "\t".join(
+            f"{label.translate(BLANKS)} {probability:.4f}" for label, probability in found.ranked[: output.nbest]
+        )
     else:
         lines = side_by_side(model, found.labels)
     if not output.why:
@@ -153,7 +155,7 @@ def title_of(found: Labelling) -> str:
     return ", ".join([f"{best.label} ({best.probability:.0%})", *others]) if found.labels else "no label"
 
 
-def write_page(path: Path | None, texts: Sequence[tuple[Sequence[str], Any, str]]) -> None:
+def write_page(path: Path | None, texts: Sequence[tuple[Sequence[str], Any, str]], *, quiet: bool) -> None:
     """Texts shaded by weight, as a page that needs nothing else."""
     if path is None:
         return
@@ -161,6 +163,8 @@ def write_page(path: Path | None, texts: Sequence[tuple[Sequence[str], Any, str]
     from regard.views.words import words_page
 
     write_text(path, words_page(texts))
+    if not quiet:
+        print(f"written: {path}", file=sys.stderr)
 
 
 def print_tags(run: Path, source: Path, output: Output, *, words: bool, device: str, quiet: bool) -> None:
@@ -185,7 +189,7 @@ def print_tags(run: Path, source: Path, output: Output, *, words: bool, device: 
                     shaded.append((tagging.words, received(tagging), " ".join(tagging.tags)))
             sys.stdout.flush()
             done += len(some)
-    write_page(output.html, shaded)
+    write_page(output.html, shaded, quiet=quiet)
 
 
 def word_lines(source: Path, columns: Sequence[str]) -> Iterator[list[str]]:
@@ -295,6 +299,9 @@ def label_findings(run: Path, asked: Asked, *, device: str, quiet: bool) -> Find
     with counted(quiet, "texts") as show:
         probabilities = model.probabilities(examples, show)
     gold, labels = [example.labels for example in examples], model.labels
+    if not any(set(each) & set(labels) for each in gold):
+        found = ", ".join(sorted({label for each in gold for label in each})[:5])
+        raise RegardError(f"{asked.data}: has no label that {run} knows, but {found}; is it the right column?")
     report: Any
     chosen: list[list[str]]
     if model.model.config.several:

@@ -15,11 +15,13 @@ WIDTH, COLUMN = 98, 32
 USAGE = """\
 Usage: regard train DATA --out FOLDER [--model NAME] [--SETTING VALUE ...]
 
-Train a model on pairs of texts, or a language model on text. What is not set is chosen to
-suit the data. The same command again goes on where it stopped.
+Train a model on pairs of texts, a language model on text, a classifier on labelled texts
+(--task label) or a tagger on tagged words (--task tag). What is not set is chosen to suit
+the data. The same command again goes on where it stopped.
 
-  DATA  a file of pairs (.tsv, .csv, .jsonl, .tmx, .po, .mo, also .gz, - is stdin),
-        a file (.txt, also .gz) or a folder of text, a recipe (.toml), or a built-in corpus:
+  DATA  a file of pairs (.tsv, .csv, .jsonl, .tmx, .po, .mo, also .gz, - is stdin), of texts
+        and labels (.tsv, .csv, .jsonl), of words and tags (.bio, .conll), a file (.txt, also .gz)
+        or a folder of text, a recipe (.toml), or a built-in corpus:
         {corpora}.
         Or give two files, line by line, by --source and --target.
 """

@@ -22,6 +22,9 @@ FAR, APART = np.log(3), 20  # a ratio is far off from three times the usual on, 
 
 SPACING = re.compile(r"  |[\t\n\r]")
 
+MOST_LABELS, EACH = 100, 20
+"""Different targets, and pairs for each of them, from which on they look like labels."""
+
 
 @dataclass(frozen=True)
 class Lengths:
@@ -81,6 +84,7 @@ class Report:
     """What `check` found."""
 
     train: Part
+    targets: int  # different ones to train on
     valid: Part | None
     seen_pairs: int  # of the validation data, that are also training pairs
     seen_sources: int  # of the validation data, that are also sources of training pairs
@@ -89,8 +93,16 @@ class Report:
     def lines(self) -> list[str]:
         """The same in words, a line for each finding."""
         if self.valid is None:
-            return self.train.lines()
-        return [*self.train.lines(), *self.valid.lines(), *self._between(self.valid)]
+            return [*self.train.lines(), *self._few_targets()]
+        return [*self.train.lines(), *self._few_targets(), *self.valid.lines(), *self._between(self.valid)]
+
+    def _few_targets(self) -> Iterator[str]:
+        """Whether the targets look like labels."""
+        if self.targets <= MOST_LABELS and self.train.pairs >= EACH * self.targets:
+            yield (
+                f"note: training: {counted(self.targets, 'different target')} for {counted(self.train.pairs, 'pair')}; "
+                "if they are labels, --task label suits them better"
+            )
 
     def _between(self, valid: Part) -> Iterator[str]:
         """What training and validation data have to do with each other."""
@@ -124,6 +136,7 @@ def check(train: Sequence[Example], valid: Sequence[Example] = ()) -> Report:
     swapped = find_swapped(train, valid)
     return Report(
         train=describe("training", train, swapped.train, train[1:]),
+        targets=len({target for _, target in pairs}),
         valid=describe("validation", valid, swapped.valid, train[1:]) if valid else None,
         seen_pairs=sum((example.source, example.target) in seen for example in valid),
         seen_sources=sum(example.source in sources for example in valid),

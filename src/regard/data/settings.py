@@ -22,9 +22,7 @@ class DataSettings:
         str, ...
     ] = ()  # which columns, keys or languages are source and target; text and label; word and tag
     separator: str = "|"  # between several labels of a text; "" takes all of it for one
-    dialogue: str | None = (
-        None  # the column that says to which dialogue an utterance belongs; a blank line ends one too
-    )
+    dialogue: str | None = None  # the column that names the dialogue of an utterance; a blank line ends one, too
     context: int = 0  # utterances before, of its dialogue, that a text to label is read with
     empty: Literal["error", "skip"] = "error"  # what to do with a pair or example of which a part is empty
     documents: Literal["file", "line", "blank"] = "file"  # what a document of a text is: a file, a line, a paragraph

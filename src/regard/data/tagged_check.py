@@ -21,6 +21,9 @@ def tag_lines(train: Sequence[Tagged], valid: Sequence[Tagged]) -> Iterator[str]
         raise RegardError(f'training data: every tag is "{only}"; two that differ are the least to learn from')
     yield part_line("training", train, counts["t"])
     yield part_line("validation", valid, counts["v"])
+    if len(counts["v"]) == 1:
+        only = next(iter(counts["v"]))
+        yield f"note: validation: every tag is {only}, so its scores say little; give --valid, or a larger --held-out"
     known = {sentence.words for sentence in train}
     seen = sum(sentence.words in known for sentence in valid)
     if seen:

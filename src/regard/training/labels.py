@@ -21,7 +21,7 @@ from regard.errors import RegardError
 from regard.models.attentive_tagger import TaggerConfig
 from regard.recipe import Recipe
 from regard.run import Run
-from regard.schemes import Scheme, find_scheme, repair, scheme_lines, spans_of, tags_of
+from regard.schemes import Scheme, find_scheme, odd_tags, repair, scheme_lines, spans_of, tags_of
 from regard.settings import shown
 from regard.text import Lexicon, learn_lexicon, words_of
 from regard.training.label_loss import (
@@ -101,6 +101,10 @@ def prepare_tags(recipe: Recipe, home: Run | None, device: str, talk: Talk) -> P
     for line in chain(tag_lines(train, valid), scheme_lines(scheme, changed)):
         talk.say(line)
     counts = Counter(chain.from_iterable(sentence.tags for sentence in mended))
+    if scheme == "plain" and (odd := odd_tags(counts)):
+        talk.say(
+            f"note: tags: {odd[0]} is of no scheme, so that none is taken to mark spans; correct it if they should"
+        )
     outside = () if scheme == "plain" else ("O",)  # so that there is always something that may be answered
     tags = sorted({*counts, *outside}, key=lambda tag: (-counts[tag], tag))
     lexicon = lexicon_of(recipe, home, [sentence.words for sentence in train], tags)
