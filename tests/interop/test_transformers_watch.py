@@ -4,8 +4,6 @@ import threading
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from regard import RegardError, watch
 from regard.attention.comparison import TILE_NUMBERS
@@ -21,6 +19,7 @@ from tests.interop.tiny_models import (
     batch,
     eager,
 )
+from tests.sizes import Sizes
 
 transformers = pytest.importorskip("transformers")
 
@@ -404,21 +403,6 @@ def test_watching_other_models_does_not_import_transformers():
         "with regard.watch(torch.nn.Linear(1, 1)): assert not {'transformers', 'torch._dynamo'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
-
-
-class Sizes(TorchDispatchMode):
-    """Notes how many numbers each tensor has memory for that is made meanwhile."""
-
-    def __init__(self):
-        super().__init__()
-        self.most = 0
-
-    def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
-        found = operator(*args, **(kwargs or {}))
-        for tensor in tree_leaves(found):
-            if isinstance(tensor, torch.Tensor):
-                self.most = max(self.most, tensor.untyped_storage().nbytes() // tensor.itemsize)
-        return found
 
 
 @pytest.mark.parametrize("window", [None, 64])

@@ -5,7 +5,7 @@ import torch
 from regard import RegardError
 from regard.looking import look
 from tests.interop.tiny_models import BERT, GPT2, LLAMA_GROUPED, MARIAN, T5, eager
-from tests.looking.sizes import Sizes
+from tests.sizes import Sizes
 
 transformers = pytest.importorskip("transformers")
 

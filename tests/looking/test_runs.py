@@ -8,7 +8,7 @@ from regard.data.labelled import Labelled
 from regard.loading import load
 from regard.looking import look
 from regard.training.train import train
-from tests.looking.sizes import Sizes
+from tests.sizes import Sizes
 
 
 def dense_of(model, run):

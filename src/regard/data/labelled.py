@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import PurePath
 from typing import Any
 
-from regard.data.formats.lines import Path, numbered_lines, quoted, shown
+from regard.data.formats.lines import Path, format_by_name, numbered_lines, quoted, shown
 from regard.data.formats.tables import as_number, counted, csv_rows, find_column, parsed, value
 from regard.errors import RegardError, unknown_name
 
@@ -57,7 +55,7 @@ def read_labelled(
         context: How many utterances before, of the same dialogue, an example is given.
         empty: What to do with an example without text or label: "error" or "skip".
     """
-    chosen = format or format_of(path)
+    chosen = format or format_by_name(path, ENDINGS)
     if chosen not in READERS:
         raise unknown_name("data.format", chosen, READERS)
     if columns is not None and len(columns) not in (2, 3):
@@ -72,20 +70,6 @@ def read_labelled(
     if dialogue is not None:
         wanted["dialogue"] = dialogue
     return examples(READERS[chosen](path, wanted), shown(path), separator, context, skip=empty == "skip")
-
-
-def format_of(path: Path) -> str:
-    """The format a file's name tells."""
-    if os.fspath(path) == "-":
-        return "tsv"
-    name = PurePath(path)
-    ending = PurePath(name.stem).suffix if name.suffix.lower() == ".gz" else name.suffix
-    if ending.lower() not in ENDINGS:
-        raise RegardError(
-            f"{shown(path)}: its name does not tell its format; end it in {', '.join(sorted(ENDINGS))}, "
-            "or say which it has (--data.format tsv)"
-        )
-    return ENDINGS[ending.lower()]
 
 
 def read_tsv(path: Path, wanted: Mapping[str, Column]) -> Iterator[Row]:

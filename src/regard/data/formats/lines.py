@@ -10,7 +10,7 @@ import gzip
 import os
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from io import BufferedIOBase
 from pathlib import PurePath
@@ -35,6 +35,21 @@ class Found(NamedTuple):
     place: int
     source: str
     target: str
+
+
+def format_by_name(path: Path, endings: Mapping[str, str], otherwise: str | None = None) -> str:
+    """The format that the name of a file tells, by how it ends; TSV from standard input."""
+    if os.fspath(path) == "-":
+        return "tsv"
+    name = PurePath(path)
+    ending = (PurePath(name.stem).suffix if name.suffix.lower() == ".gz" else name.suffix).lower()
+    if ending not in endings:
+        say = "say which it has (--data.format tsv)"
+        raise RegardError(
+            f"{shown(path)}: its name does not tell its format; end it in {', '.join(sorted(endings))}, "
+            + (f"or {say}" if otherwise is None else f"{say}, or, {otherwise}")
+        )
+    return endings[ending]
 
 
 def read_lines(path: Path) -> Iterator[str]:

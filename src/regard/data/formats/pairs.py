@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
-from pathlib import PurePath
 
 from regard.data.example import Example
 from regard.data.formats.catalogs import read_mo, read_po
-from regard.data.formats.lines import Found, Path, numbered_lines, shown
+from regard.data.formats.lines import Found, Path, format_by_name, numbered_lines, shown
 from regard.data.formats.tables import Columns, read_csv, read_jsonl, read_tsv
 from regard.data.formats.tmx import read_tmx
 from regard.errors import RegardError, unknown_name
@@ -45,7 +44,7 @@ def read_pairs(
             languages (TMX), msgid and msgstr in either order (PO, MO).
         empty: What to do with a pair without a source or target: "error" or "skip".
     """
-    chosen = format or format_of(path)
+    chosen = format or format_by_name(path, ENDINGS, "if it is text, name a language model (--model lstm-lm)")
     if chosen not in FORMATS:
         raise unknown_name("data.format", chosen, FORMATS)
     if columns is not None and len(columns) != 2:
@@ -96,17 +95,3 @@ def filled(found: Iterator[Found], where: str, *, skip: bool) -> Iterator[Exampl
         elif not skip:
             side = "the source is" if target else "the target is" if source else "source and target are"
             raise RegardError(f"{where} {place}: {side} empty; fill it, or leave such pairs out: --data.empty skip")
-
-
-def format_of(path: Path) -> str:
-    """The format a file's name tells."""
-    if os.fspath(path) == "-":
-        return "tsv"
-    name = PurePath(path)
-    ending = PurePath(name.stem).suffix if name.suffix.lower() == ".gz" else name.suffix
-    if ending.lower() not in ENDINGS:
-        raise RegardError(
-            f"{shown(path)}: its name does not tell its format; end it in {', '.join(sorted(ENDINGS))}, "
-            "say which it has (--data.format tsv), or, if it is text, name a language model (--model lstm-lm)"
-        )
-    return ENDINGS[ending.lower()]
