@@ -88,7 +88,7 @@ rules = st.recursive(
 
 
 @given(rules, st.integers(1, 6), st.integers(0, 5), st.integers(1, 6))
-def test_a_rule_answers_for_any_tile_and_its_reach_holds_all_it_shows(rule, n, start, size):
+def test_a_rule_answers_for_any_tile_and_knows_what_it_shows(rule, n, start, size):
     whole = matrix(rule, n, 6, 2)
     rows = slice(min(start, n - 1), min(start + size, n))
     shape = torch.Size((2, n, 6))
@@ -99,6 +99,17 @@ def test_a_rule_answers_for_any_tile_and_its_reach_holds_all_it_shows(rule, n, s
     reach = rule.reach(range(rows.start, rows.stop), shape)
     outside = [key for key in range(6) if key not in reach]
     assert not whole[:, rows][:, :, outside].any()
+    certain = rule.certain(range(rows.start, rows.stop), shape)
+    assert whole[:, rows][:, :, certain.start : certain.stop].all()
+    assert certain.stop <= 6
+
+
+def test_most_of_a_causal_window_is_certain():
+    shape = torch.Size((2, 100, 100))
+    assert causal().certain(range(40, 50), shape) == range(41)
+    assert (causal() & window(30, None)).certain(range(40, 50), shape) == range(19, 41)
+    assert (causal() | window(30, 5)).certain(range(40, 50), shape) == range(41)
+    assert not (~causal()).certain(range(40, 50), shape)
 
 
 @given(rules, st.integers(1, 6))

@@ -32,7 +32,7 @@ def checked(query: Tensor, keys: Tensor, values: Tensor, visible: Rule | None) -
         raise RegardError(f"attend: there are {keys.shape[-2]} keys and {values.shape[-2]} values; each key needs one")
     leading = [tensor.shape[:-2] for tensor in inputs]
     try:
-        batch = broadcast_shapes(*leading)
+        batch = leading[0] if leading[0] == leading[1] == leading[2] else broadcast_shapes(*leading)
     except ValueError:
         found = ", ".join(str(tuple(axes)) for axes in leading)
         raise RegardError(

@@ -12,6 +12,8 @@ from regard.attention.base_score import DotForm, Heads, Score, head_axes, widene
 from regard.attention.score_checks import is_number, same_width
 from regard.errors import RegardError
 
+NEAR = 256.0  # |k|², in widths, up to which scores in float32 are right to a fifty thousandth as they are
+
 
 class Kernel(Score):
     """A score that is the logarithm of a kernel of the distance |q - k|, measured in `width`s.
@@ -53,14 +55,11 @@ class Gaussian(Kernel):
 
     def as_dot(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> DotForm:
         same_width(self, query, keys)
-        squares = squared_norm(keys)
-        if lies_far_off(keys, squares):
-            centre = keys.detach().mean(-2, keepdim=True)
-            query, keys = query - centre, keys - centre
-            squares = squared_norm(keys)
         if self.width.ndim == 0 and not self.width.requires_grad and self.width.is_cpu:
             factor = self.width.item() ** -2  # as a number, it rounds no query
+            query, keys, squares = about_zero(query, keys, near=NEAR / factor)
             return DotForm(query, keys, factor, squares.squeeze(-1) * (factor / -2))
+        query, keys, squares = about_zero(query, keys)
         precision = self.width.square().reciprocal()
         return DotForm(query * precision.to(query.dtype), keys, 1.0, (squares * (precision / -2)).squeeze(-1))
 
@@ -114,16 +113,30 @@ def squared_norm(keys: Float[Tensor, "... width"]) -> Float[Tensor, "... 1"]:
     return torch.linalg.vector_norm(widened(keys), dim=-1, keepdim=True).square()
 
 
-def lies_far_off(keys: Float[Tensor, "..."], squares: Float[Tensor, "..."]) -> bool:
+def about_zero(
+    query: Float[Tensor, "..."], keys: Float[Tensor, "..."], near: float = 0.0
+) -> tuple[Tensor, Tensor, Float[Tensor, "... 1"]]:
+    """Query and keys, moved where the keys lie far off, and the keys' |k|²."""
+    squares = squared_norm(keys)
+    if not lies_far_off(keys, squares, near):
+        return query, keys, squares
+    centre = keys.detach().mean(-2, keepdim=True)
+    query, keys = query - centre, keys - centre
+    return query, keys, squared_norm(keys)
+
+
+def lies_far_off(keys: Float[Tensor, "..."], squares: Float[Tensor, "..."], near: float) -> bool:
     """Whether keys should be moved to lie about zero, where q·k and |k|² are small and so exact.
 
-    Those of half precision stay, since moving would round them. On a GPU a look costs
-    more than the move.
+    Those of half precision stay, since moving would round them, and so do those whose
+    |k|² is `near` at the most. On a GPU a look costs more than the move.
     """
     if keys.dtype in (torch.float16, torch.bfloat16) or keys.numel() == 0:
         return False
     if keys.device.type != "cpu":
         return True
+    if squares.detach().amax().item() <= near:
+        return False
     with torch.no_grad():
         some = keys[..., :: 1 + keys.shape[-2] // 64, :]  # enough to see where they lie
         return squared_norm(some.mean(-2)).amax().item() > squares.mean().item() / 2

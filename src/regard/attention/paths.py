@@ -21,7 +21,7 @@ from regard.attention.kernels.sdpa import sdpa_attention
 from regard.attention.kernels.tiled import tiled_attention
 from regard.attention.normalise import Softmax
 from regard.attention.score_checks import as_dot_form
-from regard.attention.scores import FixedDot
+from regard.attention.scores import fixed_dot
 from regard.attention.visible import alike_for_all_queries, conjuncts
 from regard.attention.weights import DenseWeights, LazyWeights, Weights
 from regard.errors import RegardError, unknown_name
@@ -64,7 +64,7 @@ class Call:
         if form.key_bias is not None:
             over_keys = form.key_bias[..., None, :]
             bias = over_keys if bias is None else bias + over_keys
-        return Comparison(replace(self.terms, score=FixedDot(form.scale)), form.query, form.keys, bias)
+        return Comparison(replace(self.terms, score=fixed_dot(form.scale)), form.query, form.keys, bias)
 
 
 def by_mean(call: Call) -> tuple[Tensor, See]:

@@ -18,7 +18,7 @@ from regard.attention.base_score import widened
 from regard.attention.comparison import Comparison, blocks
 from regard.attention.normalise import LOG2_E, Normaliser
 from regard.attention.scores import FixedDot
-from regard.attention.visible import pick, take
+from regard.attention.visible import Rule, common, conjuncts, pick, take
 from regard.errors import RegardError, unknown_name
 
 CHUNK = 64  # keys whose best is looked at first when the top ones are sought
@@ -71,16 +71,36 @@ class ScoredRows(Rows):
 
 
 class SoftmaxRows(Rows):
-    """Rows of a softmax, of which the logarithms to base 2 are there, and the weights if asked for.
+    """Rows of a softmax, of which the scores are there, and the logarithms and weights if asked for.
 
-    To base 2 since torch's exp2 takes a third of the time of its exp on a CPU.
+    All to base 2, since torch's exp2 takes a third of the time of its exp on a CPU.
     """
 
-    def __init__(self, rows: slice, span: slice, logarithms: Tensor, room: Tensor | None = None) -> None:
+    def __init__(
+        self,
+        rows: slice,
+        span: slice,
+        scores: Tensor,
+        log_sum_exp: Tensor,
+        *,
+        may_be_infinite: bool = True,
+        room: Tensor | None = None,
+    ) -> None:
         self.rows = rows
         self.span = span
-        self.logarithms = logarithms
+        self.scores = scores
+        self.log_sum_exp = log_sum_exp  # (*batch, rows, 1), of the scores as they are
+        self.may_be_infinite = may_be_infinite
         self.room = room  # memory for the weights
+
+    @cached_property
+    def logarithms(self) -> Tensor:
+        """Those of the weights; they take the place of the scores."""
+        self.scores.sub_(self.log_sum_exp)
+        if self.may_be_infinite:
+            self.scores.clamp_min_(DEEP)
+        self.log_sum_exp = torch.zeros_like(self.log_sum_exp)
+        return self.scores
 
     @cached_property
     def weights(self) -> Tensor:  # type: ignore[override]
@@ -89,10 +109,10 @@ class SoftmaxRows(Rows):
 
     @property
     def order(self) -> Tensor:
-        return self.logarithms
+        return self.scores
 
     def at(self, where: Tensor) -> Tensor:
-        return torch.exp2(self.logarithms.gather(-1, where))
+        return torch.exp2(self.scores.gather(-1, where) - self.log_sum_exp)
 
     def entropy(self) -> Tensor:
         return ((self.weights * self.logarithms).sum(-1) / -LOG2_E).clamp_min(0)
@@ -100,8 +120,8 @@ class SoftmaxRows(Rows):
 
 def softmax_rows(comparison: Comparison, log_sum_exp: Tensor, rows: slice, span: slice) -> SoftmaxRows:
     """Rows of a softmax over any scores."""
-    scores = comparison.span(rows, span)
-    return SoftmaxRows(rows, span, (scores - pick(log_sum_exp, -2, rows)).mul_(LOG2_E).clamp_min_(DEEP))
+    scores = comparison.span(rows, span).expand(*comparison.terms.shape[:-2], -1, -1)
+    return SoftmaxRows(rows, span, scores * LOG2_E, pick(log_sum_exp, -2, rows) * LOG2_E)
 
 
 def dot_rows(comparison: Comparison, log_sum_exp: Tensor) -> Iterator[SoftmaxRows]:
@@ -123,14 +143,26 @@ def dot_rows(comparison: Comparison, log_sum_exp: Tensor) -> Iterator[SoftmaxRow
         shape = (len(query), rows.stop - rows.start, span.stop - span.start)
         scores, weights = (part[: math.prod(shape)].view(shape) for part in room)
         torch.bmm(pick(query, -2, rows), pick(keys, -2, span).mT, out=scores)
-        logarithms = scores.view(*batch, *shape[1:]).sub_(pick(log_sum_exp, -2, rows))
+        scores, weights = scores.view(*batch, *shape[1:]), weights.view(*batch, *shape[1:])
         if bias is not None:
-            logarithms.add_(take(take(bias, -2, rows), -1, span), alpha=LOG2_E)
-        if terms.visible is not None:
-            logarithms.masked_fill_(~terms.visible.tile(rows, span, terms.shape, scores.device), DEEP)
-        if may_be_infinite:
-            logarithms.clamp_min_(DEEP)
-        yield SoftmaxRows(rows, span, logarithms, weights.view(*batch, *shape[1:]))
+            scores.add_(take(take(bias, -2, rows), -1, span), alpha=LOG2_E)
+        for rule in conjuncts(terms.visible):
+            for part in uncertain(rule, rows, span, terms.shape):
+                hidden = ~rule.tile(rows, part, terms.shape, scores.device)
+                scores[..., part.start - span.start : part.stop - span.start].masked_fill_(hidden, -math.inf)
+        own = pick(log_sum_exp, -2, rows)
+        yield SoftmaxRows(rows, span, scores, own, may_be_infinite=may_be_infinite, room=weights)
+
+
+def uncertain(rule: Rule, rows: slice, span: slice, shape: torch.Size) -> Iterator[slice]:
+    """The parts of a span of keys that are not known to be visible from each of these rows."""
+    certain = common(rule.certain(range(rows.start, rows.stop), shape), range(span.start, span.stop))
+    if not certain:
+        yield span
+        return
+    for start, stop in ((span.start, certain.start), (certain.stop, span.stop)):
+        if start < stop:
+            yield slice(start, stop)
 
 
 class Reduction(ABC):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache, lru_cache
 from typing import ClassVar
 
 import torch
@@ -64,6 +65,12 @@ class FixedDot(Dot):
 
     def scale(self, query: Tensor) -> float:
         return self.factor
+
+
+@lru_cache(maxsize=64)
+def fixed_dot(scale: float) -> FixedDot:
+    """The same, made once for each number: nothing of it is learnt."""
+    return FixedDot(scale)
 
 
 class Hard(Dot):
@@ -229,10 +236,17 @@ def as_score(score: object) -> Score:
     if not isinstance(score, str):
         raise RegardError(f"score: found {type(score).__name__}; give a name or a subclass of regard.attention.Score")
     if score in PARAMETER_FREE:
-        return PARAMETER_FREE[score]()
+        return parameter_free(score)
     if score in SCORES:
         raise RegardError(f'score: "{score}" has parameters; make it with regard.attention.build_score("{score}", ...)')
     raise unknown_name("score", score, SCORES)
+
+
+@cache
+def parameter_free(name: str) -> Score:
+    """The score function of a name, one for all calls: nothing of it is learnt, and making a module takes its time."""
+    with torch.inference_mode(False), torch.device("cpu"):  # whatever holds where it is first asked for
+        return PARAMETER_FREE[name]()
 
 
 def build_score(

@@ -40,6 +40,10 @@ class Rule(ABC):
         """A run of keys that holds every key visible from these rows."""
         return range(shape[-1])
 
+    def certain(self, rows: range, shape: torch.Size) -> range:
+        """A run of keys that are all visible from each of these rows, as far as that is known without a look."""
+        return range(0)
+
     def map(self, change: Callable[[Tensor], Tensor]) -> Rule:
         """The same rule with every tensor in it changed."""
         return self
@@ -164,6 +168,9 @@ class Causal(Rule):
     def reach(self, rows: range, shape: torch.Size) -> range:
         return range(max(0, min(shape[-1], rows.stop + self.offset(shape))))
 
+    def certain(self, rows: range, shape: torch.Size) -> range:
+        return range(max(0, min(shape[-1], rows.start + 1 + self.offset(shape))))
+
 
 @dataclass(frozen=True, eq=False)
 class Window(Rule):
@@ -187,6 +194,12 @@ class Window(Rule):
         offset = shape[-1] - shape[-2]
         start = 0 if self.left is None else max(0, rows.start + offset - self.left)
         stop = shape[-1] if self.right is None else min(shape[-1], rows.stop + offset + self.right)
+        return range(start, max(start, stop))
+
+    def certain(self, rows: range, shape: torch.Size) -> range:
+        offset = shape[-1] - shape[-2]
+        start = 0 if self.left is None else max(0, rows.stop - 1 + offset - self.left)
+        stop = shape[-1] if self.right is None else min(shape[-1], rows.start + 1 + offset + self.right)
         return range(start, max(start, stop))
 
 
@@ -257,9 +270,10 @@ class Both(Rule):
         return self.left.tile(rows, cols, shape, device) & self.right.tile(rows, cols, shape, device)
 
     def reach(self, rows: range, shape: torch.Size) -> range:
-        left, right = self.left.reach(rows, shape), self.right.reach(rows, shape)
-        start = max(left.start, right.start)
-        return range(start, max(start, min(left.stop, right.stop)))
+        return common(self.left.reach(rows, shape), self.right.reach(rows, shape))
+
+    def certain(self, rows: range, shape: torch.Size) -> range:
+        return common(self.left.certain(rows, shape), self.right.certain(rows, shape))
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Rule:
         return replace(self, left=self.left.map(change), right=self.right.map(change))
@@ -285,6 +299,9 @@ class Either(Both):
     def reach(self, rows: range, shape: torch.Size) -> range:
         left, right = self.left.reach(rows, shape), self.right.reach(rows, shape)
         return range(min(left.start, right.start), max(left.stop, right.stop))
+
+    def certain(self, rows: range, shape: torch.Size) -> range:
+        return max(self.left.certain(rows, shape), self.right.certain(rows, shape), key=len)
 
 
 @dataclass(frozen=True, eq=False)
@@ -325,6 +342,9 @@ class Within(Rule):
     def reach(self, rows: range, shape: torch.Size) -> range:
         return self.rule.reach(rows, self.whole)
 
+    def certain(self, rows: range, shape: torch.Size) -> range:
+        return self.rule.certain(rows, self.whole)
+
     def map(self, change: Callable[[Tensor], Tensor]) -> Rule:
         return replace(self, rule=self.rule.map(change))
 
@@ -355,6 +375,12 @@ def conjuncts(rule: Rule | None) -> list[Rule]:
 def alike_for_all_queries(rule: Rule) -> bool:
     """Whether a rule looks only at the key: one row serves every query."""
     return isinstance(rule, Lengths) or (isinstance(rule, Given) and torch.atleast_2d(rule.matrix).shape[-2] == 1)
+
+
+def common(left: range, right: range) -> range:
+    """The positions of two runs that both have."""
+    start = max(left.start, right.start)
+    return range(start, max(start, min(left.stop, right.stop)))
 
 
 def count(index: Index) -> int:

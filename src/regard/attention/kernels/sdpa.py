@@ -43,8 +43,12 @@ def sdpa_attention(
         tensor if tensor.shape[-1] == wide else pad(tensor, (0, wide - tensor.shape[-1]))
         for tensor in (comparison.query, comparison.keys, values)
     )
-    output, lse = _Fused.apply(comparison.terms, query, keys, comparison.bias, padded)
-    return output[..., : values.shape[-1]], lse
+    inputs = (comparison.terms, query, keys, comparison.bias, padded)
+    if torch.is_grad_enabled():
+        output, lse = _Fused.apply(*inputs)
+    else:
+        output, lse, _ = fused_forward(*inputs)
+    return output if values.shape[-1] == wide else output[..., : values.shape[-1]], lse
 
 
 class _Fused(torch.autograd.Function):
@@ -52,10 +56,7 @@ class _Fused(torch.autograd.Function):
     def forward(
         ctx: Any, terms: Terms, query: Tensor, keys: Tensor, bias: Tensor | None, values: Tensor
     ) -> tuple[Tensor, Tensor]:
-        inputs = as_four_axes(terms.shape, query, keys, values)
-        output, lse, ctx.extras = run_parts(terms, inputs, bias)
-        output = output.reshape(*terms.shape[:-1], values.shape[-1])
-        lse = lse.reshape(*terms.shape[:-1], 1)
+        output, lse, ctx.extras = fused_forward(terms, query, keys, bias, values)
         ctx.terms = terms
         ctx.save_for_backward(query, keys, bias, values, output, lse)
         ctx.mark_non_differentiable(lse)
@@ -80,6 +81,15 @@ class _Fused(torch.autograd.Function):
         )
 
 
+def fused_forward(
+    terms: Terms, query: Tensor, keys: Tensor, bias: Tensor | None, values: Tensor
+) -> tuple[Float[Tensor, "*batch queries width"], Float[Tensor, "*batch queries 1"], list[Any]]:
+    """Output, log-sum-exp, and what each operator keeps for its backward."""
+    inputs = as_four_axes(terms.shape, query, keys, values)
+    output, lse, extras = run_parts(terms, inputs, bias)
+    return output.reshape(*terms.shape[:-1], values.shape[-1]), lse.reshape(*terms.shape[:-1], 1), extras
+
+
 def run_parts(
     terms: Terms, inputs: tuple[Tensor, ...], bias: Tensor | None
 ) -> tuple[Float[Tensor, "batch heads queries width"], Float[Tensor, "batch heads queries"], list[Any]]:
@@ -87,11 +97,11 @@ def run_parts(
     query, *_ = inputs
     output, lse, extras = None, None, []
     for part in parts_of(terms, bias, query):
+        if part.whole:
+            output, lse, extra = run_part(terms, inputs, part, nothing=math.inf)
+            return output, lse, [extra]
         found, found_lse, extra = run_part(terms, inputs, part)
         extras.append(extra)
-        if part.whole:
-            output, lse = found, found_lse
-            break
         if output is None or lse is None:
             output, lse = nothing_found(query)
         merge(pick(output, -2, part.rows), lse[..., part.rows], found, found_lse)
@@ -100,14 +110,16 @@ def run_parts(
     return output, lse.masked_fill(lse == -math.inf, math.inf), extras
 
 
-def run_part(terms: Terms, inputs: tuple[Tensor, ...], part: Part) -> tuple[Tensor, Tensor, Any]:
-    """Output, log-sum-exp and what the operator keeps, for one part."""
+def run_part(
+    terms: Terms, inputs: tuple[Tensor, ...], part: Part, nothing: float = -math.inf
+) -> tuple[Tensor, Tensor, Any]:
+    """Output, log-sum-exp (`nothing` for a row that sees nothing) and what the operator keeps, for one part."""
     operator, work = part.work(terms, inputs)
     found, lse, extra = operator.forward(work)
-    blind = part.blind()
-    if blind is not None and (blind.is_cuda or blind.any()):  # the operators report a log-sum-exp of 0 here
+    if part.mask is not None and (lse.is_cuda or not lse.all()):  # the operators report 0 for rows that see nothing
+        blind = part.blind()
         found.masked_fill_(blind[..., None], 0)
-        lse.masked_fill_(blind, -math.inf)
+        lse.masked_fill_(blind, nothing)
     return found, lse, extra
 
 
@@ -167,16 +179,18 @@ class Part:
         query, keys, values = inputs
         operator = operator_for(query, self.mask is not None)
         assert operator is not None and isinstance(terms.score, FixedDot)
-        own = (pick(query, -2, self.rows), pick(keys, -2, self.cols), pick(values, -2, self.cols))
-        return operator, Work(*own, self.mask, self.causal, terms.score.factor)
+        if not self.whole:
+            query = pick(query, -2, self.rows)
+            keys, values = (pick(tensor, -2, self.cols) for tensor in (keys, values))
+        return operator, Work(query, keys, values, self.mask, self.causal, terms.score.factor)
 
-    def blind(self) -> Bool[Tensor, "#batch #heads #rows"] | None:
-        """Which rows see nothing here; None where that cannot be."""
-        if self.mask is None:
-            return None
+    def blind(self) -> Bool[Tensor, "#batch #heads #rows"]:
+        """Which rows the mask lets see nothing."""
+        mask = self.mask
+        assert mask is not None
         if self.causal:  # the mask has one row for all queries, of which query i sees the first i + 1 keys
-            return (self.mask != -math.inf).cumsum(-1)[..., 0, :] == 0
-        return self.mask.amax(-1).isneginf()
+            return (mask != -math.inf).cumsum(-1)[..., 0, :] == 0
+        return mask.amax(-1).isneginf()
 
 
 def parts_of(terms: Terms, bias: Tensor | None, like: Tensor) -> Iterator[Part]:
@@ -250,6 +264,8 @@ def flatten_batch(tensor: Tensor, batch: torch.Size, *, expand: bool) -> Float[T
     The last axis of *batch stays apart, so that grouped heads, whose keys are one for
     a group, remain a view.
     """
+    if len(batch) == 2 and tensor.ndim == 4 and (not expand or tensor.shape[:2] == batch):
+        return tensor
     *own, rows, cols = (1,) * (len(batch) + 2 - tensor.ndim) + tensor.shape
     lead, heads = own[:-1], own[-1:]
     if expand or (len(lead) > 1 and any(size != 1 for size in lead)):
