@@ -22,6 +22,9 @@ CASES = {
     "additive": {"score": "additive", "heads": 2, "composition": "maxout", "cell": "gru", "learn_start": True},
     "additive in a window": {"score": "additive", "window": 3, "current": False},
     "bilinear": {"score": "bilinear", "project": (), "window": 5},
+    "words": {"keeps": "words", "window": 4, "layers": 2},
+    "words of a learnt start": {"keeps": "words", "learn_start": True, "score": "additive", "composition": "sum"},
+    "words without the current one": {"keeps": "words", "current": False, "cell": "gru", "project": ("query",)},
     "epanechnikov": {"score": "epanechnikov", "window": 4},
     "epanechnikov without the current one": {"score": "epanechnikov", "current": False, "project": ()},
 }
@@ -75,12 +78,21 @@ def weigh(model, head, query, keys):
     return torch.stack([formula(k) for k in keys]).softmax(0)
 
 
-def look(model, states, place):
-    """What one place finds among the states it sees, and its weights by head over all of them."""
+def kept_of(model, row, states):
+    """What can be seen of each step."""
+    if model.config.keeps == "states":
+        return states
+    first = model.stack.start[-1:] if model.config.learn_start else torch.zeros_like(states[:1])
+    return torch.cat([torch.cat([first, states[:-1]]), embedded(model, row)], -1)
+
+
+def look(model, states, kept, place):
+    """What one place finds among the steps it sees, and its weights by head over all of them."""
     config, attention = model.config, model.attention
     seen = list(range(max(0, place - config.window + 1), place + config.current))
     projections = (attention.query, attention.keys, attention.values)
-    heads = [linear(projection, states).chunk(config.heads, -1) for projection in projections]
+    inputs = (states, kept, kept)
+    heads = [linear(p, x).chunk(config.heads, -1) for p, x in zip(projections, inputs, strict=True)]
     found, weights = [], torch.zeros(config.heads, len(states)).double()
     for head, (queries, keys, values) in enumerate(zip(*heads, strict=True)):
         part = weigh(model, head, queries[place], keys[seen]) if seen else torch.zeros(0).double()
@@ -96,10 +108,10 @@ def composed(model, s, c, e):
     if how == "concat":
         return torch.tanh(mix.weight @ torch.cat([c, s]))
     if how == "sum":
-        return s + c
+        return s + linear(model.compose.project, c)
     if how == "gate":
         gate = torch.sigmoid(mix.weight @ torch.cat([c, s]) + mix.bias)
-        return gate * s + (1 - gate) * c
+        return gate * s + (1 - gate) * linear(model.compose.project, c)
     both = mix.weight @ torch.cat([c, s, e]) + mix.bias
     return torch.maximum(both[: len(both) // 2], both[len(both) // 2 :])
 
@@ -107,8 +119,9 @@ def composed(model, s, c, e):
 def by_formulas(model, row):
     """Logits and weights of one text, place by place."""
     states, vocabulary, logits, weights = states_of(model, row), model.vocabulary, [], []
+    kept = kept_of(model, row, states)
     for place, token in enumerate(row):
-        c, looked = look(model, states, place)
+        c, looked = look(model, states, kept, place)
         weights.append(looked)
         features = composed(model, states[place], c, embedded(model, token))
         if model.config.tied:
@@ -146,7 +159,8 @@ def test_segments_are_as_the_whole_with_their_gradient(case, cut):
         logits, carried = model(part, carried)
         found.append(logits)
         before += part.shape[1]
-        assert carried[-1].shape == (2, min(before, model.config.window - 1), 4)
+        width = 7 if model.config.keeps == "words" else 4
+        assert carried[-1].shape == (2, min(before, model.config.window - 1), width)
     torch.testing.assert_close(torch.cat(found, 1), wanted)
     torch.testing.assert_close(carried, last)
     learnt = [each for each in model.parameters() if each.requires_grad]
@@ -241,6 +255,7 @@ def test_more_steps_than_there_is_room_for_are_refused():
         ({"score": "dots"}, 'score: there is no "dots"; did you mean "dot"?'),
         ({"normaliser": "softmaxx"}, 'normaliser: there is no "softmaxx"; did you mean "softmax"?'),
         ({"project": ("key",)}, 'project: there is no "key"; did you mean "keys"?'),
+        ({"memory_dropout": 1.0}, "memory_dropout is 1.0; a share from 0 to below 1 is needed"),
         ({"dropout": 1.0}, "dropout is 1.0; a share from 0 to below 1 is needed"),
     ],
 )

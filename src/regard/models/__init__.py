@@ -77,9 +77,9 @@ MODELS: dict[str, Preset] = {
     "parameterized-attention": recurrent(input_feeding=False, composition="join", project=("query", "keys", "values")),
     "bahdanau": recurrent(attention="before", score="additive", bidirectional=True, composition="maxout"),
     # Luong's encoder reads one way; read both ways, a state knows the words around it, and attention aligns better.
-    "luong-dot": recurrent(score="dot", bidirectional=True),
-    "luong-general": recurrent(score="bilinear", bidirectional=True),
-    "luong-concat": recurrent(score="concat", bidirectional=True),
+    "luong-dot": recurrent(score="dot", cell="lstm", bidirectional=True),
+    "luong-general": recurrent(score="bilinear", cell="lstm", bidirectional=True),
+    "luong-concat": recurrent(score="concat", cell="lstm", bidirectional=True),
     "transformer": Preset(Transformer, TransformerConfig, {}),
     "neural-lm": text(NeuralLm, NeuralLmConfig),
     "rnn-lm": text(RecurrentLm, RecurrentLmConfig, cell="rnn"),

@@ -32,6 +32,8 @@ class AttentiveLmConfig(RecurrentLmConfig):
     project: tuple[str, ...] = PROJECTED  # which of query, keys and values are projected: W^Q, W^K, W^V
     window: int = 256  # how many states can be seen, that of now among them
     current: bool = True  # whether that of now is seen too
+    keeps: Literal["states", "words"] = "states"  # of a step: its state, or its token and the state before
+    memory_dropout: float = 0.0  # on what is kept of the steps
     normaliser: str = "softmax"  # softmax, sparsemax, entmax15 or none
     learn_width: bool = True  # whether the width of a kernel is learnt
     composition: Literal["join", "concat", "sum", "gate", "maxout"] = "join"  # of state and what was found
@@ -43,6 +45,8 @@ class AttentiveLmConfig(RecurrentLmConfig):
             raise RegardError(f"window is {self.window}; {least} is the least{'' if self.current else ' to see any'}")
         if self.heads < 1 or self.hidden % self.heads:
             raise RegardError(f"heads is {self.heads}; a number that divides hidden, {self.hidden}, is needed")
+        if not 0 <= self.memory_dropout < 1:
+            raise RegardError(f"memory_dropout is {self.memory_dropout}; a share from 0 to below 1 is needed")
         for name, known in (("score", SCORES), ("normaliser", NORMALISERS)):
             if getattr(self, name) not in known:
                 raise unknown_name(name, getattr(self, name), known)
@@ -66,9 +70,11 @@ class AttentiveLmState:
 class AttentiveLm(LanguageModel):
     """Recurrent layers, attention from each state to those before it, and a softmax over what comes next.
 
-    The state now is the query; keys and values are the states up to now. A query that
-    sees none, the first where the state of now is left out, finds zeros. What is carried
-    on is what the layers remember, and the last states.
+    The state now is the query; keys and values are the states up to now, or with
+    `keeps="words"` the tokens up to now, each beside the state that it came after: to look
+    for a state like this one is then to ask what came next (Grave et al. 2017). A query that
+    sees none, the first where the step of now is left out, finds zeros. What is carried
+    on is what the layers remember, and what is kept of the last steps.
     """
 
     carries = True
@@ -80,7 +86,7 @@ class AttentiveLm(LanguageModel):
         self.stack = CarriedStack(config)
         self.attention = SourceAttention(
             config.hidden,
-            config.hidden,
+            config.hidden + (config.embedding if config.keeps == "words" else 0),
             config.score,
             config.heads,
             project=config.project,
@@ -91,12 +97,13 @@ class AttentiveLm(LanguageModel):
         self.vocabulary = new_vocabulary(config, self.compose.width)
         self.input_dropout = new_dropout(config, config.input_dropout)
         self.output_dropout = new_dropout(config, config.output_dropout)
+        self.memory_dropout = new_dropout(config, config.memory_dropout)
 
     def read(
         self, tokens: Int[Tensor, "rows time"], carried: Carried | None = None
     ) -> tuple[Float[Tensor, "rows time width"], Carried]:
         embedded, states, known, carried = self._states(tokens, carried)
-        summary = self.attention(states, self.attention.remember(known), self._visible())
+        summary = self.attention(states, self.attention.remember(self.memory_dropout(known)), self._visible())
         return self.output_dropout(self.compose(states, summary, embedded)), carried
 
     def output(self, features: Float[Tensor, "*places width"]) -> Float[Tensor, "*places vocabulary"]:
@@ -107,7 +114,7 @@ class AttentiveLm(LanguageModel):
     def start(self, tokens: Int[Tensor, "rows time"], capacity: int, copies: int = 1) -> AttentiveLmState:
         *_, carried = self._states(tokens[:, :-1], None)
         *layers, last = carried
-        kept = self.attention.remember(last, looks=LOOKS)
+        kept = self.attention.remember(self.memory_dropout(last), looks=LOOKS)
         past = self._room(kept, len(tokens) * copies, last.shape[1] + max(1, capacity))
         past.append(kept.keys.repeat_interleave(copies, 0), kept.values.repeat_interleave(copies, 0))
         return AttentiveLmState(tuple(part.repeat_interleave(copies, 0) for part in layers), past)
@@ -116,9 +123,11 @@ class AttentiveLm(LanguageModel):
     def step(self, tokens: Int[Tensor, " rows"], state: State) -> tuple[Float[Tensor, "rows vocabulary"], State]:
         assert isinstance(state, AttentiveLmState)
         embedded = self.input_dropout(self.vocabulary.embed(tokens)[:, None])
+        before = self._last_state(state.carried)
         found, state.carried = self.stack.step(embedded[:, 0], state.carried)
         now = found[:, None]
-        summary = self.attention(now, self._seen(now, state.past), None if self.config.current else self._visible())
+        seen = self._seen(self._kept(now, embedded, before), state.past)
+        summary = self.attention(now, seen, None if self.config.current else self._visible())
         features = self.output_dropout(self.compose(now, summary, embedded))
         return self.output(features[:, 0]), state
 
@@ -127,15 +136,33 @@ class AttentiveLm(LanguageModel):
     ) -> tuple[
         Float[Tensor, "rows time embedding"],
         Float[Tensor, "rows time hidden"],
-        Float[Tensor, "rows known hidden"],
+        Float[Tensor, "rows known width"],
         Carried,
     ]:
-        """Tokens as vectors, their states, these behind the ones they can see, and what is carried on."""
+        """Tokens as vectors, their states, what is kept of them behind what they can see, and what is carried on."""
         embedded = self.input_dropout(self.vocabulary.embed(tokens))
-        states, layers = self.stack(embedded, None if carried is None else carried[:-1])
-        known = states if carried is None else torch.cat([carried[-1], states], 1)
+        layers, earlier = (self.stack.first(embedded), None) if carried is None else (carried[:-1], carried[-1])
+        before = self._last_state(layers)
+        states, layers = self.stack(embedded, layers)
+        kept = self._kept(states, embedded, before)
+        known = kept if earlier is None else torch.cat([earlier, kept], 1)
         last = known[:, max(0, known.shape[1] - self.config.window + 1) :]
         return embedded, states, known, (*layers, last.contiguous())
+
+    def _last_state(self, layers: Carried) -> Float[Tensor, "rows 1 hidden"]:
+        """The last layer's h, of all that the layers remember."""
+        return layers[-len(layers) // self.config.layers][:, None]
+
+    def _kept(
+        self,
+        states: Float[Tensor, "rows time hidden"],
+        embedded: Float[Tensor, "rows time embedding"],
+        before: Float[Tensor, "rows 1 hidden"],
+    ) -> Float[Tensor, "rows time width"]:
+        """What is kept of each step, where `before` is the state before the first of them."""
+        if self.config.keeps == "states":
+            return states
+        return torch.cat([torch.cat([before, states], 1)[:, :-1], embedded], -1)
 
     def _visible(self) -> Rule:
         """Which states each one sees."""
@@ -153,11 +180,11 @@ class AttentiveLm(LanguageModel):
             device=kept.keys.device,
         )
 
-    def _seen(self, now: Float[Tensor, "rows 1 hidden"], past: KeyValueCache) -> Memory:
-        """Keep the states of now, and give all that can be seen."""
+    def _seen(self, now: Float[Tensor, "rows 1 width"], past: KeyValueCache) -> Memory:
+        """Keep what is kept of now, and give all that can be seen."""
         if past.length == past.capacity:
             keep_last(past, min(past.length, self.config.window - 1))
-        memory = self.attention.remember(now, looks=LOOKS)
+        memory = self.attention.remember(self.memory_dropout(now), looks=LOOKS)
         past.append(memory.keys, memory.values)
         begin = max(0, past.length - self.config.window)
         return replace(memory, keys=past.keys[..., begin:, :], values=past.values[..., begin:, :], lasts=False)

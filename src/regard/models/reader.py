@@ -13,10 +13,10 @@ from regard.attention.scores import SCORES
 from regard.attention.visible import lengths as visible_lengths
 from regard.batch import PAD, UNKNOWN
 from regard.errors import RegardError, unknown_name
-from regard.layers.dropout import Dropout
+from regard.layers.dropout import Dropout, VariationalDropout
 from regard.layers.positions import Positions
 from regard.layers.recurrent import Recurrent
-from regard.layers.spelling import SPELT, Spelling, Spelt
+from regard.layers.spelling import REACHES, SPELT, LetterRuns, Spelling, Spelt, check_reading
 from regard.layers.transformer import LayerConfig, TransformerStack
 from regard.layers.vocabulary import new_embedding
 from regard.sentences import Sentences
@@ -33,8 +33,12 @@ class ReaderConfig:
     pieces: int  # how many letters, or other pieces of words
     labels: tuple[str, ...]  # what is to be told of a text, or of a word
     embedding: int = 100  # width of a word
-    spelling: Spelt = "max"  # whether the letters of a word are read, and what is made of them: max or attention
+    spelling: Spelt = "max"  # whether the letters of a word are read, and how: max or attention of convolutions, or rnn
     spelling_width: int = 50  # width of what is made of them
+    spelling_reaches: tuple[int, ...] = REACHES  # letters that convolutions read together, side by side: 2,3,4,5
+    spelling_edges: bool = False  # tell the beginning and the end of a word from its middle
+    spelling_dropout: float = 0.0  # on letters as they come in
+    letter_runs: int = 0  # vectors for runs of two to four letters, shared by a hash, as fastText's; 0 has none
     encoder: Encoder = "rnn"  # what tells words of each other: nothing, an rnn, self-attention, or one upon the other
     cell: Literal["rnn", "gru", "lstm"] = "lstm"  # rnn (tanh), gru or lstm
     hidden: int = 100  # width of a state, of each direction
@@ -43,21 +47,29 @@ class ReaderConfig:
     attention_heads: int = 4  # attentions of such a layer, side by side
     attention_score: str = "scaled_dot"  # how well one word answers another, in these layers
     dropout: float = 0.5  # on words as they come in, between layers, and on what comes out
+    variational: bool = False  # drop the same numbers of all words of a text, but within self-attention
+    weight_dropout: float = 0.0  # on the weights from state to state of an rnn
     word_dropout: float = 0.1  # the share of words that are made unknown, in training
+    rare_word_dropout: float = 0.0  # the same of the rarer half of the known words, where it is more
 
     def __post_init__(self) -> None:
         counts = ("words", "pieces", "embedding", "spelling_width", "hidden", "layers", "attention_layers")
         for name in (*counts, "attention_heads"):
             if getattr(self, name) < 1:
                 raise RegardError(f"{name} is {getattr(self, name)}; 1 is the least")
+        if self.letter_runs < 0:
+            raise RegardError(f"letter_runs is {self.letter_runs}; 0 is the least")
         if len(self.labels) < 2:
             raise RegardError(f"labels are {list(self.labels)}; two that differ are the least")
         for name, known in (("encoder", ENCODERS), ("spelling", SPELT), ("attention_score", SCORES)):
             if getattr(self, name) not in known:
                 raise unknown_name(name, getattr(self, name), known)
-        for name in ("dropout", "word_dropout"):
+        check_reading(self.spelling, self.spelling_width, self.spelling_reaches)
+        for name in ("dropout", "spelling_dropout", "weight_dropout", "word_dropout", "rare_word_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise RegardError(f"{name} is {getattr(self, name)}; a share from 0 to below 1 is needed")
+        if self.cell == "rnn" and (self.variational or self.weight_dropout):
+            raise RegardError("cell is rnn, which variational and weight_dropout are not made for; take gru or lstm")
         if self.encoder in ("attention", "both") and 2 * self.hidden % self.attention_heads:
             raise RegardError(
                 f"attention_heads: {self.attention_heads} do not divide 2 * hidden, which is {2 * self.hidden}"
@@ -72,15 +84,33 @@ class Reader(nn.Module):
         self.config = config
         self.words = new_embedding(config.words, config.embedding, PAD, is_output=True)
         width = config.embedding
-        self.spelling = None
+        self.spelling = self.runs = None
         if config.spelling != "none":
-            self.spelling = Spelling(config.spelling, config.pieces, config.spelling_width, padding=PAD)
+            self.spelling = Spelling(
+                config.spelling,
+                config.pieces,
+                config.spelling_width,
+                padding=PAD,
+                reaches=config.spelling_reaches,
+                edges=config.spelling_edges,
+                dropout=config.spelling_dropout,
+            )
             width += config.spelling_width
-        self.dropout = Dropout(config.dropout)
+        if config.letter_runs:
+            self.runs = LetterRuns(config.pieces, config.letter_runs, config.embedding, padding=PAD)
+            width += config.embedding
+        self.dropout = (VariationalDropout if config.variational else Dropout)(config.dropout)
         self.recurrent = self.project = self.stack = None
         if config.encoder in ("rnn", "both"):
             self.recurrent = Recurrent(
-                config.cell, width, config.hidden, config.layers, bidirectional=True, dropout=config.dropout
+                config.cell,
+                width,
+                config.hidden,
+                config.layers,
+                bidirectional=True,
+                dropout=config.dropout,
+                variational=config.variational,
+                weight_dropout=config.weight_dropout,
             )
             width = self.recurrent.width
         if config.encoder in ("attention", "both"):
@@ -116,15 +146,19 @@ class Reader(nn.Module):
         return self.dropout(x)
 
     def embed(self, sentences: Sentences) -> Float[Tensor, "texts words embedding"]:
-        """Each word by itself: its vector, and that of its spelling."""
+        """Each word by itself: its vector, and those of its spelling."""
         words = self.words(self._some_unknown(sentences.words))
-        if self.spelling is None:
-            return words
-        return torch.cat([words, self.spelling(sentences.spellings)[sentences.spelt]], -1)
+        spelt = [read(sentences.spellings)[sentences.spelt] for read in (self.spelling, self.runs) if read is not None]
+        return torch.cat([words, *spelt], -1)
 
     def _some_unknown(self, words: Int[Tensor, "texts words"]) -> Int[Tensor, "texts words"]:
-        """In training, some words are made unknown, so that it is learnt what to do with such."""
+        """In training, some words are made unknown, so that it is learnt what to do with such.
+
+        About half of the words of a corpus are seen there once; their own vectors would be learnt by heart.
+        """
         share = self.config.word_dropout
-        if not self.training or not share:
+        rare = max(share, self.config.rare_word_dropout)
+        if not self.training or not rare:
             return words
-        return words.masked_fill((torch.rand(words.shape, device=words.device) < share) & (words != PAD), UNKNOWN)
+        shares = torch.where(words < self.config.words // 2, share, rare)  # words are numbered by how frequent they are
+        return words.masked_fill((torch.rand(words.shape, device=words.device) < shares) & (words != PAD), UNKNOWN)

@@ -69,10 +69,10 @@ class CarriedStack(nn.Module):
         self, embedded: Float[Tensor, "rows time embedding"], carried: Carried | None = None
     ) -> tuple[Float[Tensor, "rows time hidden"], Carried]:
         """The states of the last layer, and what is carried on."""
-        layers = self._first(embedded) if carried is None else self._apart(carried)
+        carried = self.first(embedded) if carried is None else carried
         if not embedded.shape[1]:
-            return embedded.new_zeros(len(embedded), 0, self.layers.hidden), flat(layers)
-        states, layers = self.layers(embedded, state=layers)
+            return embedded.new_zeros(len(embedded), 0, self.layers.hidden), carried
+        states, layers = self.layers(embedded, state=self._apart(carried))
         return states, flat(layers)
 
     def step(
@@ -82,12 +82,12 @@ class CarriedStack(nn.Module):
         state, layers = self.layers.step(embedded, self._apart(carried))
         return state, flat(layers)
 
-    def _first(self, embedded: Float[Tensor, "rows time embedding"]) -> list[LayerState]:
-        """What each layer remembers before a text."""
+    def first(self, embedded: Float[Tensor, "rows time embedding"]) -> Carried:
+        """What the layers remember before a text."""
         zeros = self.layers.zeros(len(embedded), embedded)
         if self.start is None:
-            return zeros
-        return [(h + start, *c) for start, (h, *c) in zip(self.start, zeros, strict=True)]
+            return flat(zeros)
+        return flat([(h + start, *c) for start, (h, *c) in zip(self.start, zeros, strict=True)])
 
     def _apart(self, carried: Carried) -> list[LayerState]:
         """What is carried, layer by layer."""

@@ -1,0 +1,125 @@
+"""How words are read, by the classifier and the tagger alike."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from regard.batch import PAD, UNKNOWN
+from regard.errors import RegardError
+from regard.models.reader import Reader, ReaderConfig
+from regard.sentences import Sentences, Word, side_by_side
+
+SMALL: dict[str, Any] = {"words": 40, "pieces": 9, "labels": ("O", "B-X"), "embedding": 6, "spelling_width": 4}
+NEW: dict[str, dict[str, Any]] = {
+    "reaches": {"spelling_reaches": (2, 3, 4, 5), "spelling_edges": True, "spelling_dropout": 0.2},
+    "rnn": {"spelling": "rnn"},
+    "runs": {"letter_runs": 50},
+    "runs alone": {"letter_runs": 50, "spelling": "none"},
+    "dropout": {"variational": True, "weight_dropout": 0.3, "layers": 2, "rare_word_dropout": 0.5},
+}
+TEXTS = [
+    (Word(5, (3, 4, 5, 6, 7, 8)), Word(30, (4,)), Word(UNKNOWN, (3, 4))),
+    (Word(9, (8, 7)),),
+]
+
+
+def reader(**settings: Any) -> Reader:
+    torch.manual_seed(5)
+    return Reader(ReaderConfig(**{**SMALL, "hidden": 4, **settings}))
+
+
+@pytest.mark.parametrize("new", NEW)
+def test_a_text_is_read_the_same_beside_a_longer_one(new):
+    read = reader(**NEW[new]).double().eval()
+    together = read(side_by_side(TEXTS))
+    assert together.shape == (2, 3, 8)
+    for row, text in enumerate(TEXTS):
+        assert_close(together[row, : len(text)], read(side_by_side([text]))[0])
+
+
+@pytest.mark.parametrize("new", NEW)
+def test_everything_is_learnt(new):
+    read = reader(**{"dropout": 0.0, "word_dropout": 0.0, **NEW[new]})
+    read(side_by_side(TEXTS)).pow(2).sum().backward()
+    for name, parameter in read.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.abs().max() > 0, name
+
+
+def test_runs_of_letters_stand_beside_the_rest():
+    read, sentences = reader(letter_runs=50).eval(), side_by_side(TEXTS)
+    assert read.runs is not None
+    assert read.spelling is not None
+    found = read.embed(sentences)
+    assert found.shape == (2, 3, 6 + 4 + 6)
+    assert_close(found[..., :6], read.words(sentences.words))
+    assert_close(found[..., 6:10], read.spelling(sentences.spellings)[sentences.spelt])
+    assert_close(found[..., 10:], read.runs(sentences.spellings)[sentences.spelt])
+
+
+@pytest.mark.parametrize("variational", [True, False])
+def test_the_same_numbers_are_dropped_of_all_words(variational):
+    read = reader(encoder="embedding", variational=variational, word_dropout=0.0, embedding=30)
+    with torch.no_grad():
+        read.words.weight.fill_(1.0)
+    first, second, _ = read(side_by_side(TEXTS[:1]))[0, :, :30]
+    assert first.min() == 0
+    assert torch.equal(first, second) == variational
+
+
+def test_rare_words_are_made_unknown_more_often():
+    read = reader(word_dropout=0.1, rare_word_dropout=0.6)
+    words = torch.tensor([[5, 19, 20, 39, PAD]]).repeat(4000, 1)
+    found = read._some_unknown(words)
+    unknown = (found == UNKNOWN).double().mean(0)
+    assert_close(unknown, torch.tensor([0.1, 0.1, 0.6, 0.6, 0.0]).double(), atol=0.04, rtol=0)
+    assert bool(((found == words) | (found == UNKNOWN)).all())
+    assert torch.equal(read.eval()._some_unknown(words), words)
+
+
+def test_rare_words_are_never_made_unknown_less_often():
+    found = reader(word_dropout=0.5)._some_unknown(torch.full((1, 4000), 39))
+    assert abs((found == UNKNOWN).double().mean().item() - 0.5) < 0.05
+
+
+def test_the_defaults_keep_what_was_there_before():
+    names = {name.split(".")[0] for name in reader().state_dict()}
+    assert names == {"words", "spelling", "recurrent"}
+    assert {name for name in reader().state_dict() if name.startswith("spelling")} == {
+        "spelling.letters.weight",
+        "spelling.neighbours.weight",
+        "spelling.neighbours.bias",
+    }
+
+
+def test_an_empty_batch_of_letters_is_read():
+    nothing = torch.zeros(1, 1, dtype=torch.long)
+    for settings in NEW.values():
+        read = reader(**settings).eval()
+        assert read(Sentences(nothing + 5, nothing, nothing, torch.tensor([1]))).isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "line"),
+    [
+        ({"letter_runs": -1}, "letter_runs is -1; 0 is the least"),
+        (
+            {"spelling": "rnn", "spelling_width": 5},
+            "spelling_width is 5; rnn, which reads both ways, needs an even one",
+        ),
+        ({"spelling_reaches": (3, 0)}, "spelling_reaches are [3, 0]; one to 4 numbers, each at least 1, are needed"),
+        ({"spelling_dropout": 1.0}, "spelling_dropout is 1.0; a share from 0 to below 1 is needed"),
+        ({"weight_dropout": -0.1}, "weight_dropout is -0.1; a share from 0 to below 1 is needed"),
+        ({"rare_word_dropout": 2.0}, "rare_word_dropout is 2.0; a share from 0 to below 1 is needed"),
+        (
+            {"cell": "rnn", "variational": True},
+            "cell is rnn, which variational and weight_dropout are not made for; take gru or lstm",
+        ),
+    ],
+)
+def test_what_is_refused(settings, line):
+    with pytest.raises(RegardError) as caught:
+        ReaderConfig(**{**SMALL, **settings})
+    assert str(caught.value) == line
