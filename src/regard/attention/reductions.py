@@ -21,6 +21,7 @@ from regard.attention.scores import FixedDot
 from regard.attention.visible import Rule, common, conjuncts, pick, take
 from regard.errors import RegardError, unknown_name
 
+FEW = 64  # rows, of which at least so many make a fast product
 CHUNK = 64  # keys whose best is looked at first when the top ones are sought
 DEEP = -2000.0  # 2 to the power of it is zero in every type
 
@@ -136,7 +137,7 @@ def dot_rows(comparison: Comparison, log_sum_exp: Tensor) -> Iterator[SoftmaxRow
     query, keys = widened(query) * (terms.score.factor * LOG2_E), widened(keys)
     log_sum_exp = log_sum_exp * LOG2_E
     may_be_infinite = bias is not None or terms.visible is not None
-    size = max(1, min(n, 2 * comparison.tile_size()[0]))
+    size = max(1, min(n, max(FEW, 2 * comparison.tile_size()[0])))
     room = query.new_empty(2, len(query) * size * m)
     for rows in blocks(range(n), size):
         span = comparison.reach(rows)
