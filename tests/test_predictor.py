@@ -4,6 +4,7 @@ import inspect
 import json
 import math
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import torch
 from regard.batch import BOS, EOS, Pair, collate
 from regard.errors import RegardError
 from regard.loading import load
+from regard.predictor import different
 
 SOURCES = ["a b c d", "d c", "", "b a b", "a zz b", "c c c", "  d a "]
 
@@ -29,6 +31,11 @@ def any_model(request):
 def test_the_letters_come_back_in_reverse(model):
     texts = ["a b c d", "d c", "b a b"]
     assert [each.text for each in model.predict(texts)] == ["d c b a", "c d", "b a b"]
+
+
+def test_of_equal_texts_the_first_stays_where_it_was(model):
+    best, other = model.predict("a b"), model.predict("b c")
+    assert different([best, other, replace(best, log_probability=-9.0), other]) == [best, other]
 
 
 def test_a_text_gives_a_prediction_and_a_list_a_list(model):

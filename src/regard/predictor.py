@@ -262,7 +262,10 @@ def new_prediction(
 
 def different(predictions: Sequence[Prediction]) -> list[Prediction]:
     """Those whose text was not given before: different tokens may make the same text."""
-    return list({each.text: each for each in reversed(predictions)}.values())[::-1]
+    found: dict[str, Prediction] = {}
+    for each in predictions:
+        found.setdefault(each.text, each)
+    return list(found.values())
 
 
 def batches_of(pairs: Sequence[Pair]) -> Sequence[Sequence[int]]:

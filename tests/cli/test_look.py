@@ -91,13 +91,16 @@ def test_words_shaded_by_what_they_get(gpt_run, label_runs, capsys):
 def test_the_time_goes_token_by_token(subword_run, reverse_run, capsys):
     steps = output(capsys, reverse_run, "a b c", "--view", "time").split("\n\n")
     picture = look(load(reverse_run), "a b c")
-    assert len(steps) == 4
+    assert len(steps) == 5
+    assert steps.pop() == "0  .:-=+*#%@ 1\n"  # once for all
     for step, row, several in zip(steps, picture.rows, picture.alternatives, strict=True):
-        best, probability = several[0]
-        assert step.startswith(f"{row}   {best} {probability:.2f}, ")
-        assert step.splitlines()[1] == "a b c <eos>"
+        *title, words, _ = step.split("\n")
+        everything = ", ".join(f"{text} {probability:.2f}" for text, probability in several)
+        assert " ".join(title) == f"{row}   {everything}"
+        assert words == "a b c <eos>"
+    assert max(step.count("\n") for step in steps) > 2  # a long title goes on in the next line
     tokens = output(capsys, subword_run, "The cats sleep", "--target", "sleep cats", "--view", "time")
-    assert [step.split()[0] for step in tokens.split("\n\n")] == ["▁slee", "p", "▁cats", "<eos>"]
+    assert [step.split()[0] for step in tokens.split("\n\n")] == ["▁slee", "p", "▁cats", "<eos>", "0"]
 
 
 def test_files(reverse_run, capsys, tmp_path):
@@ -114,6 +117,18 @@ def test_files(reverse_run, capsys, tmp_path):
     assert ElementTree.fromstring(svg.read_text()).tag == "{http://www.w3.org/2000/svg}svg"
     assert 'id="record"' in html.read_text()
     assert output(capsys, reverse_run, "a b c", "--svg", svg, "--quiet") == ""
+
+
+def test_a_page_opens_at_what_is_asked_for(transformer_run, label_runs, capsys, tmp_path):
+    path = tmp_path / "look.html"
+    for run, options, first in (
+        (transformer_run, ("--target", "d a"), 'data-view="matrix" data-layer="mean" data-head="mean"'),
+        (transformer_run, ("--view", "lines", "--layer", 1), 'data-view="lines" data-layer="1" data-head="mean"'),
+        (transformer_run, ("--view", "time", "--head", 0), 'data-view="time" data-layer="mean" data-head="0"'),
+        (label_runs["one"], (), 'data-view="words" data-layer="mean" data-head="mean"'),
+    ):
+        output(capsys, run, "a b c", *options, "--html", path, "--quiet")
+        assert f'<main id="view" {first}>' in path.read_text()
 
 
 @pytest.mark.parametrize("view", ["matrix", "lines", "heads", "words"])
@@ -152,6 +167,14 @@ def test_what_is_wrong_is_said_in_one_line(reverse_run, plain_run, label_runs, c
             "attention map: the link (column 7, row 0) lies outside; columns go from 0 to 1, rows from 0 to 1",
         ),
         ((reverse_run, "a", "--head", 3), 'head: there is no "3"; give a number from 0 to 0, or "mean"'),
+        (
+            (reverse_run, "a", "--layer", 1, "--html", tmp_path / "no.html", "--json", tmp_path / "no.json"),
+            'layer: there is no "1"; give a number from 0 to 0, or "mean"',
+        ),
+        (
+            (label_runs["crf"], "a b", "--view", "time", "--html", tmp_path / "no.html"),
+            "--view: this model writes nothing, so that there is no time to show",
+        ),
         ((reverse_run, ""), "look: the text is empty"),
         (
             (label_runs["crf"], "a b", "--view", "time"),
@@ -164,6 +187,7 @@ def test_what_is_wrong_is_said_in_one_line(reverse_run, plain_run, label_runs, c
     ]
     for arguments, line in cases:
         assert refusal(capsys, *arguments) == f"regard: {line}\n"
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_text_may_begin_with_a_hyphen(reverse_run, capsys):

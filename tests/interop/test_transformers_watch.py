@@ -159,6 +159,21 @@ def test_beams_are_refused():
     assert seen.joined("transformer.h.0.attn").shape == (2, 4, 14, 14)
 
 
+def test_a_way_to_reorder_of_the_users_own_is_kept():
+    model, inputs, rows = GPT2.new(), batch(), []
+
+    def reorder(cache, chosen):
+        rows.append(chosen)
+        cache.reorder_cache(chosen)
+        return cache
+
+    model._reorder_cache = reorder
+    with watch(model):
+        written(model, inputs, num_beams=3)
+    assert rows
+    assert model._reorder_cache is reorder
+
+
 def test_the_encoder_of_a_beam_is_seen_whole():
     model = MARIAN.new()
     with watch(model, "dense") as seen:

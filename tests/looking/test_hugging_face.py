@@ -98,6 +98,7 @@ def test_a_target_that_the_model_writes(tiny):
     np.testing.assert_allclose(picture.weights, stacked(wanted.cross_attentions), atol=1e-5)
     for row, several in zip(picture.rows, picture.alternatives, strict=True):
         assert several[0][0] == row  # the most probable token is the one that greedy decoding writes
+    assert look(model, tokenizer, ANIMAL, words=False, longest=3).rows == picture.rows[:3]
 
 
 def test_tokens_without_marks_and_letters_of_two_bytes():
@@ -121,6 +122,25 @@ def test_a_long_text_makes_no_matrix(monkeypatch):
     words = added(averaged(whole, *groups), *groups)
     np.testing.assert_allclose(picture.weights.values, np.sort(words, -1)[..., :-65:-1], atol=1e-5)
     np.testing.assert_allclose(picture.weights.received, words.sum(-2), rtol=1e-3, atol=1e-4)
+
+
+def test_layers_that_share_their_parameters():
+    settings = {"hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4, "embedding_size": 8}
+    config = transformers.AlbertConfig(vocab_size=40, num_hidden_layers=3, num_hidden_groups=2, **settings)
+    model, tokenizer = transformers.AlbertModel(config).eval(), of_word_pieces()
+    picture = look(model, tokenizer, ANIMAL, words=False)
+    wanted = eager(model, input_ids=tokenizer(ANIMAL, return_tensors="pt")["input_ids"])
+    np.testing.assert_allclose(picture.weights, stacked(wanted.attentions), atol=1e-5)
+
+
+def test_positions_that_begin_after_that_of_padding():
+    settings = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 4}
+    config = transformers.RobertaConfig(vocab_size=40, max_position_embeddings=12, pad_token_id=1, **settings)
+    model, tokenizer = transformers.RobertaModel(config).eval(), of_word_pieces()
+    assert len(look(model, tokenizer, "it " * 8).rows) == 10
+    with pytest.raises(RegardError) as error:
+        look(model, tokenizer, "it " * 9)
+    assert str(error.value) == "look: the text has 11 tokens; RobertaModel reads up to 10"
 
 
 def test_what_is_wrong_is_said_in_a_line():
@@ -151,6 +171,7 @@ def test_what_is_wrong_is_said_in_a_line():
             {},
             "look: found builtin_function_or_method; a model of Transformers, its tokenizer and a text are needed",
         ),
+        ((bert, tokenizer, "i\ud800t"), {}, "text: character 2 is U+D800, half of a surrogate pair"),
         ((bert, "it"), {}, "look: found str after the model; a tokenizer and a text is needed"),
     ]
     for given, options, line in cases:
@@ -158,6 +179,24 @@ def test_what_is_wrong_is_said_in_a_line():
             look(*given, **options)
         assert str(error.value) == line
     assert look(bare, pieces, "it", target="das").rows == ("das", "</s>")
+
+
+def test_a_decoder_that_merges_its_attentions():
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4}
+    text = {**sizes, "vocab_size": 40, "num_hidden_layers": 2, "num_key_value_heads": 2, "head_dim": 8}
+    eyes = {**sizes, "model_type": "siglip_vision_model", "num_hidden_layers": 1, "image_size": 8, "patch_size": 4}
+    encoder = {"text_config": text, "vision_config": eyes, "mm_tokens_per_image": 1}
+    config = transformers.T5Gemma2Config(encoder=encoder, decoder=text, image_token_index=39)
+    model, tokenizer = transformers.T5Gemma2ForConditionalGeneration(config).eval(), of_sentence_pieces()
+    for kind in (None, "cross", "decoder"):
+        with pytest.raises(RegardError) as error:
+            look(model, tokenizer, ANIMAL, target="das", kind=kind)
+        assert str(error.value) == (
+            "look: T5Gemma2ForConditionalGeneration: its decoder looks at target and source at once, which cannot be "
+            'told apart; kind="encoder" can be shown'
+        )
+    picture = look(model, tokenizer, ANIMAL, target="das", kind="encoder")
+    assert (picture.rows, picture.layers) == (("the", "animal", "sees", "it", "</s>"), 2)
 
 
 def test_a_model_without_attention():

@@ -35,6 +35,14 @@ def test_a_given_target(reverse_run):
     np.testing.assert_allclose(picture.weights, wanted.weights.numpy(), atol=1e-6)
 
 
+def test_a_target_that_may_not_become_long(reverse_run):
+    model = load(reverse_run)
+    picture, wanted = look(model, "a b c", longest=2), model.predict("a b c", longest=2, return_weights=True)
+    assert picture.rows == wanted.target_tokens
+    assert len(picture.alternatives) == len(picture.rows) == 2
+    np.testing.assert_allclose(picture.weights, wanted.weights.numpy(), atol=1e-6)
+
+
 def test_each_attention_of_a_transformer(transformer_run):
     model = load(transformer_run)
     (found,) = model.force(["a b c"], ["d a"])
@@ -189,6 +197,8 @@ def test_what_a_model_does_not_have(reverse_run, plain_run, text_run, gpt_run, l
             'predict: "a b" has no second text; this model labels pairs of texts',
         ),
         (reverse_run, {"top": 0}, "look: top is 0; a whole number above 0 is needed"),
+        (reverse_run, {"longest": 0}, "look: longest is 0; a whole number above 0 is needed"),
+        (gpt_run, {"longest": 3}, "look: longest is for other models than gpt; leave it out"),
     ]
     for run, options, line in cases:
         with pytest.raises(RegardError) as error:

@@ -7,7 +7,7 @@ from regard import RegardError, attend, watch
 from regard.alignment import merge_words
 from regard.explaining.tokens import Unit
 from regard.looking.sides import Side, token_side
-from regard.looking.weights import map_weights
+from regard.looking.weights import layers_of, map_weights
 from regard.views.weights import TopWeights
 
 WORDS = Side((Unit("<s>", (0,)), Unit("ab", (1, 2)), Unit("c", (4,)), Unit("def", (5, 6, 7))), 8)
@@ -43,7 +43,7 @@ def seen_of(*shapes, by_rows=False):
 @pytest.mark.parametrize("shape", [(1,), (1, 2), (1, 2, 3)])
 def test_all_weights_are_those_of_the_formula(shape, by_rows):
     seen, wanted = seen_of(shape, shape, by_rows=by_rows)
-    found = map_weights(seen, ["0", "1"], TOKENS, TOKENS)
+    found = map_weights(layers_of(seen, ["0", "1"]), TOKENS, TOKENS)
     np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
 
@@ -51,7 +51,7 @@ def test_all_weights_are_those_of_the_formula(shape, by_rows):
 def test_words_are_merged_as_for_alignments(at_once, monkeypatch):
     monkeypatch.setattr("regard.looking.weights.AT_ONCE", at_once)
     seen, wanted = seen_of((1, 2), (1, 2))
-    found = map_weights(seen, ["0", "1"], WORDS, WORDS)
+    found = map_weights(layers_of(seen, ["0", "1"]), WORDS, WORDS)
     np.testing.assert_allclose(found, merge_words(wanted, OWNERS, OWNERS), rtol=1e-5)
 
 
@@ -61,7 +61,7 @@ def test_the_largest_are_those_of_all(side, owners, at_once, monkeypatch):
     monkeypatch.setattr("regard.looking.weights.AT_ONCE", at_once)
     seen, wanted = seen_of((1, 2), (1, 2))
     whole = merge_words(wanted, list(owners), list(owners))
-    found = map_weights(seen, ["0", "1"], side, side, top=3)
+    found = map_weights(layers_of(seen, ["0", "1"]), side, side, top=3)
     assert isinstance(found, TopWeights)
     np.testing.assert_allclose(found.values, np.sort(whole, -1)[..., :-4:-1], rtol=1e-5)
     np.testing.assert_allclose(np.take_along_axis(whole, found.indices, -1), found.values, rtol=1e-5)
@@ -71,12 +71,12 @@ def test_the_largest_are_those_of_all(side, owners, at_once, monkeypatch):
 def test_a_long_side_keeps_as_many_as_a_page_can_hold(monkeypatch):
     monkeypatch.setattr("regard.looking.weights.LONG", 7)
     seen, _ = seen_of((1, 2))
-    found = map_weights(seen, ["0"], TOKENS, TOKENS)
+    found = map_weights(layers_of(seen, ["0"]), TOKENS, TOKENS)
     assert isinstance(found, TopWeights)
     assert found.kept == 8
     monkeypatch.setattr("regard.looking.weights.MOST_WEIGHTS", 2 * 8 * 5)
-    assert map_weights(seen, ["0"], TOKENS, TOKENS).kept == 5
-    assert map_weights(seen, ["0"], WORDS, TOKENS).kept == 8  # four rows of all eight: ten would fit
+    assert map_weights(layers_of(seen, ["0"]), TOKENS, TOKENS).kept == 5
+    assert map_weights(layers_of(seen, ["0"]), WORDS, TOKENS).kept == 8  # four rows of all eight: ten would fit
 
 
 def test_a_weight_of_nothing_has_no_place():
@@ -84,7 +84,7 @@ def test_a_weight_of_nothing_has_no_place():
     query, keys = torch.tensor([[[1.0]]]), torch.tensor([[[0.0], [-1000.0]]])
     with watch(nn.ModuleList([model])) as seen:
         model(query, keys)
-    found = map_weights(seen, ["0"], token_side("a"), token_side("ab"), top=2)
+    found = map_weights(layers_of(seen, ["0"]), token_side("a"), token_side("ab"), top=2)
     assert found.values.tolist() == [[[[1, 0]]]]
     assert found.indices.tolist() == [[[[0, -1]]]]
 
@@ -95,4 +95,4 @@ def test_layers_need_equally_many_heads():
         for layer, heads in zip(other, (2, 3), strict=True):
             layer(torch.zeros(1, heads, 8, 4), torch.zeros(1, heads, 8, 4))
     with pytest.raises(RegardError, match=r"^look: layers of 2, 3 heads; all must have equally many$"):
-        map_weights(seen, ["0", "1"], TOKENS, TOKENS)
+        map_weights(layers_of(seen, ["0", "1"]), TOKENS, TOKENS)

@@ -1,8 +1,11 @@
+import json
 import socket
+import threading
 
 import pytest
 
 from regard import __version__
+from regard.serve import app
 from regard.views.attention_map import AttentionMap
 from tests.serve.running import running
 
@@ -130,6 +133,37 @@ def test_a_look_at_the_largest_weights(client):
     found = AttentionMap.from_record(client.ask("/api/look", {"text": "a b c", "top": 1}).json)
     assert found.kept == 1
     assert found.weights.values[..., 0] == pytest.approx(whole.weights.max(-1))
+
+
+def test_no_more_weights_are_given_than_a_page_can_hold(client, monkeypatch):
+    monkeypatch.setattr("regard.views.page.MOST_WEIGHTS", 20)
+    for top, kept in ((10**6, 4), (5, 4), (2, 2)):  # of 25 weights four of each row, unless fewer are asked for
+        asked = {"model": "reverse", "text": "a b c d", "target": "d c b a", "words": False, "top": top}
+        (head,) = client.ask("/api/look", asked).json["weights"]["values"][0]
+        assert [len(row) for row in head] == [kept] * 5
+
+
+def test_json_is_written_in_parts():
+    rows = [[0.25] * 1000] * 50
+    content = {"weights": [[rows]], "empty": [{}, []], "texts": ("a", "\ud800"), "pairs": [["a", 0.5], ["b", 1e-9]]}
+    parts = list(app.json_parts(content))
+    assert "".join(parts) == json.dumps(content)
+    assert max(map(len, parts)) == len(json.dumps(rows[0]))
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        list(app.json_parts([[float("nan")]]))
+
+
+def test_a_map_is_written_where_nobody_waits_for_it(client, monkeypatch):
+    threads, write = [], app.as_json
+
+    def noted(*content):
+        threads.append(threading.get_ident())
+        return write(*content)
+
+    monkeypatch.setattr(app, "as_json", noted)
+    client.ask("/health")
+    client.ask("/api/look", {"text": "a b c"})
+    assert len(set(threads)) == 2  # not in the thread that answers all
 
 
 def test_a_pair_of_texts_is_looked_at(client, predictors):

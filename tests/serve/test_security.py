@@ -52,6 +52,17 @@ def test_without_the_token_nothing_is_told(models):
     assert "wrong" not in str(client.lines)
 
 
+def test_without_the_token_no_body_is_read(models):
+    with running(models, token="correct") as client:
+        with socket.create_connection(("127.0.0.1", client.port)) as own:
+            head = "POST /api/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            own.sendall(f"{head}Content-Length: 100\r\n\r\n".encode() + b'{"text"')
+            own.settimeout(5)  # half of what the body may take
+            assert own.recv(100).startswith(b"HTTP/1.1 401 ")
+        assert client.ask("/api/predict", b"a" * 10_000_000).status == 401  # and one that sends all gets its answer
+        assert client.ask("/api/predict", {"text": "a b"}, Authorization="Bearer correct").status == 200
+
+
 def test_tokens_are_compared_whole():
     assert same("a", "a")
     assert not same("a", "ab")
@@ -93,14 +104,15 @@ def test_a_request_that_does_not_end_is_given_up(models):
             head = "POST /api/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             own.sendall(f"{head}Content-Length: 100\r\n\r\n".encode() + b'{"text"')
             own.settimeout(10)
-            answer = own.recv(10_000)
+            answer = b"".join(iter(lambda: own.recv(10_000), b""))
         assert answer.startswith(b"HTTP/1.1 408 ")
         assert answer.endswith(b'{"error": "the request was not whole after 0.2 seconds; send it faster"}')
 
 
 def test_more_requests_than_can_wait_are_refused(models):
     with running(models, queue=1) as client:
-        head = b"POST /api/predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n"
+        head = b"POST /api/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        head += b"Content-Length: 100\r\n\r\n"
         own = [socket.create_connection(("127.0.0.1", client.port)) for _ in range(4)]
         for each in own:
             each.sendall(head)

@@ -1,9 +1,11 @@
+import time
 from pathlib import Path
 
 import pytest
 
 from regard import RegardError
-from regard.serve.served import named, names_of, serve_runs
+from regard.serve.asked import Asked
+from regard.serve.served import named, names_of, serve_runs, served
 from regard.serve.settings import ServeSettings
 
 
@@ -46,3 +48,24 @@ def test_a_run_is_loaded_and_waits(reverse_run):
     }
     model.worker.stop(5)
     assert not model.worker.is_alive()
+
+
+def test_a_model_works_no_longer_for_somebody_who_has_left(predictors):
+    model = served("plain", predictors["plain"], ServeSettings(most_tokens=10**9))
+    endless = Asked(action="predict", text="ab", settings=(("length_penalty", 100.0), ("longest", 100_000)))
+    place = model.worker.join_queue(endless, lambda _: None)
+    while model.worker.current is None:
+        time.sleep(0.01)
+    model.worker.leave(place)
+    model.worker.stop(10)
+    assert not model.worker.is_alive()
+
+
+def test_a_long_source_gets_no_longer_target_than_is_allowed(predictors):
+    model = served("plain", predictors["plain"], ServeSettings(most_tokens=60))
+    told = []
+    for text in ("ab" * 3, "ab" * 2):  # twice a source, <eos> counted, and 50 are 64 and 60
+        model.worker.join_queue(Asked(action="predict", text=text), told.append)
+        assert model.family.key(Asked(action="predict", text=text)) == ((("longest", 60),) if len(text) > 4 else ())
+    model.worker.stop(10)
+    assert [each.content["kind"] for each in told] == ["pairs", "pairs"]

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 
 from regard import RegardError
@@ -18,6 +20,8 @@ def test_only_this_machine_is_let_in_unless_told_otherwise():
         ({"most_bytes": 0}, "--most-bytes is 0; 1 is the least"),
         ({"queue": 0}, "--queue is 0; 1 is the least"),
         ({"seconds": 0.5}, "--seconds is 0.5; 1 is the least"),
+        ({"seconds": math.nan}, "--seconds is nan; a number is needed"),
+        ({"seconds": math.inf}, "--seconds is inf; a number is needed"),
     ],
 )
 def test_what_cannot_be_is_refused(settings, line):

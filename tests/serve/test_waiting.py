@@ -15,6 +15,8 @@ from tests.serve.running import running
 class Slow(Tagger):
     """Waits until it is let go on: at once, or step by step."""
 
+    part = "x"
+
     def __init__(self, model):
         super().__init__(model)
         self.go_on, self.began, self.given_up = threading.Event(), threading.Event(), threading.Event()
@@ -27,7 +29,7 @@ class Slow(Tagger):
         try:
             while several[0].action == "stream" and not self.go_on.is_set():
                 time.sleep(0.01)
-                yield [Told({"part": "x"}, whole=False)]
+                yield [Told({"part": self.part}, whole=False)]
             self.go_on.wait(10)
             yield [Told({"kind": "tag", "words": [several[0].text]})]
         finally:
@@ -89,6 +91,17 @@ def test_a_client_that_goes_away_from_a_stream_ends_it(slow):
         own.close()
         until(lambda: worker.taken == 0)
         assert slow.given_up.wait(10)
+
+
+def test_a_client_that_does_not_read_its_answer_is_left(slow, monkeypatch):
+    monkeypatch.setattr("regard.serve.security.SEND_SECONDS", 0.2)
+    monkeypatch.setattr(slow, "part", "x" * 1_000_000)  # more than lies between a server and a client
+    _, server = serving(slow)
+    with server as client:
+        own = connect(client, "/api/stream")
+        until(lambda: client.lines)
+        own.close()
+    assert [(each["event"], each["status"]) for each in client.logged] == [("request", 499)]
 
 
 def test_what_takes_too_long_is_refused(slow):

@@ -332,3 +332,10 @@ def test_a_record_of_the_largest_weights_has_three_parts():
     assert str(caught.value) == (
         "attention map: weights have indices, received, columns; values, indices, received are needed"
     )
+
+
+@pytest.mark.parametrize("text", ["[" * 200_000, "1" * 5000])
+def test_json_that_python_does_not_read_is_said_in_a_line(tmp_path, text):
+    (tmp_path / "map.json").write_text(text)
+    with pytest.raises(RegardError, match=r"map\.json: is not JSON: "):
+        AttentionMap.load(tmp_path / "map.json")

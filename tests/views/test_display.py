@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from regard.views.display import centred, clusters, cut, display_width, harmless, isolated, left_padded
+from regard.views.display import broken, centred, clusters, cut, display_width, harmless, isolated, left_padded
 
 
 @pytest.mark.parametrize(
@@ -52,6 +52,25 @@ def test_a_cut_text_fits(text, limit):
     shown = cut(harmless(text), limit)
     assert cell_len(shown) <= limit
     assert shown == harmless(text) or shown[-1] == "…"
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("", []),
+        ("a   b", ["a   b"]),
+        ("one two three", ["one two", "three"]),
+        ("one two three four five six", ["one two", "three", "four fi…"]),
+        ("日本 語語語", ["日本", "語語語"]),
+        ("incredible me", ["incredi…", "me"]),
+    ],
+)
+def test_a_text_is_broken_at_blanks_and_cut_behind_the_last_line(text, lines):
+    assert broken(text, limit=8, most=3) == lines
+
+
+def test_a_text_may_take_any_number_of_lines():
+    assert broken("one two three four five six", limit=8) == ["one two", "three", "four", "five six"]
 
 
 def test_marks_stay_with_their_letters():

@@ -24,6 +24,20 @@ def test_no_token_ends_the_element_that_holds_it():
     assert json.loads(record) == even(1, 1, 2, 3).record()
 
 
+def test_what_is_shown_first_stands_in_the_page():
+    picture = even(2, 3, 2, 3)
+    assert '<main id="view" data-view="matrix" data-layer="mean" data-head="mean">' in map_page(picture)
+    page = map_page(picture, view="lines", layer=-1, head=0)
+    assert '<main id="view" data-view="lines" data-layer="1" data-head="0">' in page
+    for first, line in (
+        ({"view": "time"}, 'view: there is no "time"; there are: heads, lines, matrix, words'),
+        ({"layer": 2}, 'layer: there is no "2"; give a number from 0 to 1, or "mean"'),
+    ):
+        with pytest.raises(RegardError) as caught:
+            map_page(picture, **first)
+        assert str(caught.value) == line
+
+
 def test_the_joined_script_imports_nothing():
     script = joined_modules("page")
     assert not re.search(r"^(import|export)\b", script, re.MULTILINE)

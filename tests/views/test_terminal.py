@@ -145,6 +145,12 @@ def test_long_labels_are_cut():
     assert lines[-2].startswith("a" * 19 + "… |")
 
 
+def test_a_long_title_goes_on_in_the_next_line():
+    lines = draw(crossing(title="look " * 9 + "here"), width=30, colour="ascii").splitlines()
+    assert lines[:2] == ["look look look look look look", "look look look here"]
+    assert lines[2:] == draw(crossing(), width=30, colour="ascii").splitlines()
+
+
 def test_a_width_or_colour_that_cannot_be():
     with pytest.raises(RegardError) as caught:
         draw(crossing(), width=29)

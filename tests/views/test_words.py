@@ -9,7 +9,7 @@ from rich.cells import cell_len
 
 from regard import RegardError
 from regard.views.shades import DARK_RAMP, RAMP, ink
-from regard.views.words import shade_words, words_page
+from regard.views.words import shade_steps, shade_words, words_page
 
 WORDS, WEIGHTS = ("a", "dull", "film"), (0.0, 1.0, 1 / 3)
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -41,6 +41,30 @@ def test_lines_are_wrapped_at_the_width():
     lines = shade_words(["abcde"] * 7, [1.0] * 7, width=30, colour="ascii").splitlines()
     assert lines[0::2][:2] == ["abcde abcde abcde abcde abcde", "abcde abcde"]  # the first is 29 columns
     assert lines[1::2][:2] == ["@@@@@ @@@@@ @@@@@ @@@@@ @@@@@", "@@@@@ @@@@@"]
+
+
+def test_a_title_goes_on_in_further_lines():
+    line = " ".join(["word"] * 6)  # 29 columns
+    for words, titles in ((7, [line, "word"]), (19, [line, line, f"{line}…"])):
+        title = " ".join(["word"] * words)
+        lines = shade_words(WORDS, WEIGHTS, title=title, width=30, colour="ascii").splitlines()
+        assert lines[:-2] == [*titles, "a dull film"]
+
+
+def test_steps_share_one_scale():
+    steps = [(", ".join(["some 0.5"] * 8), (0.0, 0.05, 0.2)), ("", (1.0, 0.0, 0.4))]
+    assert shade_steps(WORDS, steps, width=30, colour="ascii").split("\n") == [
+        "some 0.5, some 0.5, some 0.5,",
+        "some 0.5, some 0.5, some 0.5,",
+        "some 0.5, some 0.5",
+        "a dull film",
+        "       ::::",
+        "",
+        "a dull film",
+        "@      ====",
+        "",
+        "0  .:-=+*#%@ 1",
+    ]
 
 
 TOKENS = ["日本語", "x\u0301", "\x1b[2J", "שלום", "", " ", "👩‍👩‍👧", "wort" * 20, "\u0301", "\n", "\ud800", "\u202e"]

@@ -64,7 +64,7 @@ def look(
         gold: True links to mark, source-target, counted from 0 among what is shown, as in "0-0 1-2".
         png: Draw into this file.
         svg: Draw into this file.
-        html: Write a page into this file that has all views and needs nothing else.
+        html: Write a page into this file that has all views, opens at the one that is set, and needs nothing else.
         json: Write all words and weights into this file.
         device: auto, cpu, cuda, cuda:1.
         quiet: Do not name the files that are written.
@@ -81,10 +81,11 @@ def look(
     if gold is not None:
         picture = replace(picture, links=links_of(gold))
     view = view or ("words" if len(picture.rows) == 1 else "matrix")
+    check_shown(picture, view, layer, head)
     written = [
         png and picture.picture(png, layer=layer, head=head),
         svg and save_svg(picture, svg, view, layer, head),
-        html and picture.html(html),
+        html and picture.html(html, view=view, layer=layer, head=head),
         json and save_json(picture, json),
     ]
     if not any(written):
@@ -102,6 +103,16 @@ def check_views(view: View | None, png: Path | None, svg: Path | None, *, to_ter
             raise RegardError(f"--{option}: has no view {view}; there are: {', '.join(views)}")
     if to_terminal and view not in (None, *IN_A_TERMINAL):
         raise RegardError(f"--view: {view} cannot be drawn in a terminal; give --svg or --html")
+
+
+def check_shown(picture: AttentionMap, view: View, layer: Which, head: Which) -> None:
+    """Raise a `RegardError` for a view, a layer or a head that the map has not, before anything is written."""
+    from regard.views.attention_map import chosen
+
+    if view == "time" and picture.alternatives is None:
+        raise RegardError("--view: this model writes nothing, so that there is no time to show")
+    chosen("layer", layer, picture.layers)
+    chosen("head", head, picture.heads)
 
 
 def links_of(gold: str) -> frozenset[tuple[int, int]]:
@@ -133,20 +144,19 @@ def save_json(picture: AttentionMap, path: Path) -> Path:
 
 def drawn(picture: AttentionMap, view: View, layer: Which, head: Which) -> str:
     """A view for the terminal."""
-    from regard.views.words import shade_words
+    from regard.views.words import shade_steps, shade_words
 
     if view == "matrix":
         return picture.draw(layer=layer, head=head)
     if view == "words":
         title = picture.caption(layer, head)
         return shade_words(picture.columns, picture.received(layer, head) / len(picture.rows), title=title)
-    if picture.alternatives is None:
-        raise RegardError("--view: this model writes nothing, so that there is no time to show")
-    steps = zip(picture.rows, picture.select(layer, head), picture.alternatives, strict=True)
-    return "\n\n".join(
-        shade_words(picture.columns, weights, title=f"{row}   {considered(several)}".rstrip())
-        for row, weights, several in steps
-    )
+    assert picture.alternatives is not None, "there is a time to show"
+    titles = [
+        f"{row}   {considered(several)}".rstrip()
+        for row, several in zip(picture.rows, picture.alternatives, strict=True)
+    ]
+    return shade_steps(picture.columns, zip(titles, picture.select(layer, head), strict=True))
 
 
 def considered(alternatives: tuple[tuple[str, float], ...]) -> str:

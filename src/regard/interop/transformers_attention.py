@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from regard.attention.arranged import MergedWeights
 from regard.attention.functional import attend
-from regard.attention.scores import FixedDot
+from regard.attention.scores import fixed_dot
 from regard.attention.visible import as_rule, causal, over_given
 from regard.attention.watch import report, unwatched, watching
 from regard.errors import RegardError
@@ -61,7 +61,7 @@ def attention(
         query, key, value = query.unflatten(1, (groups, -1)), key[:, :, None], value[:, :, None]
         rule = None if rule is None else over_given(rule, partial(by_group, groups=groups))
         bias = None if bias is None else by_group(bias, groups)
-    score = FixedDot(query.shape[-1] ** -0.5 if scaling is None else scaling)
+    score = fixed_dot(query.shape[-1] ** -0.5 if scaling is None else scaling)
     call = partial(attend, query, key, value, score, visible=rule, bias=bias, dropout=dropout)
     if not watching():
         output = call()

@@ -92,7 +92,7 @@ def telling_of_beams(model: PreTrainedModel) -> Iterator[None]:
 
     A model may have a method for it, `_reorder_cache`, which `generate` prefers to that of the cache.
     """
-    own = getattr(model, "_reorder_cache", None)
+    own, before = getattr(model, "_reorder_cache", None), vars(model).get("_reorder_cache")
 
     def reorder(cache: Any, rows: Tensor) -> Any:
         report_reordering()
@@ -106,6 +106,8 @@ def telling_of_beams(model: PreTrainedModel) -> Iterator[None]:
         yield
     finally:
         del model._reorder_cache  # a method of its class comes to light again
+        if before is not None:
+            model._reorder_cache = before
 
 
 def follow_caches(model: PreTrainedModel) -> Iterator[Any]:

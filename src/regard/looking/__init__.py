@@ -26,6 +26,7 @@ class Options(TypedDict, total=False):
     words: bool
     kind: str | None
     top: int | None
+    longest: int | None
 
 
 @overload
@@ -41,6 +42,7 @@ def look(
     words: bool = True,
     kind: str | None = None,
     top: int | None = None,
+    longest: int | None = None,
 ) -> AttentionMap:
     """Where a model looks while it reads a text, and while it writes its answer to it.
 
@@ -55,6 +57,8 @@ def look(
             "encoder" within the source, "decoder" within the target; of a classifier "pooling" (unless told
             otherwise), or "self" between words, which models of one text have alone.
         top: Keep only so many weights of each row; all unless told otherwise, or the text has more than 1,000 tokens.
+        longest: Of the answer that a model gives, so many tokens at the most; twice those of its source and 50 more
+            unless told otherwise.
 
     Example:
         >>> regard.look(regard.load("runs/dates"), "vendredi 3 mars 2017").picture("look.png")
@@ -69,7 +73,7 @@ def look(
         raise RegardError(f"look: found {found} after the model; {wanted} is needed")
     if not given[-1].strip():
         raise RegardError("look: the text is empty")
-    asked = Wanted(target, second, context, words, kind, top)
+    asked = Wanted(target, second, context, words, kind, top, longest)
     if runs:
         return look_at_run(model, given[0], asked)
     return look_at_transformer(model, given[0], given[1], asked)

@@ -27,11 +27,16 @@ TAIL = 40
 """Characters of a hypothesis that are shown: hypotheses of one beam mostly differ near their ends."""
 
 
-def beam_alternatives(predictor: Predictor, prediction: Prediction) -> tuple[Considered, ...]:
-    """For each token of a prediction the hypotheses that the beam of the recipe held when it was chosen."""
+def beam_alternatives(
+    predictor: Predictor, prediction: Prediction, longest: int | None = None
+) -> tuple[Considered, ...]:
+    """For each token of a prediction the hypotheses that the beam of the recipe held when it was chosen.
+
+    `longest` is that of the prediction.
+    """
     decoding = predictor.recipe.decoding
     batch = collate([Pair(prediction.pair.source)]).to(predictor.device)
-    (steps,) = beam_steps(predictor.model, batch, decoding.beam, decoding.length_penalty)
+    (steps,) = beam_steps(predictor.model, batch, decoding.beam, decoding.length_penalty, longest=longest)
     tokenizer = predictor.tokenizers.target
     return tuple(
         tuple((written(tokenizer, each), probability(each.log_probability)) for each in step)

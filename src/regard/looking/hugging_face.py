@@ -13,6 +13,7 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 from regard.attention.watch import Seen, watch
+from regard.attention.weights import Weights
 from regard.errors import RegardError
 from regard.explaining.tokens import Unit
 from regard.looking.alternatives import Considered, most_probable
@@ -20,6 +21,7 @@ from regard.looking.runs import TITLE, new_map
 from regard.looking.sides import Side, token_side
 from regard.looking.wanted import Wanted
 from regard.looking.weights import LONG
+from regard.text.steps import check_characters
 from regard.views.attention_map import AttentionMap
 from regard.views.display import REPLACEMENT, cut
 
@@ -41,6 +43,8 @@ def look_at_transformer(model: Any, tokenizer: Any, text: str, wanted: Wanted) -
             )
     if model.training:
         raise RegardError("look: the model is in training mode; call model.eval() first")
+    for given in (text, wanted.target or ""):
+        check_characters(given)
     shown = Shown(tokenizer, wanted.words)
     source = tokenizer(text, return_tensors="pt")["input_ids"].to(model.device)
     check_places(model, source, "the text")
@@ -107,9 +111,18 @@ class Shown:
         return token if REPLACEMENT in text else text.replace(" ", "▁")
 
 
+def places_of(model: Any) -> int | None:
+    """How many tokens a model has positions for, where there is a limit; RoBERTa and its kin begin after padding's."""
+    most: int | None = getattr(model.config, "max_position_embeddings", None)
+    for name, module in model.named_modules():
+        if name.endswith("position_embeddings") and isinstance(module, nn.Embedding) and module.padding_idx is not None:
+            return module.num_embeddings - module.padding_idx - 1
+    return most
+
+
 def check_places(model: Any, ids: Ids, what: str) -> None:
     """Raise a `RegardError` for more tokens than a model has positions for."""
-    most = getattr(model.config, "max_position_embeddings", None)
+    most = places_of(model)
     if most is not None and ids.shape[1] > most:
         raise RegardError(f"look: {what} has {ids.shape[1]} tokens; {type(model).__name__} reads up to {most}")
     if not ids.shape[1]:
@@ -129,39 +142,46 @@ def look_at_reading(model: Any, shown: Shown, ids: Ids, wanted: Wanted) -> Atten
     alternatives = None
     if model.can_generate() and not side.merged and "logits" in found:
         alternatives = ((), *considered(found.logits[0, :-1], ids[0, 1:], shown))
-    return new_map(seen, list(seen), side, side, f"{name}: {cut(shown.text(ids), TITLE)}", wanted.top, alternatives)
+    title = f"{name}: {cut(shown.text(ids), TITLE)}"
+    return new_map(calls_of(seen, list(seen)), side, side, title, wanted.top, alternatives)
 
 
 def look_at_translation(model: Any, shown: Shown, source: Ids, wanted: Wanted) -> AttentionMap:
     """A model of encoder and decoder. Row t of the decoder is the step that writes token t."""
     name = type(model).__name__
-    wanted.allow(name, "target")
+    wanted.allow(name, "target", "longest")
     kind = wanted.kind_of(name, "cross", "encoder", "decoder")
-    read, out = generated(model, source) if wanted.target is None else forced(model, shown.tokenizer, wanted.target)
+    if wanted.target is None:
+        read, out = generated(model, source, wanted.longest)
+    else:
+        read, out = forced(model, shown.tokenizer, wanted.target)
     check_places(model, read, "the target")
     with torch.no_grad(), watch(model) as seen:
         found = model(input_ids=source, decoder_input_ids=read)
     check_seen(model, seen)
-    paths = paths_by_kind(model, seen)[kind]
+    paths = paths_by_kind(model, seen)
+    if kind != "encoder":
+        check_apart(model, seen, paths["decoder"], read)
+    layers = calls_of(seen, paths[kind])
     given, rows = shown.side(source), shown.side(out)
     if kind == "encoder":
-        return new_map(seen, paths, given, given, f"{name}, encoder: {cut(shown.text(source), TITLE)}", wanted.top)
+        return new_map(layers, given, given, f"{name}, encoder: {cut(shown.text(source), TITLE)}", wanted.top)
     alternatives = None
     if not rows.merged and "logits" in found:
         alternatives = considered(found.logits[0], out[0], shown)
     written = cut(shown.text(out), TITLE)
     if kind == "decoder":
-        return new_map(seen, paths, rows, shown.side(read), f"{name}, decoder: {written}", wanted.top, alternatives)
+        return new_map(layers, rows, shown.side(read), f"{name}, decoder: {written}", wanted.top, alternatives)
     title = f"{name}: {cut(shown.text(source), TITLE)} → {written}"
-    return new_map(seen, paths, rows, given, title, wanted.top, alternatives)
+    return new_map(layers, rows, given, title, wanted.top, alternatives)
 
 
-def generated(model: Any, source: Ids) -> tuple[Ids, Ids]:
+def generated(model: Any, source: Ids, longest: int | None) -> tuple[Ids, Ids]:
     """The target that a model writes, as it goes in and as it comes out."""
     if not model.can_generate():
         raise RegardError(f"look: {type(model).__name__} writes no text; give a target")
-    most = getattr(model.config, "max_position_embeddings", None)
-    longest = 2 * source.shape[1] + 50
+    most = places_of(model)
+    longest = longest or 2 * source.shape[1] + 50
     tokens = model.generate(
         input_ids=source,
         attention_mask=torch.ones_like(source),
@@ -193,6 +213,20 @@ def paths_by_kind(model: Any, seen: Seen) -> dict[str, list[str]]:
     encoder = [path for path in seen if modules[path] in inside]
     decoder = [path for path in seen if modules[path] not in inside]
     return {"encoder": encoder, "decoder": decoder[::2], "cross": decoder[1::2]}
+
+
+def check_apart(model: nn.Module, seen: Seen, paths: Sequence[str], read: Ids) -> None:
+    """Raise a `RegardError` for a decoder that looks at more than its target where only that is expected."""
+    if any(call.shape[-1] != read.shape[1] for call in calls_of(seen, paths)):
+        raise RegardError(
+            f"look: {type(model).__name__}: its decoder looks at target and source at once, which cannot be told "
+            'apart; kind="encoder" can be shown'
+        )
+
+
+def calls_of(seen: Seen, paths: Sequence[str]) -> list[Weights]:
+    """The layers of one pass: every call is one, since layers may share a module, as those of ALBERT do."""
+    return [call for path in paths for call in seen[path]]
 
 
 def considered(logits: Tensor, tokens: Tensor, shown: Shown) -> tuple[Considered, ...]:

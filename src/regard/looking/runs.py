@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from regard.attention.watch import Seen, watch
+from regard.attention.watch import watch
+from regard.attention.weights import Weights
 from regard.batch import BOS, collate
 from regard.decoding.generate import check_text
 from regard.label_predictor import LabelPredictor, TagPredictor, words_to_tag
@@ -15,7 +16,7 @@ from regard.loading import AnyPredictor
 from regard.looking.alternatives import Considered, beam_alternatives, model_alternatives
 from regard.looking.sides import Side, token_side, word_side
 from regard.looking.wanted import Wanted
-from regard.looking.weights import LONG, map_weights
+from regard.looking.weights import LONG, layers_of, map_weights
 from regard.models.transformer import Transformer
 from regard.predictor import END, Prediction, Predictor
 from regard.sentences import Sentences, side_by_side
@@ -41,10 +42,13 @@ def look_at_run(predictor: AnyPredictor, text: str, wanted: Wanted) -> Attention
 def look_at_pair(predictor: Predictor, text: str, wanted: Wanted) -> AttentionMap:
     """Where a model looks that answers a source: from target to source, or within one of them."""
     model, name = predictor.model, predictor.name
-    wanted.allow(name, "target")
+    wanted.allow(name, "target", "longest")
     predictor.check_attention()
     kind = wanted.kind_of(name, "cross", *(("encoder", "decoder") if isinstance(model, Transformer) else ()))
-    found = predictor.predict(text) if wanted.target is None else predictor.force([text], [wanted.target])[0]
+    if wanted.target is None:
+        found = predictor.predict(text, longest=wanted.longest)
+    else:
+        (found,) = predictor.force([text], [wanted.target])
     batch = collate([found.pair]).to(predictor.device)
     with torch.no_grad(), watch(model) as seen:
         features = model.features(batch)
@@ -52,28 +56,29 @@ def look_at_pair(predictor: Predictor, text: str, wanted: Wanted) -> AttentionMa
     if kind == "encoder":
         paths = [path for path in seen if path.startswith("encoder.")]
         title = f"{name}, encoder: {cut(text, TITLE)}"
-        return new_map(seen, paths, source, source, title, wanted.top)
+        return new_map(layers_of(seen, paths), source, source, title, wanted.top)
     alternatives = None
     if not rows.merged:
-        alternatives = pair_alternatives(predictor, found, features[0], forced=wanted.target is not None)
+        alternatives = pair_alternatives(predictor, found, features[0], wanted)
     title = f"{name}: {cut(text, TITLE)} → {cut(found.text, TITLE)}"
     if kind == "cross":
-        return new_map(seen, model.attended, rows, source, title, wanted.top, alternatives)
+        return new_map(layers_of(seen, model.attended), rows, source, title, wanted.top, alternatives)
     paths = [path.replace("cross", "attention") for path in model.attended]
     title = f"{name}, decoder: {cut(found.text, TITLE)}"
-    return new_map(seen, paths, rows, read_side(predictor, found, wanted.words), title, wanted.top, alternatives)
+    read = read_side(predictor, found, wanted.words)
+    return new_map(layers_of(seen, paths), rows, read, title, wanted.top, alternatives)
 
 
 def pair_alternatives(
-    predictor: Predictor, found: Prediction, features: Tensor, *, forced: bool
+    predictor: Predictor, found: Prediction, features: Tensor, wanted: Wanted
 ) -> tuple[Considered, ...]:
     """What each token of a target might have been: by the beam that wrote it, or by the model itself.
 
     The steps of a beam hold every hypothesis from its beginning, too much for a long target.
     """
     size, tokenizer = len(found.target_tokens), predictor.tokenizers.target
-    if not forced and predictor.recipe.decoding.beam > 1 and size <= LONG:
-        return beam_alternatives(predictor, found)
+    if wanted.target is None and predictor.recipe.decoding.beam > 1 and size <= LONG:
+        return beam_alternatives(predictor, found, wanted.longest)
     out = collate([found.pair]).target_out
     assert out is not None
     return model_alternatives(predictor.model, features[:size], out[0, :size].to(features.device), tokenizer)
@@ -127,7 +132,7 @@ def look_at_text(predictor: TextPredictor, text: str, wanted: Wanted) -> Attenti
     if not side.merged:
         alternatives = ((), *model_alternatives(model, features[0, :-1], tokens[0, 1:], tokenizer))
     title = f"{predictor.name}: {cut(text, TITLE)}"
-    return new_map(seen, model.attended, side, side, title, wanted.top, alternatives)
+    return new_map(layers_of(seen, model.attended), side, side, title, wanted.top, alternatives)
 
 
 def look_at_tags(predictor: TagPredictor, text: str, wanted: Wanted) -> AttentionMap:
@@ -166,20 +171,19 @@ def look_at_words(
     with torch.no_grad(), watch(reader) as seen:
         reader(sentences.to(predictor.device))
     side = token_side(words)
-    weights = map_weights(seen, reader.attended, side, side, top)
+    weights = map_weights(layers_of(seen, reader.attended), side, side, top)
     return AttentionMap(side.names, side.names, weights, title, "words")
 
 
 def new_map(
-    seen: Seen,
-    paths: Sequence[str],
+    layers: Sequence[Weights],
     rows: Side,
     columns: Side,
     title: str,
     top: int | None,
     alternatives: tuple[Considered, ...] | None = None,
 ) -> AttentionMap:
-    """The map of what was seen at some paths."""
-    weights = map_weights(seen, paths, rows, columns, top)
+    """The map of some layers."""
+    weights = map_weights(layers, rows, columns, top)
     merged = "words" if rows.merged or columns.merged else "tokens"
     return AttentionMap(rows.names, columns.names, weights, title, merged, None, alternatives)

@@ -18,14 +18,17 @@ class Wanted:
     words: bool
     kind: str | None
     top: int | None
+    longest: int | None = None
 
     def __post_init__(self) -> None:
-        if self.top is not None and self.top < 1:
-            raise RegardError(f"look: top is {self.top}; a whole number above 0 is needed")
+        for name in ("top", "longest"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise RegardError(f"look: {name} is {value}; a whole number above 0 is needed")
 
     def allow(self, model: str, *names: str) -> None:
         """Raise a `RegardError` for what is told of a text that means nothing to a model."""
-        for name in ("target", "second", "context"):
+        for name in ("target", "second", "context", "longest"):
             if getattr(self, name) is not None and name not in names:
                 raise RegardError(f"look: {name} is for other models than {model}; leave it out")
 

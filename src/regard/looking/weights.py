@@ -27,17 +27,20 @@ AT_ONCE = 2**24
 """Weights of a layer that exist at a time, of all its heads together."""
 
 
-def map_weights(seen: Seen, paths: Sequence[str], rows: Side, columns: Side, top: int | None = None) -> MapWeights:
-    """The weights of one text at some paths, a layer each, merged to what the two sides show.
+def layers_of(seen: Seen, paths: Sequence[str]) -> list[Weights]:
+    """What a watch over one text has kept, with "all", at some paths; each is a layer, in one call or in steps."""
+    return [seen.joined(path) for path in paths]
+
+
+def map_weights(layers: Sequence[Weights], rows: Side, columns: Side, top: int | None = None) -> MapWeights:
+    """The weights of one text, merged to what the two sides show.
 
     Args:
-        seen: What a watch over the text has kept, with "all".
-        paths: The first layer first; all have equally many heads.
+        layers: The first layer first; all have equally many heads.
         rows: The side that looks; of a word's tokens the mean is taken.
         columns: The side that is looked at; what the tokens of a word get is added up.
         top: How many weights of each row to keep; all unless told otherwise or a side is long.
     """
-    layers = [seen.joined(path) for path in paths]
     heads = [heads_of(layer) for layer in layers]
     if len(set(heads)) > 1:
         raise RegardError(f"look: layers of {', '.join(map(str, heads))} heads; all must have equally many")

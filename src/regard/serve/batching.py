@@ -50,6 +50,10 @@ class FullError(Exception):
     """There is no place in the queue."""
 
 
+class GivenUpError(Exception):
+    """Nobody waits any more for what a model is at work on."""
+
+
 @dataclass(eq=False)
 class Place:
     """A request in the queue, from when it came until it is answered or given up."""
@@ -79,6 +83,7 @@ class Worker(threading.Thread):
         self.family, self.places, self.batch = family, places, batch
         self.waiting: deque[Place] = deque()
         self.groups: deque[Group] = deque()
+        self.current: Group | None = None  # what the model is at work on
         self.taken = 0  # places that wait or are worked on
         self.stopping = False
         self.changed = threading.Condition()
@@ -103,6 +108,12 @@ class Worker(threading.Thread):
             self.taken -= 1
             if place.began is None:
                 self.waiting.remove(place)
+
+    def check_wanted(self, *_: object) -> None:
+        """Raise `GivenUpError` in the midst of work that nobody waits for any more; models call it at every step."""
+        here = self.current if threading.current_thread() is self else None
+        if here is not None and all(place.done for place in here.places):
+            raise GivenUpError
 
     def stop(self, seconds: float) -> None:
         """Take no more requests, and wait until those that are here are answered."""
@@ -155,8 +166,12 @@ class Worker(threading.Thread):
             group.steps.close()
             self.groups.remove(group)
             return
+        self.current = group
         try:
             events = next(group.steps, None)
+        except GivenUpError:
+            self.groups.remove(group)
+            return
         except Exception as error:
             self.groups.remove(group)
             self._fail(group, error)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
+from regard.batch import Pair, collate
+from regard.decoding.steps import limits_of
 from regard.errors import RegardError
 from regard.label_predictor import Labelling, LabelPredictor, Tagging, TagPredictor
 from regard.loading import AnyPredictor
@@ -13,7 +16,7 @@ from regard.models.transformer import Transformer
 from regard.predictor import Prediction, Predictor
 from regard.serve.asked import Asked, Event, Told
 from regard.serve.batching import Family, Steps
-from regard.serve.growing import TOKENS, growing_beam, growing_texts
+from regard.serve.growing import TOKENS, GrowingBeam, growing_texts
 from regard.text_predictor import Text, TextPredictor
 from regard.views.page import slim
 
@@ -21,19 +24,23 @@ SEARCH = ("beam", "nbest", "length_penalty", "longest")
 DRAWING = ("temperature", "top_k", "top_p", "greedy", "seed")
 
 
-def family_of(model: AnyPredictor) -> Translator | Writer | Classifier | Tagger:
-    """What works on the requests of a model."""
+def family_of(model: AnyPredictor, most_tokens: int) -> Translator | Writer | Classifier | Tagger:
+    """What works on the requests of a model, and writes no more tokens for one than allowed."""
     if isinstance(model, Predictor):
-        return Translator(model)
+        return Translator(model, most_tokens)
     if isinstance(model, TextPredictor):
         return Writer(model)
     return Classifier(model) if isinstance(model, LabelPredictor) else Tagger(model)
 
 
-def looked(model: AnyPredictor, asked: Asked) -> Told:
-    """Where the model looks, as a record that the views draw; of very many weights the largest."""
-    picture = look(model, asked.text, second=asked.second, context=asked.context, **asked.options)
-    return Told(slim(picture).record())
+def looked(model: AnyPredictor, asked: Asked, longest: int | None = None) -> Told:
+    """Where the model looks, as a record that the views draw; of very many weights the largest, whatever is asked."""
+    options = asked.options
+    top = options.pop("top", None)
+    picture = slim(look(model, asked.text, second=asked.second, context=asked.context, longest=longest, **options))
+    if top is not None and top < (picture.kept or math.inf):
+        picture = picture.keep_top(top)
+    return Told(picture.record())
 
 
 class Translator(Family):
@@ -42,8 +49,8 @@ class Translator(Family):
     kind = "pairs"
     takes = frozenset(SEARCH)
 
-    def __init__(self, model: Predictor) -> None:
-        self.model = model
+    def __init__(self, model: Predictor, most_tokens: int) -> None:
+        self.model, self.most_tokens = model, most_tokens
         further = ("encoder", "decoder") if isinstance(model.model, Transformer) else ()
         self.attention: tuple[str, ...] = ("cross", *further) if model.model.attended else ()
 
@@ -52,31 +59,44 @@ class Translator(Family):
         self.model.predict([], **options)
 
     def key(self, asked: Asked) -> Hashable:
-        return asked.settings if asked.action == "predict" else None
+        return tuple(self._limited(asked).items()) if asked.action == "predict" else None
 
     def work(self, several: Sequence[Asked]) -> Steps:
         first, *_ = several
         if first.action == "look":
-            yield [looked(self.model, first)]
-            return
-        if first.action == "stream" and first.text.strip():
+            yield [looked(self.model, first, **self._limit(first))]
+        elif first.action == "stream" and first.text.strip():
             yield from self._grow(first)
-        found = self.model.predict([asked.text for asked in several], **first.options)
-        yield [Told(self._answer(prediction)) for prediction in found]
+        else:
+            found = self.model.predict([asked.text for asked in several], **self._limited(first))
+            yield [Told(self._answer(prediction)) for prediction in found]
+
+    def _limit(self, asked: Asked) -> dict[str, int]:
+        """A limit for a long source, whose target could become longer than allowed."""
+        batch = collate([Pair(self.model.tokenizers.source.encode(asked.text))])
+        usual = int(limits_of(self.model.model, batch, None))
+        return {"longest": self.most_tokens} if usual > self.most_tokens else {}
+
+    def _limited(self, asked: Asked) -> dict[str, Any]:
+        """The settings, with a limit where one is needed."""
+        return self._limit(asked) | asked.options
 
     def _grow(self, asked: Asked) -> Steps:
-        """The beam after every step."""
-        usual, options = self.model.recipe.decoding, asked.options
-        self.model.predict([], **options)  # what is wrong with them
-        beams = growing_beam(
+        """The beam after every step, and the answer that it has found."""
+        usual, options = self.model.recipe.decoding, self._limited(asked)
+        self.check(options)
+        nbest = options.get("nbest", 1)
+        growing = GrowingBeam(
             self.model,
             asked.text,
-            beam=options.get("beam") or max(usual.beam, options.get("nbest", 1)),
+            beam=options.get("beam", max(usual.beam, nbest)),
+            nbest=nbest,
             length_penalty=options.get("length_penalty", usual.length_penalty),
             longest=options.get("longest"),
         )
-        for beam in beams:
+        for beam in growing.steps():
             yield [Told({"beam": [scored(text, value) for text, value in beam]}, whole=False)]
+        yield [Told(self._answer(growing.answer()))]
 
     def _answer(self, prediction: Prediction) -> dict[str, Any]:
         return {

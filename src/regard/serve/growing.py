@@ -13,11 +13,11 @@ from torch import Tensor
 from regard.batch import BOS, EOS, Pair, collate
 from regard.decoding.beam import Search
 from regard.decoding.generate import chooser
-from regard.decoding.hypothesis import from_padded
+from regard.decoding.hypothesis import Hypothesis, from_padded
 from regard.decoding.steps import choices, limits_of, walk
-from regard.predictor import Predictor
+from regard.predictor import Prediction, Predictor, different, new_prediction
 from regard.serve.asked import Asked
-from regard.text import Tokenizer
+from regard.text import Encoded, Tokenizer
 from regard.text.streaming import written_parts
 from regard.text_predictor import BEGIN, TextPredictor, new_generator
 
@@ -27,24 +27,45 @@ TOKENS = 200
 Drawn = tuple[Int[Tensor, " rows"], Float[Tensor, " rows"]]
 
 
-@torch.no_grad()
-def growing_beam(
-    model: Predictor, text: str, *, beam: int, length_penalty: float, longest: int | None
-) -> Iterator[list[tuple[str, float]]]:
-    """The live hypotheses after every step, best first: their texts, and the log-probabilities so far."""
-    batch = collate([Pair(model.tokenizers.source.encode(text))]).to(model.device)
-    limits = limits_of(model.model, batch, longest)
-    search = Search(torch.full_like(limits, BOS), limits, beam, 1, length_penalty)
-    state = model.model.start(batch, search.capacity, copies=beam)
-    over = False
-    while not over:
-        logits, state = model.model.step(search.last, state)
-        over, rows = search.extend(choices(logits, allow_unknown=False))
-        alive = zip(search.live[0].tolist(), search.totals[0].tolist(), strict=True)
-        found = [from_padded(*each) for each in alive if each[1] > -torch.inf]
-        yield [(model.tokenizers.target.decode(each.target), each.log_probability) for each in found]
-        if not over:
-            state.select(rows)
+class GrowingBeam:
+    """The search for the target of one source, which can be watched; it finds what `Predictor.predict` does."""
+
+    def __init__(
+        self, model: Predictor, text: str, *, beam: int, nbest: int, length_penalty: float, longest: int | None
+    ) -> None:
+        self.model, self.text, self.beam = model, text, beam
+        self.source = model.tokenizers.source.encoded(text)
+        self.batch = collate([Pair(self.source.ids)]).to(model.device)
+        limits = limits_of(model.model, self.batch, longest)
+        alpha = length_penalty if beam > 1 else 0.0  # a beam of one is greedy
+        self.search = Search(torch.full_like(limits, BOS), limits, beam, nbest, alpha)
+
+    @torch.no_grad()
+    def steps(self) -> Iterator[list[tuple[str, float]]]:
+        """The live hypotheses after every step, best first: their texts, and the log-probabilities so far."""
+        model, search = self.model.model, self.search
+        state, over = model.start(self.batch, search.capacity, copies=self.beam), False
+        while not over:
+            logits, state = model.step(search.last, state)
+            over, rows = search.extend(choices(logits, allow_unknown=False))
+            alive = zip(search.live[0].tolist(), search.totals[0].tolist(), strict=True)
+            found = [from_padded(*each) for each in alive if each[1] > -torch.inf]
+            yield [(self.model.tokenizers.target.decode(each.target), each.log_probability) for each in found]
+            if not over:
+                state.select(rows)
+
+    def answer(self) -> Prediction:
+        """The best target, which knows the others, once all steps are made."""
+        (hypotheses,) = self.search.results()
+        found = different([self._predicted(each) for each in hypotheses])
+        return replace(found[0], alternatives=tuple(found))
+
+    def _predicted(self, hypothesis: Hypothesis) -> Prediction:
+        tokenizer, ids = self.model.tokenizers.target, list(hypothesis.target)
+        target = Encoded(ids, tokenizer.tokens_of(ids), tokenizer.words_of(ids))
+        text, written = tokenizer.decode(ids), tokenizer.written(ids)
+        found = new_prediction(self.text, self.source, text, written, target, ended=hypothesis.ended)
+        return replace(found, log_probability=hypothesis.log_probability)
 
 
 @dataclass(frozen=True)

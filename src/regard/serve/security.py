@@ -2,8 +2,8 @@
 
     served = Guard(application, settings)
 
-It reads a request's body whole, within limits, before anything is made of it; it answers
-errors of ours; and it logs every request.
+It looks at a request's headers, and then reads its body whole, within limits, before
+anything is made of it; it answers errors of ours; and it logs every request.
 """
 
 from __future__ import annotations
@@ -36,6 +36,9 @@ HEADERS = {
 BODY_SECONDS = 10.0
 """That a client may take to send its request."""
 
+SEND_SECONDS = 10.0
+"""That a client may take to read a part of its answer before the next one is sent."""
+
 CROWD = 4
 """Requests that are let in for each place in a queue; the rest would only wait to be refused."""
 
@@ -53,6 +56,10 @@ class RequestError(Exception):
     def __init__(self, status: int, line: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(line)
         self.status, self.line, self.headers = status, line, dict(headers or {})
+
+
+class UnreadError(Exception):
+    """A client does not read its answer."""
 
 
 def busy(line: str) -> RequestError:
@@ -78,11 +85,13 @@ class Guard:
         try:
             if self.inside > CROWD * self.settings.queue:
                 raise busy("there are too many requests at once; try again later")
+            self._check(scope)
             body = await self._body(receive)
-            self._check(scope, body)
             await self.inner(scope, replay(body, receive), answer.send)
         except RequestError as refused:
             await answer.refuse(refused)
+        except UnreadError:
+            answer.status = WENT_AWAY  # the connection is closed, since the answer is not whole
         except Exception as error:
             log_bug(error)
             await answer.refuse(RequestError(500, OUR_BUG))
@@ -90,8 +99,8 @@ class Guard:
             self.inside -= 1
             log_request(scope, answer.status, time.monotonic() - began)
 
-    def _check(self, scope: Any, body: bytes) -> None:
-        """Raise `RequestError` for a request that is not looked at any further."""
+    def _check(self, scope: Any) -> None:
+        """Raise `RequestError` for a request whose body is not even read; the server throws it away as it comes."""
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         if self.hosts is not None and host_of(headers.get("host", "")) not in self.hosts:
             raise RequestError(421, "the Host header names another server; --allow-hosts lets its name in")
@@ -100,8 +109,6 @@ class Guard:
             if scheme.lower() != "bearer" or not same(shown.strip(), self.settings.token):
                 line = "a bearer token is needed, in the header Authorization"
                 raise RequestError(401, line, {"www-authenticate": "Bearer"})
-        if len(body) > self.settings.most_bytes:
-            raise self._too_large()
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if scope["method"] == "POST" and kind != "application/json":
             raise RequestError(415, "JSON is needed, with the header Content-Type: application/json")
@@ -125,10 +132,13 @@ class Guard:
                     if size > MOST_THROWN_AWAY:
                         raise self._too_large({"connection": "close"})
                     if not message.get("more_body", False):
-                        return bytes(body)
+                        break
         except TimeoutError:
             line = f"the request was not whole after {BODY_SECONDS:g} seconds; send it faster"
             raise RequestError(408, line, {"connection": "close"}) from None
+        if size > self.settings.most_bytes:
+            raise self._too_large()
+        return bytes(body)
 
     def _too_large(self, headers: Mapping[str, str] | None = None) -> RequestError:
         line = f"the request is larger than {self.settings.most_bytes} bytes; send less at once"
@@ -148,7 +158,11 @@ class Answer:
             own = {name for name, _ in message["headers"]}
             extra = [(name.encode(), value.encode()) for name, value in HEADERS.items() if name.encode() not in own]
             message = {**message, "headers": [*message["headers"], *extra]}
-        await self._send(message)
+        try:
+            async with asyncio.timeout(SEND_SECONDS):
+                await self._send(message)
+        except TimeoutError:
+            raise UnreadError from None
 
     async def refuse(self, refused: RequestError) -> None:
         """Send an error, unless an answer has begun already."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 
 from regard.errors import RegardError
@@ -30,8 +31,9 @@ class ServeSettings:
         for field in fields(self):
             value = getattr(self, field.name)
             least = 0 if field.name == "port" else 1
-            if isinstance(value, int | float) and value < least:
-                raise RegardError(f"--{field.name.replace('_', '-')} is {value:g}; {least} is the least")
+            if isinstance(value, int | float) and not least <= value < math.inf:
+                rule = f"{least} is the least" if value < least else "a number is needed"
+                raise RegardError(f"--{field.name.replace('_', '-')} is {value:g}; {rule}")
         if self.port > 65535:
             raise RegardError(f"--port is {self.port}; 65535 is the greatest")
 

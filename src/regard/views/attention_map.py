@@ -213,15 +213,15 @@ class AttentionMap:
         save = save_matrix if view == "matrix" else partial(save_svg, view=view)
         return save(self, path, layer=layer, head=head)
 
-    def page(self) -> str:
-        """The map as one HTML file, whole in itself, in which all views can be turned over."""
+    def page(self, *, view: str = "matrix", layer: Choice = "mean", head: Choice = "mean") -> str:
+        """The map as one HTML file, whole in itself, in which all views can be turned over, and what it shows first."""
         from regard.views.page import map_page
 
-        return map_page(self)
+        return map_page(self, view=view, layer=layer, head=head)
 
-    def html(self, path: str | Path) -> Path:
+    def html(self, path: str | Path, *, view: str = "matrix", layer: Choice = "mean", head: Choice = "mean") -> Path:
         """Write `page` into a file; returns the path."""
-        write_text(Path(path), self.page())
+        write_text(Path(path), self.page(view=view, layer=layer, head=head))
         return Path(path)
 
     def _repr_html_(self) -> str:
@@ -247,9 +247,11 @@ class AttentionMap:
         except UnicodeDecodeError:
             raise RegardError(f"{path}: is not text; an attention map is a JSON file") from None
         try:
-            return cls.from_record(json.loads(text))
-        except json.JSONDecodeError as error:
+            record = json.loads(text)
+        except (ValueError, RecursionError) as error:  # the last for thousands of lists within lists
             raise RegardError(f"{path}: is not JSON: {error}") from None
+        try:
+            return cls.from_record(record)
         except RegardError as error:
             raise RegardError(f"{path}: {error}") from None
 

@@ -73,6 +73,21 @@ def cut(text: str, limit: int) -> str:
     return kept + ELLIPSIS
 
 
+def broken(text: str, limit: int, most: int | None = None) -> list[str]:
+    """The text in lines of no more than `limit` columns, broken at blanks; what goes beyond `most` lines is cut."""
+    lines: list[str] = []
+    words = text.split(" ") if text else []
+    for place, word in enumerate(words):
+        if lines and display_width(f"{lines[-1]} {word}") <= limit:
+            lines[-1] += f" {word}"
+        elif most is None or len(lines) < most:
+            lines.append(word)
+        else:
+            lines[-1] = " ".join([lines[-1], *words[place:]])
+            break
+    return [cut(line, limit) for line in lines]
+
+
 def isolated(text: str) -> str:
     """The text, kept from turning its neighbours around where it runs from right to left."""
     turned = any(unicodedata.bidirectional(char) in ("R", "AL", "AN") for char in text)

@@ -18,7 +18,17 @@ from typing import Protocol, runtime_checkable
 
 from regard.errors import RegardError, unknown_name
 from regard.views.attention_map import AttentionMap, Choice, check_map
-from regard.views.display import ELLIPSIS, REPLACEMENT, centred, clusters, cut, display_width, harmless, left_padded
+from regard.views.display import (
+    ELLIPSIS,
+    REPLACEMENT,
+    broken,
+    centred,
+    clusters,
+    cut,
+    display_width,
+    harmless,
+    left_padded,
+)
 from regard.views.shades import ceiling, rgb
 
 COLOURS = ("auto", "truecolor", "256", "ascii")
@@ -28,6 +38,7 @@ RESET = "\x1b[0m"
 MARK = "o"  # upon a cell that is linked in the true alignment
 
 NARROWEST_TERMINAL = 30
+TITLE = 3  # a title takes no more than these lines
 LABEL = 24  # a row's label takes no more than these columns,
 HEIGHT = 12  # and a column's no more than these lines
 CELLS = (3, 2, 1)  # how wide a cell may be, best first
@@ -68,8 +79,8 @@ def draw(
         panel = slice(start, start + grid.columns)
         rows = [grid.line(name, line[panel]) for name, line in zip(picture.rows, cells, strict=True)]
         blocks.append("\n".join([*grid.heads(picture.columns[panel]), *rows]))
-    caption = cut(harmless(picture.caption(layer, head)), room)
-    return "\n".join([*filter(None, [caption]), "\n\n".join(blocks), legend(grid, top, marked=bool(picture.links))])
+    caption = broken(harmless(picture.caption(layer, head)), room, TITLE)
+    return "\n".join([*caption, "\n\n".join(blocks), legend(grid, top, marked=bool(picture.links))])
 
 
 def detect_colour(stream: Stream, environ: Mapping[str, str]) -> str:

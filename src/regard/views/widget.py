@@ -12,28 +12,17 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from regard.errors import RegardError, unknown_name
-from regard.views.attention_map import AttentionMap, Choice, check_map, chosen
+from regard.errors import RegardError
+from regard.views.attention_map import AttentionMap, Choice, check_map
 from regard.views.document import static
-from regard.views.page import joined_modules, slim
-
-VIEWS = ("matrix", "lines", "heads", "words", "time")
+from regard.views.page import VIEWS, joined_modules, shown_first, slim
 
 
 def map_widget(picture: AttentionMap, *, view: str = "matrix", layer: Choice = "mean", head: Choice = "mean") -> Any:
     """The map as a widget, which has `view`, `layer`, `head` and the `record` that is shown."""
     check_map("map_widget", picture)
-    views = VIEWS if picture.alternatives else VIEWS[:-1]  # without them there is no time to show
-    if view not in views:
-        raise unknown_name("view", view, views)
-    layer, head = counted("layer", layer, picture.layers), counted("head", head, picture.heads)
-    return widget_class()(record=slim(picture).record(), view=view, layer=layer, head=head)
-
-
-def counted(name: str, choice: Choice, count: int) -> int | str:
-    """A layer or head by its number from 0, or "mean"."""
-    start = chosen(name, choice, count).start
-    return "mean" if choice in ("mean", None) else start
+    first = shown_first(picture, view, layer, head)
+    return widget_class()(record=slim(picture).record(), **first)
 
 
 @cache

@@ -9,7 +9,7 @@ This is the view of attention that has no rows: what a classifier looked at.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import Any, TypeVar
 
@@ -17,10 +17,10 @@ import numpy as np
 from jaxtyping import Float32
 
 from regard.errors import RegardError
-from regard.views.display import cut, display_width, harmless, isolated
+from regard.views.display import broken, cut, display_width, harmless, isolated
 from regard.views.document import document, static
 from regard.views.shades import DARK_RAMP, RAMP, Colour, ceiling, hexadecimal, ink, rgb
-from regard.views.terminal import RESET, SHADES, Grid, known_colour, known_width, legend, paint
+from regard.views.terminal import RESET, SHADES, TITLE, Grid, known_colour, known_width, legend, paint
 from regard.views.weights import EXCESS
 
 Number = TypeVar("Number", int, float)
@@ -36,11 +36,7 @@ class ShadedWords:
     words: tuple[str, ...]
     weights: Float32[np.ndarray, " words"]
     title: str
-
-    @property
-    def top(self) -> float:
-        """The weight that gets the darkest shade."""
-        return ceiling(self.weights)
+    top: float  # the weight that gets the darkest shade
 
     @property
     def shades(self) -> list[float]:
@@ -58,7 +54,8 @@ def shaded(words: Sequence[str], weights: Any, title: str = "") -> ShadedWords:
     wrong = np.flatnonzero(~((numbers >= 0) & (numbers <= 1 + EXCESS)))  # a NaN is wrong as well
     if len(wrong):
         raise RegardError(f"words: the weight of word {wrong[0]} is {numbers[wrong[0]]:g}; weights lie between 0 and 1")
-    return ShadedWords(tuple(harmless(word) or EMPTY for word in words), numbers, harmless(title))
+    shown = tuple(harmless(word) or EMPTY for word in words)
+    return ShadedWords(shown, numbers, harmless(title), ceiling(numbers))
 
 
 def shade_words(
@@ -71,10 +68,32 @@ def shade_words(
     """
     text = shaded(words, weights, title)
     room, colour = known_width(width), known_colour(colour)
+    return "\n".join([*broken(text.title, room, TITLE), *shaded_lines(text, room, colour), scale(text.top, colour)])
+
+
+def shade_steps(
+    words: Sequence[str], steps: Iterable[tuple[str, Any]], *, width: int | None = None, colour: str = "auto"
+) -> str:
+    """The same words under one title after the other, shaded by other weights each time, all on one scale.
+
+    Steps are titles and weights; the rest is as in `shade_words`.
+    """
+    texts = [shaded(words, weights, title) for title, weights in steps]
+    room, colour = known_width(width), known_colour(colour)
+    top = max(text.top for text in texts)
+    blocks = [[*broken(text.title, room), *shaded_lines(replace(text, top=top), room, colour)] for text in texts]
+    return "\n\n".join([*map("\n".join, blocks), scale(top, colour)])
+
+
+def shaded_lines(text: ShadedWords, room: int, colour: str) -> list[str]:
+    """The words and their shades in lines of no more than `room` columns."""
     pairs = [(cut(word, room), shade) for word, shade in zip(text.words, text.shades, strict=True)]
-    lines = [line for pairs in wrapped(pairs, room) for line in shaded_line(pairs, colour)]
-    scale = legend(Grid(0, 1, 0, colour), text.top, marked=False)
-    return "\n".join([*filter(None, [cut(text.title, room)]), *lines, scale])
+    return [line for pairs in wrapped(pairs, room) for line in shaded_line(pairs, colour)]
+
+
+def scale(top: float, colour: str) -> str:
+    """The shades, and what the darkest stands for."""
+    return legend(Grid(0, 1, 0, colour), top, marked=False)
 
 
 def shaded_line(pairs: Sequence[tuple[str, float]], colour: str) -> list[str]:

@@ -95,6 +95,24 @@ def test_two_models_are_compared_side_by_side(shown):
     assert other.locator(".note").text_content().startswith("This model has no attention: ")
 
 
+@pytest.mark.parametrize(("width", "beside"), [(1200, True), (380, False)])
+def test_the_views_of_one_model_stand_beside_its_answers_where_there_is_room(shown, width, beside):
+    page = shown(viewport={"width": width, "height": 900})
+    page.run("a b c", model="reverse")
+    answers, views = (page.page.locator(name).bounding_box() for name in (".answers", ".host"))
+    assert (answers["x"] + answers["width"] <= views["x"]) == beside
+    assert (answers["y"] + answers["height"] <= views["y"]) == (not beside)
+    assert page.page.evaluate("document.documentElement.scrollWidth") == width
+
+
+def test_answers_say_what_they_are_ranked_by(shown):
+    page = shown()
+    page.run("a b c", model="reverse")
+    assert page.page.locator("legend").text_content() == "Answers, the best first by log p and length"
+    page.run("the c", model="gpt", tokens="3", nbest="2")
+    assert page.page.locator("legend").text_content() == "Answers, the best first"
+
+
 def test_another_answer_can_be_looked_at(shown, predictors):
     page = shown()
     page.run("a b c", model="reverse")
@@ -125,6 +143,17 @@ def test_the_link_restores_what_is_seen(shown):
     assert again.page.url == url
     assert again.page.get_by_role("region", name="reverse").get_by_role("radio").nth(2).is_checked()
     assert again.page.get_by_role("region", name="transformer").get_by_label("Head").input_value() == "1"
+
+
+def test_an_address_without_a_text_shows_nothing(shown):
+    page = shown()
+    page.run("a b c", model="reverse")
+    page.page.evaluate("location.hash = ''")
+    page.page.get_by_role("region").wait_for(state="detached")
+    assert page.page.locator("#panes").text_content() == ""
+    assert page.page.locator("#status").text_content().strip() == ""
+    page.run("a b", model="reverse")
+    assert page.outputs() == ["b a"]
 
 
 @pytest.mark.parametrize("hash_", ["#model=nothing&text=a+b", "#view0=x&layer0=99&text=a+b", "#pinned0=row99&text=a+b"])
@@ -293,3 +322,11 @@ def test_the_interface_is_listed(shown):
     found = page.page.get_by_role("heading", level=2).all_text_contents()
     assert found[:5] == ["GET /health", "GET /api/models", "POST /api/predict", "POST /api/look", "POST /api/stream"]
     assert page.page.get_by_role("rowheader", name="length_penalty").count() == 2
+
+
+def test_the_names_of_the_interface_are_whole_on_a_telephone(shown):
+    page = shown("docs", viewport={"width": 380, "height": 700})
+    name = page.page.get_by_role("rowheader", name="length_penalty").first
+    name.wait_for()
+    assert name.bounding_box()["width"] > 100  # on one line
+    assert page.page.evaluate("document.documentElement.scrollWidth") == 380

@@ -58,11 +58,11 @@ def opened(browser, tmp_path):
     """A function that opens the page of a map; at the end nothing may have gone wrong in any."""
     contexts, found = [], []
 
-    def function(picture, shown="", **options):
+    def function(picture, shown="", first=None, **options):
         contexts.append(browser.new_context(**{"viewport": {"width": 1000, "height": 800}, **options}))
         watched = Watched(contexts[-1].new_page())
         found.append(watched)
-        watched.page.goto(f"{picture.html(tmp_path / 'look.html').as_uri()}{shown}")
+        watched.page.goto(f"{picture.html(tmp_path / 'look.html', **(first or {})).as_uri()}{shown}")
         watched.drawn()
         return watched
 

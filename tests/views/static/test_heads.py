@@ -27,6 +27,23 @@ def test_faint_heads_are_seen(opened):
     assert watched.page.locator(".scale").text_content() == "0 to 0.1"
 
 
+def test_maps_shrink_to_the_room_there_is_and_scroll_when_they_would_be_too_small(opened):
+    def fits(heads, width):
+        weights = np.full((1, heads, 2, 2), 0.5, np.float32)
+        picture = AttentionMap(("a", "b"), ("x", "y"), weights)
+        watched = opened(picture, "#view=heads", viewport={"width": width, "height": 700})
+        box = watched.page.locator(".panel canvas").first.bounding_box()
+        whole = watched.page.locator(".scroll").evaluate("each => each.scrollWidth <= each.clientWidth")
+        return round(box["width"]), whole, watched.page.evaluate("document.documentElement.scrollWidth") == width
+
+    assert fits(4, 1000) == (84, True, True)
+    side, whole, inside = fits(4, 380)
+    assert 48 < side < 84
+    assert whole
+    assert inside
+    assert fits(12, 380) == (48, False, True)
+
+
 def test_a_click_enlarges_a_head(opened):
     watched = opened(small(), "#view=heads")
     watched.page.get_by_role("button", name="Enlarge layer 1, head 2").click()

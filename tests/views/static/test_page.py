@@ -80,6 +80,17 @@ def test_the_address_restores_what_was_shown(opened):
     assert watched.page.get_by_label("Layer").input_value() == "1"
 
 
+def test_the_page_opens_where_it_is_told_to(opened):
+    watched = opened(small(), first={"view": "lines", "layer": -1, "head": 2})
+    assert watched.page.get_by_role("tab", selected=True).text_content() == "Lines"
+    assert watched.page.get_by_label("Layer").input_value() == "1"
+    assert watched.page.get_by_label("Head").input_value() == "2"
+    watched = opened(small(), "#view=words&head=mean", first={"view": "lines", "layer": 1, "head": 2})
+    assert watched.page.get_by_role("tab", selected=True).text_content() == "Words"  # the address is later
+    assert watched.page.get_by_label("Layer").input_value() == "1"
+    assert watched.page.get_by_label("Head").input_value() == "mean"
+
+
 @pytest.mark.parametrize("shown", ["#view=nothing", "#layer=99&head=-1", "#layer=x", "#%"])
 def test_an_address_that_means_nothing_shows_the_matrix_of_the_mean(opened, shown):
     watched = opened(small(), shown)

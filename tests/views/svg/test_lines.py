@@ -51,10 +51,20 @@ def test_words_stand_on_both_sides():
     assert texts(parsed(lines_svg(AttentionMap(ROWS, COLUMNS, WEIGHTS, title="look")))) == ["look", *ROWS, *COLUMNS]
 
 
-def test_a_long_title_is_cut_where_it_has_no_room_and_whole_in_the_tooltip():
-    root = parsed(lines_svg(AttentionMap(ROWS, COLUMNS, WEIGHTS, title="look " * 40)))
-    drawn = texts(root)[0]
-    assert drawn.startswith("look look")
-    assert drawn.endswith("…")
-    assert len(drawn) * 7 < float(root.get("width"))
-    assert tooltip(root) == "look " * 40
+def test_a_long_title_takes_lines_above_and_moves_nothing():
+    short, tall = (parsed(lines_svg(AttentionMap(ROWS, COLUMNS, WEIGHTS, title="look " * n))) for n in (1, 20))
+    drawn = texts(tall)[:3]
+    assert " ".join(drawn).split() == ["look"] * 20
+    assert max(map(len, drawn)) * 7 < float(tall.get("width"))
+    left, top, width, height = map(float, tall.get("viewBox").split())
+    assert (left, top, width) == (0, -40, float(tall.get("width")))
+    assert height == float(tall.get("height")) == float(short.get("height")) + 40
+    ends = [[dict(line.attrib) for line in every(root, "line")] for root in (short, tall)]
+    assert ends[0] == ends[1]
+
+
+def test_a_longer_title_is_cut_and_whole_in_the_tooltip():
+    root = parsed(lines_svg(AttentionMap(ROWS, COLUMNS, WEIGHTS, title="look " * 90)))
+    assert [text.endswith("…") for text in texts(root)[:4]] == [False, False, False, True]
+    assert texts(root)[4] == ROWS[0]
+    assert tooltip(root) == "look " * 90

@@ -37,10 +37,21 @@ class Page {
     if (location.hash === written({ ...this.shown, fields: this.form.fields })) return;
     this.address = read(location.hash);
     this.form.fields = this.address.fields;
-    for (const pane of this.panes) pane.destroy();
-    this.panes = [];
+    this.clear();
     if (this.address.fields.text) this.run();
     else this.form.field("text").focus();
+  }
+
+  /** Show no panes, and wait for none. */
+  clear() {
+    this.running.abort();
+    this.running = new AbortController();
+    for (const pane of this.panes) pane.destroy();
+    this.panes = [];
+    part("panes").replaceChildren();
+    this.form.field("stop").disabled = true;
+    this.say("");
+    this.fail("");
   }
 
   /** What the panes show; what the address said where there is none yet. */

@@ -15,6 +15,10 @@ import { look, predict, stream } from "./api.js";
 
 const NO_ATTENTION =
   "This model has no attention: all that it knows of the text when it writes went through one vector of fixed size.";
+const LEGENDS = {
+  pairs: "Answers, the best first by log p and length",
+  text: "Answers, the best first",
+};
 const FIRST_VIEW = { pairs: "lines", text: "lines", label: "words", tag: "lines" };
 
 export class Pane {
@@ -38,7 +42,7 @@ export class Pane {
     /** @type {Scored[]} */
     this.alternatives = [];
     this.usual = true; // whether the best answer is the one that the model gives unless told otherwise
-    this.element = element("section", "pane");
+    this.element = element("section", about.attention.length ? "pane sees" : "pane");
     this.output = element("div", "output");
     this.output.dir = "auto";
     this.answers = element("div", "answers");
@@ -138,7 +142,7 @@ export class Pane {
       return [line];
     });
     const group = document.createElement("fieldset");
-    group.append(element("legend", "", "Answers, the best first"), bestList(lines));
+    group.append(element("legend", "", LEGENDS[this.about.kind === "pairs" ? "pairs" : "text"]), bestList(lines));
     this.answers.replaceChildren(group);
   }
 

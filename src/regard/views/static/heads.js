@@ -3,7 +3,8 @@
 import { shadeBoard } from "./board.js";
 import { ceiling } from "./shades.js";
 
-const SIDE = 84; // pixels of the longer side of a small map
+const LARGEST = 84; // pixels of the longer side of a small map
+const SMALLEST = 48; // and where there is no room for all heads side by side: below this they scroll
 
 export class HeadsView {
   /** @param {import("./viewer.js").Viewer} viewer */
@@ -48,13 +49,24 @@ export class HeadsView {
     return button;
   }
 
+  /** The pixels there are for the width of a map. */
+  room() {
+    const table = /** @type {HTMLTableElement} */ (this.element.firstChild);
+    const gap = parseFloat(getComputedStyle(table).borderSpacing);
+    const { heads } = this.viewer.attention;
+    const name = table.tBodies[0].rows[0].cells[0].offsetWidth;
+    const { button, canvas } = this.maps[0];
+    const frame = button.offsetWidth - canvas.offsetWidth;
+    return (this.element.clientWidth - name - gap * (heads + 2)) / heads - frame;
+  }
+
   /** Draw everything anew. */
   draw() {
     const { attention, dark, state } = this.viewer;
     const { length: rows } = attention.rows;
     const { length: columns } = attention.columns;
     const ratio = devicePixelRatio || 1;
-    const cell = SIDE / Math.max(rows, columns);
+    const cell = Math.min(LARGEST / Math.max(rows, columns), Math.max(SMALLEST, this.room()) / columns);
     const wide = Math.max(8, cell * columns);
     const high = Math.max(8, cell * rows);
     const width = Math.round(wide * ratio);

@@ -6,7 +6,7 @@ import re
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement, tostring
 
-from regard.views.display import REPLACEMENT, cut, display_width, harmless
+from regard.views.display import REPLACEMENT, broken, cut, display_width, harmless
 from regard.views.shades import RAMP, hexadecimal, rgb
 
 FONT = 12.0  # pixels
@@ -14,6 +14,7 @@ GLYPH = 7.3  # the width to leave for a character of that size; the font is the 
 LINE = 20.0  # from one line of text to the next
 MARGIN = 12.0
 LABEL = 40  # a word longer than this is cut
+TITLE = 4  # and a title that takes more lines than this
 
 TEXT, GREY, LINK = "#1f2328", "#bbbbbb", "#d55e00"
 
@@ -21,13 +22,22 @@ NO_CHARACTER = re.compile("[\ufffe\uffff]")  # the rest of what XML forbids is n
 
 
 def paper(width: float, height: float, title: str) -> Element:
-    """A drawing of a given size with nothing on it but its title, as much as has room; a tooltip has all of it."""
-    size = {"width": number(width), "height": number(height), "viewBox": f"0 0 {number(width)} {number(height)}"}
+    """A drawing with nothing on it but its title; a tooltip has all of it, where it is longer than there is room.
+
+    The size has room for one line of title. For further ones the paper grows upwards, above 0, so that nothing
+    else moves.
+    """
+    lines = broken(title, int((width - 2 * MARGIN) / GLYPH), TITLE) or [""]
+    above = LINE * (len(lines) - 1)
+    height += above
+    view = f"0 {number(-above)} {number(width)} {number(height)}"
+    size = {"width": number(width), "height": number(height), "viewBox": view}
     font = {"font-family": "system-ui, sans-serif", "font-size": number(FONT), "fill": TEXT}
     root = Element("svg", {"xmlns": "http://www.w3.org/2000/svg", "role": "img", **size, **font})
     add(root, "title", title or "Attention")
-    add(root, "rect", width=width, height=height, fill="#ffffff")
-    add(root, "text", cut(title, int((width - 2 * MARGIN) / GLYPH)), x=MARGIN, y=MARGIN + FONT, font_weight="600")
+    add(root, "rect", y=-above, width=width, height=height, fill="#ffffff")
+    for place, line in enumerate(lines):
+        add(root, "text", line, x=MARGIN, y=MARGIN + FONT - above + LINE * place, font_weight="600")
     return root
 
 
