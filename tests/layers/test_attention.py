@@ -3,7 +3,7 @@ import pytest
 import torch
 from torch import nn
 
-from regard import RegardError, causal, lengths
+from regard import RegardError, attend, causal, lengths
 from regard.attention.scores import SCORES, Additive
 from regard.layers import MultiHeadAttention
 
@@ -284,3 +284,14 @@ def test_a_bias_may_differ_by_head():
     weights = layer(x, bias=bias, return_weights=True)[1].dense()
     plain = layer(x, return_weights=True)[1].dense()
     torch.testing.assert_close(weights, torch.softmax(plain.log() + bias, -1))
+
+
+def test_a_layer_has_a_score_of_its_own():
+    layer = MultiHeadAttention(8, 2, score="gaussian")
+    torch.manual_seed(0)
+    query, keys, values = torch.randn(3, 4), torch.randn(5, 4), torch.randn(5, 4)
+    before = attend(query, keys, values, "gaussian")
+    with torch.no_grad():
+        layer.score.width.fill_(3.0)
+    torch.testing.assert_close(attend(query, keys, values, "gaussian"), before, rtol=0, atol=0)
+    assert MultiHeadAttention(8, 2, score="gaussian").score is not layer.score

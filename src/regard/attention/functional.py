@@ -16,7 +16,7 @@ from regard.attention.inputs import check_share, checked, fitting_bias
 from regard.attention.normalise import as_normaliser
 from regard.attention.paths import PATHS, Call, Path, check_path, choose_path
 from regard.attention.score_checks import check_widths
-from regard.attention.scores import as_score
+from regard.attention.scores import score_for_a_call
 from regard.attention.visible import Rule, as_rule
 from regard.attention.watch import report, watching
 from regard.attention.weights import Weights
@@ -90,7 +90,7 @@ def attend(
         >>> out, weights = attend(query, keys, values, visible=causal(), return_weights=True)
         >>> values, indices = weights.top(5)
     """
-    module = as_score(score)
+    module = score_for_a_call(score)
     rule = None if visible is None else as_rule(visible)
     how = as_normaliser(normaliser, module)
     check_share("attend", dropout)

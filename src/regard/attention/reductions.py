@@ -138,7 +138,7 @@ def dot_rows(comparison: Comparison, log_sum_exp: Tensor) -> Iterator[SoftmaxRow
     log_sum_exp = log_sum_exp * LOG2_E
     may_be_infinite = bias is not None or terms.visible is not None
     size = max(1, min(n, max(FEW, 2 * comparison.tile_size()[0])))
-    room = query.new_empty(2, len(query) * size * m)
+    room = [query.new_empty(len(query) * size * m) for _ in range(2)]
     for rows in blocks(range(n), size):
         span = comparison.reach(rows)
         shape = (len(query), rows.stop - rows.start, span.stop - span.start)

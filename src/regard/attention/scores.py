@@ -236,15 +236,20 @@ def as_score(score: object) -> Score:
     if not isinstance(score, str):
         raise RegardError(f"score: found {type(score).__name__}; give a name or a subclass of regard.attention.Score")
     if score in PARAMETER_FREE:
-        return parameter_free(score)
+        return PARAMETER_FREE[score]()
     if score in SCORES:
         raise RegardError(f'score: "{score}" has parameters; make it with regard.attention.build_score("{score}", ...)')
     raise unknown_name("score", score, SCORES)
 
 
+def score_for_a_call(score: object) -> Score:
+    """The same where nobody keeps it: of a name there is one for all calls, since to make a module takes its time."""
+    return made_once(score) if isinstance(score, str) and score in PARAMETER_FREE else as_score(score)
+
+
 @cache
-def parameter_free(name: str) -> Score:
-    """The score function of a name, one for all calls: nothing of it is learnt, and making a module takes its time."""
+def made_once(name: str) -> Score:
+    """The score function of a name that needs no parameters; it must not be changed."""
     with torch.inference_mode(False), torch.device("cpu"):  # whatever holds where it is first asked for
         return PARAMETER_FREE[name]()
 

@@ -1,8 +1,9 @@
+import numpy as np
 import pytest
 
 from regard.views.page import MODULES
 from tests.views.static.conftest import STATIC
-from tests.views.static.maps import small
+from tests.views.static.maps import COLUMNS, WEIGHTS, small
 
 NAMES = ["Matrix", "Lines", "Heads", "Words"]
 
@@ -59,6 +60,23 @@ def test_without_a_choice_there_is_no_menu(opened):
     watched = opened(type(picture)(picture.rows, picture.columns, picture.weights[:1, :1]))
     assert not watched.page.get_by_label("Layer").is_visible()
     assert not watched.page.get_by_label("Head").is_visible()
+
+
+@pytest.mark.parametrize("view", ["lines", "words"])
+def test_of_another_head_the_kept_token_is_told_anew(opened, view):
+    watched = opened(small(), f"#view={view}&layer=1&head=0")
+    watched.page.locator(".panel .token", has_text="katzen").click()
+    watched.page.get_by_label("Head").select_option("2")
+    place = int(np.argmax(WEIGHTS[1, 2, 0]))
+    assert watched.status().startswith(f"katzen → {COLUMNS[place]} {round(float(WEIGHTS[1, 2, 0, place]), 3):g}")
+
+
+def test_of_another_layer_nothing_is_told_of_the_one_before(opened):
+    watched = opened(small(), "#view=lines&layer=1&head=0")
+    watched.page.locator(".panel .token", has_text="katzen").hover()
+    assert watched.status().startswith("katzen → ")
+    watched.page.get_by_label("Layer").select_option("0")
+    assert watched.status() == "Point at a token to see its lines alone; click to keep it."
 
 
 def test_a_map_of_the_largest_weights_says_so(opened):

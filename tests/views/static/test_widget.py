@@ -40,3 +40,35 @@ def test_the_viewer_and_python_choose_together(modules):
         "left": 0,
         "acts": [],
     }
+
+
+ENLARGE = """async ([script, record]) => {
+    const { default: widget } = await import(URL.createObjectURL(new Blob([script], {type: "text/javascript"})));
+    const values = {record, view: "heads", layer: 0, head: "mean"};
+    const acts = [];
+    const model = {
+        get: (name) => values[name],
+        set: (name, value) => {
+            if (values[name] === value) return;
+            values[name] = value;
+            for (const [event, act] of acts) if (event === `change:${name}`) act();
+        },
+        save_changes: () => {},
+        on: (event, act) => acts.push([event, act]),
+        off: () => {},
+    };
+    const places = [document.createElement("div"), document.createElement("div")];
+    document.body.append(...places);
+    for (const el of places) widget.render({model, el});
+    places[0].querySelector("[aria-label='Enlarge layer 1, head 2']").click();
+    const shown = places.map((el) => [
+        el.querySelector("[role=tab][aria-selected=true]").textContent,
+        ...[...el.querySelectorAll("select")].map((menu) => menu.value),
+    ]);
+    return {told: [values.view, values.layer, values.head], shown};
+}"""
+
+
+def test_a_model_that_tells_of_each_change_at_once_keeps_all_of_a_choice(modules):
+    found = modules.evaluate(ENLARGE, [joined_modules("widget"), small().record()])
+    assert found == {"told": ["matrix", 1, 2], "shown": [["Matrix", "1", "2"], ["Matrix", "1", "2"]]}

@@ -122,6 +122,13 @@ export class Viewer {
     this.say(`${own[token.place]} ${sign} ${named.join(", ") || "nothing"}`);
   }
 
+  /** Say what is true of the weights that are shown now, where other weights were spoken of. */
+  retell() {
+    const { view, pinned } = this.state;
+    if (pinned && view !== "matrix" && view !== "heads") this.tell(pinned); // those two show no token alone
+    else this.say(HINTS[view]);
+  }
+
   /** Say something below the views. @param {string} text */
   say(text) {
     this.status.textContent = text;
@@ -132,13 +139,13 @@ export class Viewer {
     const { layers, heads } = this.attention;
     const known = (/** @type {unknown} */ choice, /** @type {number} */ count) =>
       choice === "mean" || (Number.isInteger(choice) && Number(choice) >= 0 && Number(choice) < count);
-    if (change.view && this.names.includes(change.view) && change.view !== this.state.view) {
-      this.state.view = change.view;
-      this.say(HINTS[change.view]);
-    }
+    const { view, layer, head } = this.state;
+    if (change.view && this.names.includes(change.view)) this.state.view = change.view;
     if (change.layer !== undefined && known(change.layer, layers)) this.state.layer = layers > 1 ? change.layer : 0;
     if (change.head !== undefined && known(change.head, heads)) this.state.head = heads > 1 ? change.head : 0;
     if (change.pinned !== undefined) this.state.pinned = change.pinned;
+    if (this.state.view !== view) this.say(HINTS[this.state.view]);
+    else if (this.state.layer !== layer || this.state.head !== head) this.retell();
     this.show();
     this.changed(this.state);
   }

@@ -12,14 +12,19 @@ function render({ model, el }) {
   const chosen = () => Object.fromEntries(CHOICES.map((name) => [name, model.get(name)]));
   /** @type {Viewer} */
   let viewer;
+  let telling = false; // the model changes one choice after another, and is half told in between
+  const tell = (/** @type {Record<string, any>} */ state) => {
+    telling = true;
+    for (const name of CHOICES) model.set(name, state[name]);
+    telling = false;
+    model.save_changes();
+  };
   const show = () => {
     viewer?.destroy();
-    viewer = new Viewer(el, model.get("record"), chosen(), (/** @type {Record<string, any>} */ state) => {
-      for (const name of CHOICES) model.set(name, state[name]);
-      model.save_changes();
-    });
+    viewer = new Viewer(el, model.get("record"), chosen(), tell);
   };
   const follow = () => {
+    if (telling) return;
     const differs = CHOICES.some((name) => model.get(name) !== /** @type {Record<string, any>} */ (viewer.state)[name]);
     if (differs) viewer.choose(chosen());
   };
