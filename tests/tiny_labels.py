@@ -13,8 +13,7 @@ LABELS = {"good": "plus", "great": "plus", "bad": "minus", "awful": "minus", "od
 NAMES = ("ann", "bob", "kim", "lee", "max")
 PROGRAM = "import json, sys; from regard.cli import main; sys.exit(max(main(each) for each in json.load(sys.stdin)))"
 
-NOTHING_DROPPED = ("--dropout", "0", "--attention-dropout", "0", "--word-dropout", "0")
-USUAL = ("--quiet", "--device", "cpu", "--spelling", "none", *NOTHING_DROPPED, "--rate", "0.02")
+USUAL = ("--quiet", "--device", "cpu", "--spelling", "none", "--word-dropout", "0", "--dropout", "0", "--rate", "0.02")
 SIZES = ("--hidden", "16", "--embedding", "16", "--tokens", "300", "--validate-every", "20", "--held-out", "0.2")
 TASKS = {  # name: the file, the settings
     "one": ("one.tsv", "--task", "label", "--encoder", "embedding", "--steps", "80"),

@@ -46,7 +46,6 @@ class ReaderConfig:
     attention_layers: int = 1  # of self-attention
     attention_heads: int = 4  # attentions of such a layer, side by side
     attention_score: str = "scaled_dot"  # how well one word answers another, in these layers
-    attention_dropout: float = 0.1  # within these layers
     dropout: float = 0.5  # on words as they come in, between layers, and on what comes out
     variational: bool = False  # drop the same numbers of all words of a text, but within self-attention
     weight_dropout: float = 0.0  # on the weights from state to state of an rnn
@@ -66,8 +65,7 @@ class ReaderConfig:
             if getattr(self, name) not in known:
                 raise unknown_name(name, getattr(self, name), known)
         check_reading(self.spelling, self.spelling_width, self.spelling_reaches)
-        parts = ("attention", "spelling", "weight", "word", "rare_word")
-        for name in ("dropout", *(f"{part}_dropout" for part in parts)):
+        for name in ("dropout", "spelling_dropout", "weight_dropout", "word_dropout", "rare_word_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise RegardError(f"{name} is {getattr(self, name)}; a share from 0 to below 1 is needed")
         if self.cell == "rnn" and (self.variational or self.weight_dropout):
@@ -121,7 +119,7 @@ class Reader(nn.Module):
                 heads=config.attention_heads,
                 score=config.attention_score,
                 norm="pre",
-                dropout=config.attention_dropout,
+                dropout=config.dropout,
             )
             self.project = nn.Linear(width, layer.width)
             self.positions = Positions("sinusoidal", layer.width, head_width=layer.head_width, scale=0.5)
