@@ -110,7 +110,8 @@ def distance(score: Score, query: Float[Tensor, "..."], keys: Float[Tensor, "...
 
 def squared_norm(keys: Float[Tensor, "... width"]) -> Float[Tensor, "... 1"]:
     """|k|², without a copy of the keys."""
-    return torch.linalg.vector_norm(widened(keys), dim=-1, keepdim=True).square()
+    length = torch.linalg.vector_norm(widened(keys), dim=-1, keepdim=True)
+    return length * length
 
 
 def about_zero(

@@ -22,7 +22,7 @@ from regard.attention.visible import Rule, common, conjuncts, pick, take
 from regard.errors import RegardError, unknown_name
 
 FEW = 64  # rows, of which at least so many make a fast product
-CHUNK = 64  # keys whose best is looked at first when the top ones are sought
+GROUP = 8  # keys whose best is looked at first when the top ones are sought
 DEEP = -2000.0  # 2 to the power of it is zero in every type
 
 
@@ -269,16 +269,17 @@ def as_reduction(name: str, shape: torch.Size, like: Tensor) -> Reduction:
 def top_places(order: Tensor, k: int) -> Tensor:
     """Where the k greatest numbers of each row stand, the greatest first.
 
-    They lie in the k chunks whose own greatest numbers are greatest, so that only
-    these are sorted, which takes two thirds of the time of a plain topk.
+    They lie in the k groups whose own greatest numbers are the greatest, which are found
+    in the same way, so that only few numbers are ever sorted.
     """
-    chunks = order.shape[-1] // CHUNK
-    if chunks <= 2 * k:
+    groups = order.shape[-1] // GROUP
+    if groups <= k:
         return order.topk(k).indices
-    body = order[..., : chunks * CHUNK].unflatten(-1, (chunks, CHUNK))
-    chosen = body.amax(-1).topk(k, sorted=False).indices
-    places = (chosen[..., None] * CHUNK + torch.arange(CHUNK, device=order.device)).flatten(-2)
-    if chunks * CHUNK < order.shape[-1]:
-        tail = torch.arange(chunks * CHUNK, order.shape[-1], device=order.device)
-        places = torch.cat([places, tail.expand(*places.shape[:-1], -1)], -1)
+    together = groups * GROUP
+    greatest = order[..., :together].unflatten(-1, (GROUP, groups)).amax(-2)
+    members = torch.arange(0, together, groups, device=order.device)
+    places = (top_places(greatest, k)[..., None] + members).flatten(-2)
+    if together < order.shape[-1]:
+        rest = torch.arange(together, order.shape[-1], device=order.device)
+        places = torch.cat([places, rest.expand(*places.shape[:-1], -1)], -1)
     return places.gather(-1, order.gather(-1, places).topk(k).indices)

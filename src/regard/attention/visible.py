@@ -398,6 +398,8 @@ def positions(index: Index, device: torch.device) -> Int[Tensor, "..."]:
 def pick(tensor: Tensor, axis: int, index: Index) -> Tensor:
     """Some positions of an axis."""
     if isinstance(index, slice):
+        if index.start == 0 and index.stop == tensor.shape[axis]:
+            return tensor
         return tensor.narrow(axis, index.start, index.stop - index.start)
     return tensor.index_select(axis, index)
 

@@ -30,6 +30,7 @@ from regard.attention.surroundings import refuse_second_derivative
 from regard.attention.visible import Both, Causal, Rule, alike_for_all_queries, conjuncts, pick, take
 
 MASK_NUMBERS = 2**22  # how large the mask of one block of rows may be
+FEW = 64  # numbers that Python looks through sooner than torch
 
 
 def sdpa_attention(
@@ -87,6 +88,8 @@ def fused_forward(
     """Output, log-sum-exp, and what each operator keeps for its backward."""
     inputs = as_four_axes(terms.shape, query, keys, values)
     output, lse, extras = run_parts(terms, inputs, bias)
+    if len(terms.shape) == 4:
+        return output, lse[..., None], extras
     return output.reshape(*terms.shape[:-1], values.shape[-1]), lse.reshape(*terms.shape[:-1], 1), extras
 
 
@@ -116,7 +119,7 @@ def run_part(
     """Output, log-sum-exp (`nothing` for a row that sees nothing) and what the operator keeps, for one part."""
     operator, work = part.work(terms, inputs)
     found, lse, extra = operator.forward(work)
-    if part.mask is not None and (lse.is_cuda or not lse.all()):  # the operators report 0 for rows that see nothing
+    if part.mask is not None and (lse.is_cuda or part.may_be_blind(lse)):
         blind = part.blind()
         found.masked_fill_(blind[..., None], 0)
         lse.masked_fill_(blind, nothing)
@@ -184,6 +187,13 @@ class Part:
             keys, values = (pick(tensor, -2, self.cols) for tensor in (keys, values))
         return operator, Work(query, keys, values, self.mask, self.causal, terms.score.factor)
 
+    def may_be_blind(self, lse: Float[Tensor, "batch heads rows"]) -> bool:
+        """Whether a row may have seen nothing, for which the operators report 0."""
+        assert self.mask is not None
+        if self.mask.shape[-2] == 1 and not self.causal:
+            lse = lse[..., 0]  # all rows of a head saw the same
+        return 0.0 in lse.flatten().tolist() if lse.numel() <= FEW else not lse.all()
+
     def blind(self) -> Bool[Tensor, "#batch #heads #rows"]:
         """Which rows the mask lets see nothing."""
         mask = self.mask
@@ -249,6 +259,8 @@ def mask_of(
         mask = torch.where(visible, widened(like).new_zeros(()) if mask is None else mask, -math.inf)
     if mask is None:
         return None
+    if mask.ndim == 4 and len(terms.shape) == 4 and mask.shape[-1] == cols.stop - cols.start:
+        return mask
     return flatten_batch(mask.expand(*mask.shape[:-1], cols.stop - cols.start), terms.shape[:-2], expand=False)
 
 
