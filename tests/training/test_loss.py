@@ -117,6 +117,23 @@ def test_no_gradient_goes_back_beyond_a_segment(name):
         torch.testing.assert_close(one, other)
 
 
+def test_a_state_that_is_not_finite_is_not_carried_on():
+    """The cell of an LSTM can be infinite where its output, o * tanh(c), and so the loss are not."""
+    step, tokens = TextStep(text_model("lstm-lm")), text(2, 13)
+    step(segment(tokens, 0, 4))
+    cell = max(step.memory(), key=int)
+    held = step.memory()[cell].clone()
+    held.view(-1)[3] = math.inf
+    step.remember({**step.memory(), cell: held})
+    for start, finite in ((4, False), (8, True)):
+        step.model.zero_grad()
+        loss, _ = step(segment(tokens, start, start + 4))
+        loss.backward()
+        assert loss.isfinite()
+        assert all(p.grad.isfinite().all() for p in step.model.parameters()) == finite
+        assert all(tensor.isfinite().all() for tensor in step.memory().values())
+
+
 @pytest.mark.parametrize("name", [*CARRYING, "gpt"])
 def test_what_is_remembered_can_be_taken_up_by_another_step(name):
     model, tokens = text_model(name), text(2, 9)

@@ -149,6 +149,69 @@ def test_memory_of_another_model_is_refused():
         Optimizer(nn.Linear(2, 4), TrainingSettings()).restore(optimizer.tensors())
 
 
+def backward_without_end(model):
+    """A finite loss whose gradient is not: that of the root is infinite at 0, and not a number where it is lost."""
+    first = model[0].weight[0]
+    loss = model(torch.ones(5, 3, device=first.device)).sum() + (first - first.detach()).sqrt().sum()
+    assert math.isfinite(loss.item())
+    loss.backward()
+
+
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"))]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("clip", [0.0, 1.0])
+@pytest.mark.parametrize("before", [0, 3])
+def test_an_update_without_a_finite_gradient_changes_nothing(before, clip, device):
+    model, theirs = tiny_model().to(device), tiny_model().to(device)
+    optimizer = Optimizer(model, TrainingSettings(weight_decay=0.05, clip=clip))
+    average = MovingAverage(model, decay=0.9)
+    groups = [
+        {"params": [p for p in theirs.parameters() if p.ndim == 2], "weight_decay": 0.05},
+        {"params": [p for p in theirs.parameters() if p.ndim == 1], "weight_decay": 0.0},
+    ]
+    adam = torch.optim.AdamW(groups, lr=0.01, betas=TrainingSettings().betas, eps=1e-9, fused=True)
+
+    def both(seed):
+        inputs = torch.randn(5, 3, generator=torch.Generator().manual_seed(seed)).to(device)
+        for each in (model, theirs):
+            each(inputs).square().sum().backward()
+        torch.nn.utils.clip_grad_norm_(theirs.parameters(), clip or math.inf)
+        adam.step()
+        adam.zero_grad()
+        average.follow(seed, optimizer.step(0.01).isfinite())
+
+    for seed in range(before):
+        both(seed)
+    held = copy.deepcopy([*model.parameters(), *average.values.values()])
+    memory = copy.deepcopy(optimizer.tensors())
+    for _ in range(2):
+        backward_without_end(model)
+        norm = optimizer.step(0.01)
+        assert not math.isfinite(norm.item())
+        average.follow(before, norm.isfinite())
+    assert all(map(torch.equal, held, [*model.parameters(), *average.values.values()]))
+    assert all(torch.equal(tensor, optimizer.tensors()[name]) for name, tensor in memory.items())
+    assert {float(tensor) for name, tensor in optimizer.tensors().items() if name.startswith("steps.")} == {before}
+    both(7)  # and it goes on as if nothing had been
+    assert not any(map(torch.equal, held, [*model.parameters(), *average.values.values()]))
+    assert equal(model, theirs)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_an_update_does_not_wait_for_the_gpu():
+    model = tiny_model().cuda()
+    optimizer, average = Optimizer(model, TrainingSettings()), MovingAverage(model, decay=0.9)
+    for _ in range(3):
+        backward_without_end(model)
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            average.follow(1, optimizer.step(0.01).isfinite())
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+
+
 def test_the_average_follows_by_its_formula():
     model = nn.Linear(1, 1, bias=False)
     with torch.no_grad():
@@ -157,10 +220,10 @@ def test_the_average_follows_by_its_formula():
     for step, value in ((100, 5.0), (101, 9.0)):
         with torch.no_grad():
             model.weight.fill_(value)
-        average.follow(step)
+        average.follow(step, torch.tensor(True))
     # 0.75 * 1 + 0.25 * 5 = 2; 0.75 * 2 + 0.25 * 9 = 3.75
     assert average.values["weight"].item() == 3.75
-    average.follow(2)  # early on the decay is (1 + 2) / (10 + 2): 0.25 * 3.75 + 0.75 * 9
+    average.follow(2, torch.tensor(True))  # early on the decay is (1 + 2) / (10 + 2): 0.25 * 3.75 + 0.75 * 9
     assert average.values["weight"].item() == 7.6875
     assert model.weight.item() == 9.0
 

@@ -42,6 +42,12 @@ def test_what_is_said_goes_to_stderr_and_to_the_log(tmp_path, capsys):
     assert capsys.readouterr() == ("", f"one\n{SAID}\n{averaged}\n")
 
 
+@pytest.mark.parametrize(("count", "words"), [(1, "1 update left out"), (3, "3 updates left out")])
+def test_updates_that_were_left_out_are_told(count, words, capsys):
+    Talk().validated({**LINE, "left_out": count}, better=True)
+    assert capsys.readouterr().err == SAID.replace("  best", f"  {words}  best") + "\n"
+
+
 def test_quiet_is_quiet_but_in_the_log(tmp_path, monkeypatch):
     terminal = look(monkeypatch)
     run = Run(tmp_path)
@@ -99,3 +105,11 @@ def test_tensorboard_is_asked_for_only_if_wanted(tmp_path, monkeypatch):
         talk.events(Run(tmp_path), wanted=True, step=0),
     ):
         pass
+
+
+def test_what_is_read_is_counted_on_a_terminal(monkeypatch):
+    terminal = look(monkeypatch)
+    for quiet in (True, False):
+        with Talk(quiet=quiet).counting("vectors read") as show:
+            show(1234)
+        assert ("1,234 vectors read" in terminal.getvalue()) is not quiet

@@ -156,19 +156,74 @@ def test_another_model_is_refused_by_its_name(tmp_path):
         train({**TINY, "model": {"name": "transformer", "width": 8}}, tmp_path / "run", quiet=True)
 
 
-def test_a_gradient_that_is_no_number_names_the_batch_that_made_it(tmp_path, monkeypatch):
-    step = Optimizer.step
+def explode(monkeypatch, steps) -> list[bool]:
+    """Make the gradient of some updates infinite; what comes back will say of each whether it changed anything."""
+    update, step, changed = loop.Trainer.update, Optimizer.step, []
 
-    def poisoned(optimizer, rate):
-        if len(rates) == 5:
-            next(iter(optimizer.parameters.values())).grad.fill_(math.inf)
-        rates.append(rate)
-        return step(optimizer, rate)
+    def watched(trainer):
+        def exploding(optimizer, rate):
+            if trainer.counters.step in steps:
+                next(iter(optimizer.parameters.values())).grad[0] = math.inf
+            return step(optimizer, rate)
 
-    rates: list[float] = []
-    monkeypatch.setattr(Optimizer, "step", poisoned)
-    with pytest.raises(RegardError, match=r"^step 6: the gradient is (inf|nan), with the batch of the examples "):
-        train(TINY, tmp_path / "run", quiet=True)
+        monkeypatch.setattr(Optimizer, "step", exploding)
+        parts = (trainer.model.state_dict(), trainer.average.values if trainer.average else {})
+        before = [tensor.clone() for part in parts for tensor in part.values()]
+        update(trainer)
+        changed.append(not all(map(torch.equal, before, (tensor for part in parts for tensor in part.values()))))
+
+    monkeypatch.setattr(loop.Trainer, "update", watched)
+    return changed
+
+
+@pytest.mark.parametrize("settings", [{}, {"ema": 0.9, "clip": 0.0, "accumulate": 2}])
+def test_an_update_without_a_finite_gradient_is_left_out_and_counted(settings, tmp_path, monkeypatch):
+    changed_by = explode(monkeypatch, {6, 7, 10})
+    train(changed(training=settings), tmp_path / "run", quiet=True)
+    assert changed_by == [step not in (6, 7, 10) for step in range(1, 13)]
+    assert [line.get("left_out") for line in Run(tmp_path / "run").metrics()] == [None, 2, 3]
+    said = (tmp_path / "run/log").read_text()
+    assert len(re.findall("note: step", said)) == 1
+    assert re.search(r"note: step 6: the gradient is (inf|nan), with the batch of the examples .*; this update", said)
+    assert re.search(r"step     12 .* 3 updates left out", said)
+    assert all(tensor.isfinite().all() for tensor in read_tensors(tmp_path / "run/model.safetensors").values())
+
+
+def test_a_run_that_left_updates_out_was_stopped_and_ends_in_the_same_bits(tmp_path, monkeypatch):
+    explode(monkeypatch, {1, 6, 7})
+    train(changed(training={"ema": 0.9}), tmp_path / "whole", quiet=True)
+    update = loop.Trainer.update
+
+    def pressed(trainer):
+        update(trainer)
+        if trainer.counters.step == 6 and not met:
+            met.append(6)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    met: list[int] = []
+    monkeypatch.setattr(loop.Trainer, "update", pressed)
+    with pytest.raises(KeyboardInterrupt):
+        train(changed(training={"ema": 0.9}), tmp_path / "broken", quiet=True)
+    train(changed(training={"ema": 0.9}), tmp_path / "broken", quiet=True)
+    last = checkpoints_of(Run(tmp_path / "whole"))[-1].path.name
+    for part in ("model", "optimizer", "average"):
+        assert files_equal(*(tmp_path / run / f"training/{last}/{part}.safetensors" for run in ("whole", "broken")))
+    assert without_times(tmp_path / "whole") == without_times(tmp_path / "broken")
+    assert without_times(tmp_path / "broken")[-1]["left_out"] == 3
+
+
+def test_too_many_updates_left_out_in_a_row_end_training_and_name_the_batch(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        explode(patch, {*range(3, 22), *range(23, 42)})  # twice 19 of them
+        train(changed(training={"steps": 44, "validate_every": 22}), tmp_path / "twice", quiet=True)
+    assert Run(tmp_path / "twice").metrics()[-1]["left_out"] == 38
+    explode(monkeypatch, range(3, 40))
+    found = r"^step 22: the gradient of 20 updates in a row is not finite; the last is (inf|nan), with the batch of "
+    with pytest.raises(
+        RegardError, match=found + r"the examples .*; try a lower --training.rate \(it was [\d.e-]+\) in "
+    ):
+        train(changed(training={"steps": 44}), tmp_path / "run", quiet=True)
+    assert checkpoints_of(Run(tmp_path / "run"))[-1].step == 20
 
 
 def test_of_equally_good_parameters_those_with_the_lower_loss_are_kept(tmp_path):

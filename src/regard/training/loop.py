@@ -29,6 +29,7 @@ from regard.training.talk import Talk
 PERFECT = {"exact": 1.0, "bleu": 100.0, "chrf": 100.0, "accuracy": 1.0, "f1": 1.0, "macro_f1": 1.0}
 ENOUGH = 3  # perfect validations in a row
 CHECK_EVERY = 50  # steps between looks at a GPU's loss: each look waits for all its work
+MOST_LEFT_OUT = 20  # updates in a row without a finite gradient, at which training ends
 
 
 @runtime_checkable
@@ -71,6 +72,8 @@ class Counters:
     seconds: float = 0.0
     loss: float = 0.0  # summed since the last validation
     loss_tokens: int = 0
+    left_out: int = 0  # updates whose gradient was not finite
+    left_out_now: int = 0  # of these, the last ones in a row
     best: float | None = None
     best_loss: float = math.inf  # of the best; of two equally good ones that with the lower loss is better
     best_step: int = 0
@@ -160,7 +163,7 @@ class Trainer:
         torch._foreach_div_(gradients, tokens.to(gradients[0].dtype))
         norm = self.optimizer.step(rate_at(counters.step, self.settings))
         if self.average is not None:
-            self.average.follow(counters.step)
+            self.average.follow(counters.step, norm.isfinite())
         found = torch.stack([total.double(), norm.double(), tokens.double()])
         self._unchecked.append((counters.step, found, [places for _, places in taken]))
         if self.device == "cpu" or len(self._unchecked) >= CHECK_EVERY:
@@ -178,17 +181,12 @@ class Trainer:
         return counters.epoch, self.plan[counters.place - 1]
 
     def check(self) -> None:
-        """Add up the losses of the last steps; one that is no number ends training, with its batch named."""
+        """Add up the losses of the last steps; one that is not finite ends training, with its batch named."""
         counters = self.counters
         for step, (loss, norm, tokens), taken in [(s, v.tolist(), t) for s, v, t in self._unchecked]:
-            for what, value in (("loss", loss), ("gradient", norm)):
-                if not math.isfinite(value):
-                    names = "; ".join(self.batches.name(places) for places in taken)
-                    rate = rate_at(step, self.settings)
-                    raise RegardError(
-                        f"step {step}: the {what} is {value}, with the batch {names}; "
-                        f"try a lower --training.rate (it was {rate:.2g}) in another --out"
-                    )
+            if not math.isfinite(loss):
+                raise self.lost(step, "loss", loss, taken)
+            self.count_left_out(step, norm, taken)
             counters.loss += loss
             counters.loss_tokens += int(tokens)
             counters.tokens += int(tokens)
@@ -196,6 +194,32 @@ class Trainer:
         self._unchecked.clear()
         now = time.perf_counter()
         counters.seconds, self._clock = counters.seconds + now - self._clock, now
+
+    def count_left_out(self, step: int, norm: float, taken: Sequence[Any]) -> None:
+        """Note whether an update was left out, as it is where its gradient is not finite; too many end training."""
+        counters = self.counters
+        if math.isfinite(norm):
+            counters.left_out_now = 0
+            return
+        counters.left_out, counters.left_out_now = counters.left_out + 1, counters.left_out_now + 1
+        if counters.left_out_now >= MOST_LEFT_OUT:
+            raise self.lost(step, f"gradient of {MOST_LEFT_OUT} updates in a row is not finite; the last", norm, taken)
+        if counters.left_out == 1:
+            self.talk.say(
+                f"note: step {step}: the gradient is {norm}, with the batch {self.names(taken)}; "
+                "this update is left out, as are others like it, which are counted"
+            )
+
+    def lost(self, step: int, what: str, value: float, taken: Sequence[Any]) -> RegardError:
+        """What ends a training that learns no more."""
+        return RegardError(
+            f"step {step}: the {what} is {value}, with the batch {self.names(taken)}; "
+            f"try a lower --training.rate (it was {rate_at(step, self.settings):.2g}) in another --out"
+        )
+
+    def names(self, taken: Sequence[Any]) -> str:
+        """The batches of an update, in words."""
+        return "; ".join(self.batches.name(places) for places in taken)
 
     def autocast(self) -> AbstractContextManager[Any]:
         """bfloat16 where the settings say so."""
@@ -223,6 +247,7 @@ class Trainer:
             "rate": rate_at(counters.step, self.settings),
             "tokens": counters.tokens,
             "seconds": round(counters.seconds, 1),
+            **({"left_out": counters.left_out} if counters.left_out else {}),
         }
         self.run.add_metrics(line)
         self.talk.validated(line, better=counters.waited == 0)

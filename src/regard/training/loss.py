@@ -33,7 +33,8 @@ class TextStep(nn.Module):
     """A language model and its loss, which reads a text on from segment to segment.
 
     What the model carries on is kept here without its gradient: back-propagation through
-    time ends where a segment begins.
+    time ends where a segment begins. A number that is not finite is forgotten: the cell of an
+    LSTM can grow to infinity behind a loss that is finite, and would spoil every later gradient.
     """
 
     def __init__(self, model: LanguageModel, smoothing: float = 0.0) -> None:
@@ -43,7 +44,7 @@ class TextStep(nn.Module):
 
     def forward(self, batch: TextBatch) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
         logits, carried = self.model(batch.tokens, None if batch.fresh else self.carried)
-        self.carried = tuple(tensor.detach() for tensor in carried)
+        self.carried = tuple(tensor.detach().nan_to_num(0.0, 0.0, 0.0) for tensor in carried)
         return summed_loss(logits, batch.targets, self.smoothing), (batch.targets != PAD).sum()
 
     def memory(self) -> dict[str, Tensor]:

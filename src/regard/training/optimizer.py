@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch
+from jaxtyping import Bool
 from torch import Tensor, nn
 
 from regard.errors import RegardError
@@ -29,10 +30,15 @@ class Optimizer:
         self.clip = settings.clip
 
     def step(self, rate: float) -> Tensor:
-        """One update; returns the norm that the gradient had."""
+        """One update; returns the norm that the gradient had.
+
+        Where that is not finite, parameters and memory stay as they are, which is decided where the gradient
+        lies: a GPU is not waited for.
+        """
         norm = nn.utils.clip_grad_norm_(self.parameters.values(), self.clip or torch.inf, foreach=True)
         for group in self.adam.param_groups:
             group["lr"] = rate
+        self.adam.found_inf = norm.isfinite().logical_not().float()  # type: ignore[attr-defined]
         self.adam.step()
         self.adam.zero_grad(set_to_none=True)
         return norm
@@ -72,12 +78,16 @@ class MovingAverage:
         self.values = {name: p.detach().clone() for name, p in model.named_parameters()}
 
     @torch.no_grad()
-    def follow(self, step: int) -> None:
-        """Go a little way towards the model; a longer one at first, so that the random start is soon forgotten."""
+    def follow(self, step: int, updated: Bool[Tensor, ""]) -> None:
+        """Go a little way towards the model; a longer one at first, so that the random start is soon forgotten.
+
+        Where the model was not updated, the averages stay as they are.
+        """
         decay = min(self.decay, (1 + step) / (10 + step))
         mine = [self.values[name] for name, _ in self.model.named_parameters()]
-        theirs = [p.detach() for _, p in self.model.named_parameters()]
-        torch._foreach_lerp_(mine, theirs, 1 - decay)
+        way = torch._foreach_sub([p.detach() for p in self.model.parameters()], mine)
+        torch._foreach_mul_(way, updated.to(mine[0].dtype) * (1 - decay))
+        torch._foreach_add_(mine, way)
 
     @torch.no_grad()
     def swap(self) -> None:

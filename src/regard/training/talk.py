@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from regard.data.check import counted
 from regard.errors import RegardError
 from regard.run import Run
 
@@ -76,6 +77,20 @@ class Talk:
             finally:
                 self._bar = self._task = None
 
+    @contextmanager
+    def counting(self, what: str) -> Iterator[Callable[[int], None]]:
+        """A count of what is read, for as long as that lasts; what it gives is told how many there are."""
+        if self.quiet or not sys.stderr.isatty():
+            yield lambda _: None
+            return
+        from rich.console import Console
+        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        columns = (SpinnerColumn(), TextColumn("{task.completed:,.0f} " + what), TimeElapsedColumn())
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task("", total=None)
+            yield lambda done: bar.update(task, completed=done)
+
     def step(self, step: int, loss: float) -> None:
         """A step was made."""
         if self._pace is not None and (left := self._pace.seconds_left(step)) is not None:
@@ -90,8 +105,9 @@ class Talk:
         """A validation was made."""
         found = "  ".join(in_words(name, value) for name, value in line.items() if name.startswith("valid_"))
         mark = "  best so far" if better else ""
+        left_out = f"  {counted(int(line['left_out']), 'update')} left out" if "left_out" in line else ""
         train = f"step {line['step']:>6}  {line['seconds']:.0f} s  train loss {line['train_loss']:.3f}"
-        self.say(f"{train}  {found}{mark}")
+        self.say(f"{train}  {found}{left_out}{mark}")
 
     def averaged(self, count: int, found: Mapping[str, float], *, better: bool) -> None:
         """The mean of several checkpoints was tried."""
