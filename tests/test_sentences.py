@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from regard.sentences import SLACK, SPREAD, LabelBatch, TagBatch, Word, in_groups, side_by_side
 
 A, B, C = Word(4, (5, 6, 7)), Word(1, (8,)), Word(6, (5, 6, 7))  # A and C are spelt alike
-WORDS = st.builds(Word, st.integers(1, 9), st.lists(st.integers(1, 9), min_size=1, max_size=3).map(tuple))
+PIECES = st.lists(st.integers(1, 9), min_size=1, max_size=3).map(tuple)
+WORDS = st.builds(Word, st.integers(1, 9), PIECES, st.integers(0, 9))
 TEXTS = st.lists(st.lists(WORDS, min_size=1, max_size=30).map(tuple), min_size=1, max_size=12)
 
 
@@ -24,6 +25,8 @@ def test_what_was_put_in_can_be_read_again(texts):
     found = side_by_side(texts)
     for row, text in enumerate(texts):
         assert found.words[row].tolist() == [word.number for word in text] + [0] * (found.words.shape[1] - len(text))
+        assert found.vectors[row].tolist()[: len(text)] == [word.vector for word in text]
+        assert not found.vectors[row, len(text) :].any()
         for place, word in enumerate(text):
             letters = found.spellings[found.spelt[row, place]].tolist()
             assert [letter for letter in letters if letter] == list(word.pieces)
@@ -56,6 +59,7 @@ def test_batches_go_to_a_device_whole():
     moved = tags.to("cpu")
     assert moved.tags is None
     assert moved.sentences.words.tolist() == [[4, 1]]
+    assert moved.sentences.vectors.tolist() == [[0, 0]]
     labels = LabelBatch((sentences,), sentences.lengths * 0, None, None, sentences.words)
     again = labels.to("cpu")
     assert (len(labels), len(again)) == (1, 1)

@@ -30,7 +30,7 @@ MANY = 2**31
 """A vocabulary that is large enough for every setting, where that of the tokenizer is not known yet."""
 
 SIZES: dict[str, Any] = {
-    **dict.fromkeys(("source_size", "target_size", "size", "words", "pieces"), MANY),
+    **dict.fromkeys(("source_size", "target_size", "size", "words", "pieces", "vectors", "vectors_width"), MANY),
     "labels": ("O", "B-X", "I-X"),
 }
 """What a model's config learns from the tokenizers, so no recipe says it; with what it may be before it is known."""
@@ -43,7 +43,7 @@ DEFAULT_MODELS = {
 }
 """The presets among which is chosen where none is named."""
 
-FILES = ("train", "source", "target", "valid", "valid_source", "valid_target")
+FILES = ("train", "source", "target", "valid", "valid_source", "valid_target", "vectors")
 FIRST = ("model", "model.name", "train", "data.train")
 """What other settings of a command line are read by."""
 

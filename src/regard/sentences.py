@@ -24,10 +24,11 @@ SPREAD, SLACK = 1.5, 4
 
 
 class Word(NamedTuple):
-    """A word as numbers: its own, and those of its pieces."""
+    """A word as numbers: its own, those of its pieces, and that of its vector where one was learnt elsewhere."""
 
     number: int
     pieces: tuple[int, ...]
+    vector: int = 0  # 0 has none
 
 
 Text = tuple[Word, ...]
@@ -41,6 +42,7 @@ class Sentences:
     spelt: Int[Tensor, "texts words"]  # the row of its spelling
     spellings: Int[Tensor, "different pieces"]  # the pieces of each different word; the first row is padding
     lengths: Int[Tensor, " texts"]  # words of each text; stays on the CPU
+    vectors: Int[Tensor, "texts words"] | None = None  # the number of the vector of each word, 0 where it has none
 
     def __len__(self) -> int:
         return len(self.words)
@@ -48,7 +50,8 @@ class Sentences:
     def to(self, device: str | torch.device) -> Sentences:
         """The same texts in the memory of a device."""
         words, spelt, spellings = (moved(tensor, device) for tensor in (self.words, self.spelt, self.spellings))
-        return Sentences(words, spelt, spellings, self.lengths)
+        vectors = None if self.vectors is None else moved(self.vectors, device)
+        return Sentences(words, spelt, spellings, self.lengths, vectors)
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,8 @@ def side_by_side(texts: Sequence[Text]) -> Sentences:
     rows: dict[tuple[int, ...], int] = {(): 0}
     spelt = [[rows.setdefault(word.pieces, len(rows)) for word in text] for text in texts]
     words, lengths = padded([[word.number for word in text] for text in texts])
-    return Sentences(words, padded(spelt)[0], padded(list(rows))[0], lengths)
+    vectors, _ = padded([[word.vector for word in text] for text in texts])
+    return Sentences(words, padded(spelt)[0], padded(list(rows))[0], lengths, vectors)
 
 
 def in_groups(texts: Sequence[Text]) -> tuple[tuple[Sentences, ...], list[int]]:

@@ -84,6 +84,48 @@ def test_rare_words_are_never_made_unknown_less_often():
     assert abs((found == UNKNOWN).double().mean().item() - 0.5) < 0.05
 
 
+VECTORS = torch.tensor([[0.0, 0.0, 0.0], [1.0, 2.0, 3.0], [-4.0, 5.0, 0.5]])
+WITH_VECTORS = [(Word(5, (3,), 2), Word(UNKNOWN, (4,), 1), Word(9, (3, 4))), (Word(7, (5,), 1),)]
+"""A learnt word with a vector, one that has nothing else, one that has none; and padding."""
+
+
+def with_vectors(**settings: Any) -> Reader:
+    read = reader(vectors=2, vectors_width=3, **settings)
+    read.take_vectors(VECTORS.clone())
+    return read
+
+
+@pytest.mark.parametrize("tune", [False, True])
+def test_vectors_learnt_elsewhere_stand_beside_those_of_words(tune):
+    read, sentences = with_vectors(tune_vectors=tune).eval(), side_by_side(WITH_VECTORS)
+    found = read.embed(sentences)
+    assert found.shape == (2, 3, 6 + 3 + 4)
+    assert found[..., 6:9].tolist() == [[[-4, 5, 0.5], [1, 2, 3], [0, 0, 0]], [[1, 2, 3], [0, 0, 0], [0, 0, 0]]]
+    assert torch.equal(found[0, 0, :6], read.words.weight[5])
+    assert torch.equal(found[0, 1, :6], read.words.weight[UNKNOWN])
+    read(sentences).pow(2).sum().backward()
+    learnt = {name for name, parameter in read.named_parameters() if parameter.grad is not None}
+    assert ("vectors" in learnt) == tune
+    if tune:
+        assert read.vectors.grad.abs().sum(-1).bool().tolist() == [False, True, True]  # nothing stays nothing
+
+
+def test_a_word_that_is_made_unknown_keeps_its_vector():
+    read, sentences = with_vectors(word_dropout=0.999999), side_by_side(WITH_VECTORS)
+    found = read.embed(sentences)
+    assert torch.equal(found[0, 0, :6], read.words.weight[UNKNOWN])
+    assert found[0, :, 6:9].tolist() == [[-4, 5, 0.5], [1, 2, 3], [0, 0, 0]]
+
+
+def test_vectors_are_parameters_only_where_they_are_tuned():
+    names = {name for name, _ in reader().named_parameters()}
+    assert {name for name, _ in with_vectors().named_parameters()} == names
+    assert {name for name, _ in with_vectors(tune_vectors=True).named_parameters()} == names | {"vectors"}
+    for read in (with_vectors(), with_vectors(tune_vectors=True)):  # either loads what the other has
+        read.load_state_dict(with_vectors().state_dict())
+        assert torch.equal(read.state_dict()["vectors"], VECTORS)
+
+
 def test_the_defaults_keep_what_was_there_before():
     names = {name.split(".")[0] for name in reader().state_dict()}
     assert names == {"words", "spelling", "recurrent"}
@@ -105,6 +147,11 @@ def test_an_empty_batch_of_letters_is_read():
     ("settings", "line"),
     [
         ({"letter_runs": -1}, "letter_runs is -1; 0 is the least"),
+        ({"vectors": 3}, "vectors_width is 0; 1 is the least"),
+        (
+            {"tune_vectors": True},
+            "tune_vectors is true, but there are no vectors; give --vectors FILE, or leave it out",
+        ),
         (
             {"spelling": "rnn", "spelling_width": 5},
             "spelling_width is 5; rnn, which reads both ways, needs an even one",

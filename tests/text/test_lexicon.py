@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -74,11 +75,28 @@ def test_where_words_are_not_spelt_they_are_known_as_they_are_written():
     assert shouted.number == UNKNOWN
 
 
+def test_a_vector_is_that_of_the_word_as_it_is_written_or_of_its_lower_case_form():
+    lexicon = replace(LEXICON, vectors=("The", "the", "paris", "USA"), vectors_width=3)
+    words = lexicon.encode(["The", "the", "THE", "Paris", "USA", "usa", "cat", ""])
+    assert [word.vector for word in words] == [1, 2, 2, 3, 4, 0, 0, 0]
+    assert [word.number for word in words[:4]] == [4, 4, 4, UNKNOWN]  # the words that are learnt are what they were
+    assert lexicon.sizes("tag") == {**LEXICON.sizes("tag"), "vectors": 4, "vectors_width": 3}
+    assert lexicon.vocabulary == {**LEXICON.vocabulary, "vectors": 4}
+
+
+def test_a_file_has_the_words_of_vectors_again(tmp_path):
+    lexicon = replace(LEXICON, vectors=("The", "ünë", "b"), vectors_width=3)
+    (tmp_path / "tokenizer.json").write_text(lexicon.to_json(), encoding="utf-8")
+    again = Lexicon.load(tmp_path / "tokenizer.json")
+    assert (again.vectors, again.vectors_width) == (("The", "ünë", "b"), 3)
+    assert again.to_json() == lexicon.to_json()
+
+
 def test_a_word_is_spelt_with_its_letters():
     word, again = LEXICON.encode(["act", "tac"])
     assert word.pieces == again.pieces[1:] + again.pieces[:1]
     assert LEXICON.encode(["zq"])[0].pieces == (UNKNOWN, UNKNOWN)
-    assert LEXICON.encode([""])[0] == (UNKNOWN, (UNKNOWN,))
+    assert LEXICON.encode([""])[0] == (UNKNOWN, (UNKNOWN,), 0)
 
 
 def test_of_a_long_word_beginning_and_end_are_read():
@@ -143,6 +161,8 @@ def changed(**change: object) -> bytes:
          'pieces: kind: there is no "letters"; there are: bpe, bytes, characters, unigram, words'),
         (changed(words="cat"), "words is no list of texts; restore it from a copy"),
         (changed(labels=["x", 3]), "labels is no list of texts; restore it from a copy"),
+        (changed(vectors=["x"]), "vectors has no width; restore it from a copy"),
+        (changed(vectors={"width": 2, "words": 3}), "words is no list of texts; restore it from a copy"),
     ],
 )  # fmt: skip
 def test_a_damaged_file_is_one_line(content, line, tmp_path):

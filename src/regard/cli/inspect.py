@@ -44,11 +44,12 @@ class Vocabulary:
 
 @dataclass(frozen=True)
 class Words:
-    """How many words, pieces of words, and labels or tags there are."""
+    """How many words, pieces of words, labels or tags, and vectors of words learnt elsewhere there are."""
 
     words: int
     pieces: int
     labels: int
+    vectors: int = 0
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,8 @@ def vocabulary_of(run: Run, table: Any, unit: str) -> str:
     if unit in ("text", "sentence"):
         told = of_table(Words, table, where)
         what = "labels" if unit == "text" else "tags"
-        return f"words: {told.words:,}, spelt with {told.pieces:,} pieces; {told.labels:,} {what}"
+        vectors = f", vectors of {told.vectors:,} from elsewhere" if told.vectors else ""
+        return f"words: {told.words:,}, spelt with {told.pieces:,} pieces{vectors}; {told.labels:,} {what}"
     return f"tokens: {tokens_of(run, of_table(Vocabulary, table, where), unit)}"
 
 

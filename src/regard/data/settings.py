@@ -21,6 +21,7 @@ class DataSettings:
     columns: tuple[
         str, ...
     ] = ()  # which columns, keys or languages are source and target; text and label; word and tag
+    vectors: str | None = None  # of words, learnt elsewhere: a word2vec or GloVe file, or a run of a language model
     separator: str = "|"  # between several labels of a text; "" takes all of it for one
     dialogue: str | None = None  # the column that names the dialogue of an utterance; a blank line ends one, too
     context: int = 0  # utterances before, of its dialogue, that a text to label is read with

@@ -8,6 +8,7 @@ from typing import Literal
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.nn import functional
 
 from regard.attention.scores import SCORES
 from regard.attention.visible import lengths as visible_lengths
@@ -32,6 +33,9 @@ class ReaderConfig:
     words: int  # how many there are
     pieces: int  # how many letters, or other pieces of words
     labels: tuple[str, ...]  # what is to be told of a text, or of a word
+    vectors: int = 0  # how many words have a vector that was learnt elsewhere
+    vectors_width: int = 0  # width of such a vector
+    tune_vectors: bool = False  # go on learning the vectors that were learnt elsewhere
     embedding: int = 100  # width of a word
     spelling: Spelt = "max"  # whether the letters of a word are read, and how: max or attention of convolutions, or rnn
     spelling_width: int = 50  # width of what is made of them
@@ -59,6 +63,10 @@ class ReaderConfig:
                 raise RegardError(f"{name} is {getattr(self, name)}; 1 is the least")
         if self.letter_runs < 0:
             raise RegardError(f"letter_runs is {self.letter_runs}; 0 is the least")
+        if self.vectors and self.vectors_width < 1:
+            raise RegardError(f"vectors_width is {self.vectors_width}; 1 is the least")
+        if self.tune_vectors and not self.vectors:
+            raise RegardError("tune_vectors is true, but there are no vectors; give --vectors FILE, or leave it out")
         if len(self.labels) < 2:
             raise RegardError(f"labels are {list(self.labels)}; two that differ are the least")
         for name, known in (("encoder", ENCODERS), ("spelling", SPELT), ("attention_score", SCORES)):
@@ -77,13 +85,25 @@ class ReaderConfig:
 
 
 class Reader(nn.Module):
-    """Words and their spelling in, a vector of width `self.width` for each word out."""
+    """Words and their spelling in, a vector of width `self.width` for each word out.
+
+    `vectors` are those that were learnt elsewhere; the first is nothing, for words without one. Unless they are
+    tuned they are a buffer: what is no parameter is neither learnt, nor decayed, nor counted.
+    """
+
+    vectors: Tensor | None
 
     def __init__(self, config: ReaderConfig) -> None:
         super().__init__()
         self.config = config
         self.words = new_embedding(config.words, config.embedding, PAD, is_output=True)
         width = config.embedding
+        vectors = torch.zeros(config.vectors + 1, config.vectors_width) if config.vectors else None
+        if vectors is not None and config.tune_vectors:
+            self.vectors = nn.Parameter(vectors)
+        else:
+            self.register_buffer("vectors", vectors)
+        width += 0 if vectors is None else config.vectors_width
         self.spelling = self.runs = None
         if config.spelling != "none":
             self.spelling = Spelling(
@@ -146,10 +166,21 @@ class Reader(nn.Module):
         return self.dropout(x)
 
     def embed(self, sentences: Sentences) -> Float[Tensor, "texts words embedding"]:
-        """Each word by itself: its vector, and those of its spelling."""
-        words = self.words(self._some_unknown(sentences.words))
+        """Each word by itself: its vector, the one that was learnt elsewhere, and those of its spelling.
+
+        A word that is made unknown keeps the one learnt elsewhere, as one that was never seen in training has it.
+        """
+        words = [self.words(self._some_unknown(sentences.words))]
+        if self.vectors is not None:
+            assert sentences.vectors is not None, "the numbers of the vectors are needed"
+            words.append(functional.embedding(sentences.vectors, self.vectors, padding_idx=0))
         spelt = [read(sentences.spellings)[sentences.spelt] for read in (self.spelling, self.runs) if read is not None]
-        return torch.cat([words, *spelt], -1)
+        return torch.cat([*words, *spelt], -1)
+
+    def take_vectors(self, vectors: Float[Tensor, "words width"]) -> None:
+        """Begin with vectors that were learnt elsewhere, as they are, without a copy; the first is nothing."""
+        assert self.vectors is not None and vectors.shape == self.vectors.shape
+        self.vectors.data = vectors
 
     def _some_unknown(self, words: Int[Tensor, "texts words"]) -> Int[Tensor, "texts words"]:
         """In training, some words are made unknown, so that it is learnt what to do with such.

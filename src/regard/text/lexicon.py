@@ -56,11 +56,15 @@ class Lexicon:
 
     Where words are spelt, their letters tell upper from lower case, and the words themselves are known in lower
     case, with all digits alike: so fewer are rare.
+
+    A word may also have a vector that was learnt elsewhere. It is looked up as it is written, then in lower case.
     """
 
     words: tuple[str, ...]
     pieces: Tokenizer
     labels: tuple[str, ...]
+    vectors: tuple[str, ...] = ()  # the words that have one; their numbers begin with 1
+    vectors_width: int = 0
 
     @property
     def size(self) -> int:
@@ -69,12 +73,14 @@ class Lexicon:
 
     def sizes(self, task: str) -> dict[str, Any]:
         """What the config of a model learns from it, of whichever task."""
-        return {"words": self.size, "pieces": self.pieces.size, "labels": self.labels}
+        known = {"words": self.size, "pieces": self.pieces.size, "labels": self.labels}
+        return known | ({"vectors": len(self.vectors), "vectors_width": self.vectors_width} if self.vectors else {})
 
     @property
     def vocabulary(self) -> dict[str, int]:
         """How much there is of each, as a run's card says it."""
-        return {"words": self.size, "pieces": self.pieces.size, "labels": len(self.labels)}
+        known = {"words": self.size, "pieces": self.pieces.size, "labels": len(self.labels)}
+        return known | ({"vectors": len(self.vectors)} if self.vectors else {})
 
     def encode(self, words: Iterable[str]) -> Text:
         """Words as numbers."""
@@ -87,7 +93,10 @@ class Lexicon:
 
     def to_json(self) -> str:
         """All as the text of a file."""
-        content = {"version": VERSION, "labels": self.labels, "words": self.words, "pieces": record(self.pieces)}
+        content: dict[str, Any] = {"version": VERSION, "labels": self.labels, "words": self.words}
+        if self.vectors:
+            content["vectors"] = {"width": self.vectors_width, "words": self.vectors}
+        content["pieces"] = record(self.pieces)
         return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
 
     @classmethod
@@ -104,7 +113,8 @@ class Lexicon:
             found_version = "no version" if version is None else f"version {version}"
             raise RegardError(f"{path}: has {found_version}; this regard reads lexicons of version {VERSION}")
         pieces = tokenizer_of(content.get("pieces"), f"{path}: pieces")
-        return cls(texts_in(content, "words", path), pieces, texts_in(content, "labels", path))
+        labels = texts_in(content, "labels", path)
+        return cls(texts_in(content, "words", path), pieces, labels, *vectors_in(content, path))
 
     def _word(self, word: str) -> Word:
         found = self._known.get(word)
@@ -113,11 +123,18 @@ class Lexicon:
             pieces = self.pieces.encode(word)
             if len(pieces) > MOST_PIECES:
                 pieces = pieces[: MOST_PIECES // 2] + pieces[-MOST_PIECES // 2 :]
-            found = Word(number, tuple(pieces) or (UNKNOWN,))
+            found = Word(number, tuple(pieces) or (UNKNOWN,), self._vector(word))
             if len(self._known) >= MOST_KEPT:
                 self._known.clear()
             self._known[word] = found
         return found
+
+    def _vector(self, word: str) -> int:
+        return self._vectors.get(word) or self._vectors.get(word.lower(), 0)
+
+    @cached_property
+    def _vectors(self) -> dict[str, int]:
+        return {word: number for number, word in enumerate(self.vectors, 1)}
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
@@ -159,6 +176,17 @@ def learn_lexicon(
 def plain(word: str, kind: str) -> str:
     """A word as it is looked up."""
     return word if kind == "words" else DIGIT.sub("0", word.lower())
+
+
+def vectors_in(content: dict[str, Any], path: Path) -> tuple[tuple[str, ...], int]:
+    """The words that have a vector learnt elsewhere, none mostly, and the width of these; or a `RegardError`."""
+    found = content.get("vectors")
+    if found is None:
+        return (), 0
+    width = found.get("width") if isinstance(found, dict) else None
+    if type(width) is not int or width < 1:
+        raise RegardError(f"{path}: vectors has no width; restore it from a copy")
+    return texts_in(found, "words", path), width
 
 
 def texts_in(content: dict[str, Any], name: str, path: Path) -> tuple[str, ...]:

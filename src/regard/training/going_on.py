@@ -48,6 +48,8 @@ def tuned(table: Mapping[str, Any], start: Run | None, where: str) -> Table:
     before = start.read_recipe()
     if "text" in table:
         raise RegardError(f"{where}: [text] comes from {start.path}; leave it out")
+    if table.get("data", {}).get("vectors") is not None:
+        raise RegardError(f"{where}: [data] vectors of words come from {start.path}, if it has any; leave them out")
     return {**table, "text": before["text"], "model": {**before["model"], **table.get("model", {})}}
 
 

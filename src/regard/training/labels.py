@@ -35,6 +35,7 @@ from regard.training.label_loss import (
 from regard.training.prepared import Prepared
 from regard.training.suit_labels import suited_to_labels, suited_to_tags
 from regard.training.talk import Talk
+from regard.training.vectors import with_vectors
 
 OF_OTHERS = {
     "data": ("source", "target", "valid_source", "valid_target", "documents", "count", "corpus"),
@@ -55,7 +56,7 @@ def prepare_labels(recipe: Recipe, home: Run | None, device: str, talk: Talk) ->
         talk.say(line)
     labels = label_check.label_counts(train)
     texts = [words_of(text) for text in dict.fromkeys(chain.from_iterable(map(all_texts, train)))]
-    lexicon = lexicon_of(recipe, home, texts, list(labels))
+    lexicon, vectors = with_vectors(lexicon_of(recipe, home, texts, list(labels)), recipe, home, texts, talk)
     refuse_unknown("label", labels, lexicon, home)
     say_words(lexicon, [words_of(example.text) for example in valid], talk)
     longer = sum(len(words_of(example.text)) > recipe.data.most_tokens for example in train)
@@ -89,6 +90,7 @@ def prepare_labels(recipe: Recipe, home: Run | None, device: str, talk: Talk) ->
         card_of(recipe, train, valid),
         "words",
         f"{len(first)} an epoch",
+        vectors,
     )
 
 
@@ -107,7 +109,8 @@ def prepare_tags(recipe: Recipe, home: Run | None, device: str, talk: Talk) -> P
         )
     outside = () if scheme == "plain" else ("O",)  # so that there is always something that may be answered
     tags = sorted({*counts, *outside}, key=lambda tag: (-counts[tag], tag))
-    lexicon = lexicon_of(recipe, home, [sentence.words for sentence in train], tags)
+    texts = [sentence.words for sentence in train]
+    lexicon, vectors = with_vectors(lexicon_of(recipe, home, texts, tags), recipe, home, texts, talk)
     refuse_unknown("tag", counts, lexicon, home)
     say_words(lexicon, [sentence.words for sentence in valid], talk)
     recipe = suited_to_tags(recipe, sum(counts.values()), scheme)
@@ -131,6 +134,7 @@ def prepare_tags(recipe: Recipe, home: Run | None, device: str, talk: Talk) -> P
         card_of(recipe, train, valid),
         "words",
         f"{len(first)} an epoch",
+        vectors,
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from regard.recipe import Recipe
 from regard.run import Card
@@ -28,3 +28,4 @@ class Prepared:
     data: Card  # what the run's card says of the data, their checksum `sha256` among it
     each: str  # what a batch is counted in: tokens, tokens a side, words
     amount: str  # how much there is to train on, in words
+    vectors: Tensor | None = None  # of words, learnt elsewhere, that the model begins with

@@ -14,7 +14,7 @@ import torch
 from regard.attention.scores import without_gradient
 from regard.errors import RegardError
 from regard.files import write_text
-from regard.models import LanguageModel, Model, Seq2Seq
+from regard.models import AttentiveClassifier, AttentiveTagger, LanguageModel, Model, Seq2Seq
 from regard.models.kernel_widths import set_kernel_widths
 from regard.recipe import Recipe, build_model, task_of, to_recipe
 from regard.run import Card, Run
@@ -86,11 +86,10 @@ def prepare(recipe: Recipe, run: Run, home: Run | None, device: str, talk: Talk)
     """The data as batches, and the recipe with nothing left open; tokenizers are learnt, or taken from a run."""
     torch.manual_seed(recipe.training.seed)
     task = task_of(recipe)
-    if recipe.training.class_weights and task in ("pairs", "text"):
-        raise RegardError(
-            f"training.class_weights is {shown(recipe.training.class_weights)}, which the task {task} has no use for; "
-            "leave it out"
-        )
+    of_labels = {"training.class_weights": recipe.training.class_weights, "data.vectors": recipe.data.vectors}
+    for name, found in of_labels.items() if task in ("pairs", "text") else ():
+        if found:
+            raise RegardError(f"{name} is {shown(found)}, which the task {task} has no use for; leave it out")
     if task == "text":
         from regard.training.text import prepare_text
 
@@ -115,6 +114,9 @@ def new_model(ready: Prepared, start: Run | None, talk: Talk) -> Model:
     set_kernel_widths(model, ready.first)
     for score in sorted(set(without_gradient(model).values())):
         talk.say(f"note: the score {score} gives query and keys no gradient; where it looks is not learnt")
+    if ready.vectors is not None:
+        assert isinstance(model, (AttentiveClassifier, AttentiveTagger))
+        model.reader.take_vectors(ready.vectors)
     if start is not None:
         take_over(model, start)
     return model
