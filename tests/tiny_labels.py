@@ -21,9 +21,9 @@ TASKS = {  # name: the file, the settings
     "context": ("context.tsv", "--task", "label", "--encoder", "embedding", "--context", "2", "--steps", "120"),
     "pairs": ("pairs.tsv", "--task", "label", "--encoder", "embedding", "--columns", "1,3,2", "--steps", "120"),
     "mean": ("one.tsv", "--task", "label", "--encoder", "embedding", "--pooling", "mean", "--steps", "20"),
-    "crf": ("names.bio", "--attention-heads", "2", "--encoder", "both", "--steps", "80"),
+    "crf": ("names.bio", "--attention-heads", "2", "--encoder", "both", "--steps", "120"),
     "plain": ("words.bio", "--encoder", "rnn", "--crf", "false", "--steps", "80"),
-    "no-crf": ("names.bio", "--attention-heads", "2", "--encoder", "both", "--crf", "false", "--steps", "80"),
+    "no-crf": ("names.bio", "--attention-heads", "2", "--encoder", "both", "--crf", "false", "--steps", "120"),
 }
 """Every model that is trained."""
 
@@ -49,7 +49,7 @@ def write_data(folder: Path) -> None:
     both = [(draw.choice(keys), draw.choice(keys)) for _ in range(300)]
     pairs = [(text_with(draw, [a], 2), "same" if LABELS[a] == LABELS[b] else "other", b) for a, b in both]
     (folder / "pairs.tsv").write_text("".join(f"{text}\t{second}\t{label}\n" for text, label, second in pairs))
-    sentences = [sentence(draw) for _ in range(160)]
+    sentences = [sentence(draw) for _ in range(320)]
     (folder / "names.bio").write_text("\n".join("".join(f"{w}\t{t}\n" for w, t in each) for each in sentences))
     plain = [[(word, "NAME" if word in NAMES else "WORD") for word, _ in each] for each in sentences]
     (folder / "words.bio").write_text("\n".join("".join(f"{w} {t}\n" for w, t in each) for each in plain))
@@ -74,7 +74,7 @@ def sentence(draw: random.Random) -> list[tuple[str, str]]:
         if draw.random() < 0.5:
             found.append(("junior", f"I-{kind}"))
         found.append((draw.choice(FILL), "O"))
-    return found
+    return found[: len(found) - draw.randint(0, 1)]  # a name may be the last word
 
 
 def train_all(folder: Path) -> dict[str, Path]:

@@ -81,7 +81,7 @@ def test_what_is_held_out_is_not_trained_on(task, data):
         sides = [{sentence.words for sentence in part} for part in (train_part, valid)]
     assert not sides[0] & sides[1]
     whole = len(train_part) + len(valid)
-    assert whole == (240 if task == "label" else 160)
+    assert whole == (240 if task == "label" else 320)
     assert len(valid) == pytest.approx(0.2 * whole, abs=5)
 
 
@@ -103,7 +103,7 @@ def test_a_part_of_its_own_is_taken_whole(data, tmp_path):
     found = labelled_parts(DataSettings(train=str(data / "one.tsv"), valid=valid), 0)
     assert [len(part) for part in found] == [240, 2]
     tags = written(tmp_path, "valid.bio", "ann\tO", "", "bob\tB-PER")
-    assert [len(part) for part in tagged_parts(DataSettings(train=str(data / "names.bio"), valid=tags), 0)] == [160, 2]
+    assert [len(part) for part in tagged_parts(DataSettings(train=str(data / "names.bio"), valid=tags), 0)] == [320, 2]
 
 
 # What is said, and what follows

@@ -200,6 +200,7 @@ def test_an_update_without_a_finite_gradient_changes_nothing(before, clip, devic
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype feature")
 def test_an_update_does_not_wait_for_the_gpu():
     model = tiny_model().cuda()
     optimizer, average = Optimizer(model, TrainingSettings()), MovingAverage(model, decay=0.9)

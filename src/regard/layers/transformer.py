@@ -123,12 +123,23 @@ class Residual(nn.Module):
 
 
 class TransformerStack(nn.Module):
-    """Layers one upon the other: an encoder, with `cross` a decoder; with norms before, one more at the end."""
+    """Layers one upon the other: an encoder, with `cross` a decoder; with norms before, one more at the end.
 
-    def __init__(self, config: LayerConfig, layers: int, *, cross: bool = False) -> None:
+    One that is `adding` to states that are good by themselves, with norms before, has none at the end and starts by
+    adding nothing, as Zhang et al. 2019 (Fixup, 3) start residuals: what goes in comes out until more is learnt.
+    """
+
+    def __init__(self, config: LayerConfig, layers: int, *, cross: bool = False, adding: bool = False) -> None:
         super().__init__()
+        assert not adding or config.norm == "pre"
         self.layers = nn.ModuleList(TransformerLayer(config, cross=cross) for _ in range(layers))
-        self.norm = nn.LayerNorm(config.width, bias=config.bias) if config.norm == "pre" else nn.Identity()
+        has_norm = config.norm == "pre" and not adding
+        self.norm = nn.LayerNorm(config.width, bias=config.bias) if has_norm else nn.Identity()
+        for module in self.modules() if adding else ():
+            if isinstance(module, MultiHeadAttention):
+                nn.init.zeros_(module.output.weight)
+            elif isinstance(module, FeedForward):
+                nn.init.zeros_(module.back.weight)
 
     def forward(
         self,

@@ -141,9 +141,10 @@ class Reader(nn.Module):
                 norm="pre",
                 dropout=config.dropout,
             )
-            self.project = nn.Linear(width, layer.width)
-            self.positions = Positions("sinusoidal", layer.width, head_width=layer.head_width, scale=0.5)
-            self.stack = TransformerStack(layer, config.attention_layers)
+            if self.recurrent is None:  # the states of an rnn know their places, and pass as they are
+                self.project = nn.Linear(width, layer.width)
+                self.positions = Positions("sinusoidal", layer.width, head_width=layer.head_width, scale=0.5)
+            self.stack = TransformerStack(layer, config.attention_layers, adding=self.recurrent is not None)
             width = layer.width
         self.width = width
 
@@ -158,11 +159,13 @@ class Reader(nn.Module):
         x = self.dropout(self.embed(sentences))
         if self.recurrent is not None:
             x, _ = self.recurrent(x, sentences.lengths)
-        if self.stack is not None and self.project is not None:
-            x = self.project(x if self.recurrent is None else self.dropout(x))
+        if self.project is not None:
+            x = self.project(x)
             places = self.positions(x.shape[1], x).added
             assert places is not None
-            x = self.stack(x + places, visible=visible_lengths(sentences.lengths.to(x.device)))
+            x = x + places
+        if self.stack is not None:
+            x = self.stack(x, visible=visible_lengths(sentences.lengths.to(x.device)))
         return self.dropout(x)
 
     def embed(self, sentences: Sentences) -> Float[Tensor, "texts words embedding"]:
