@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
@@ -64,7 +64,8 @@ class Call:
         if form.key_bias is not None:
             over_keys = form.key_bias[..., None, :]
             bias = over_keys if bias is None else bias + over_keys
-        return Comparison(replace(self.terms, score=fixed_dot(form.scale)), form.query, form.keys, bias)
+        terms = Terms(fixed_dot(form.scale), self.terms.visible, self.terms.normaliser, self.terms.shape)
+        return Comparison(terms, form.query, form.keys, bias)
 
 
 def by_mean(call: Call) -> tuple[Tensor, See]:

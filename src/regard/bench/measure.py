@@ -21,7 +21,7 @@ import torch
 
 Call = Callable[[], object]
 
-BUSY = 0.1  # the part of the processors that other programs may take
+BUSY = 0.05  # the part of the processors that other programs may take
 TICK = 1 / os.sysconf("SC_CLK_TCK")  # in which the system counts their time
 PRELOAD = ["__main__", "regard.bench.attention", "torch.fx.experimental.symbolic_shapes"]  # the last on first use
 
