@@ -235,3 +235,23 @@ def test_what_cannot_be_is_said(make, message):
     with pytest.raises(RegardError) as raised:
         make()
     assert str(raised.value) == message
+
+
+@pytest.mark.parametrize("lengths", [None, [4, 7, 1]])
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("cell", CELLS)
+def test_the_first_layer_alone_is_a_stack_of_one_with_its_parameters(cell, layers, lengths):
+    layer, one = stack(cell, layers=layers, bidirectional=True, dropout=0.5), stack(cell, bidirectional=True)
+    own = {name: parameter for name, parameter in layer.stack.named_parameters() if "_l0" in name}
+    one.stack.load_state_dict(own)
+    inputs = torch.randn(3, 7, 3, dtype=torch.float64)
+    given = None if lengths is None else torch.tensor(lengths)
+    found, wanted = layer.first_layer(inputs, given), one(inputs, given)[0]
+    torch.testing.assert_close(found, wanted)
+    found.square().sum().backward()
+    wanted.square().sum().backward()
+    for name, parameter in layer.stack.named_parameters():
+        if name in own:
+            torch.testing.assert_close(parameter.grad, one.stack.get_parameter(name).grad)
+        else:
+            assert parameter.grad is None, name

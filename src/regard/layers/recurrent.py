@@ -8,7 +8,7 @@ from typing import Any, Literal
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from regard.errors import RegardError, unknown_name
 from regard.layers.dropout import drop, drop_for_all_steps
@@ -100,6 +100,27 @@ class Recurrent(nn.Module):
         each = 2 if self.bidirectional else 1
         return states, list(zip(*(part[each - 1 :: each].unbind() for part in parts), strict=True))
 
+    def first_layer(
+        self, inputs: Float[Tensor, "batch time inputs"], lengths: Int[Tensor, " batch"] | None = None
+    ) -> Float[Tensor, "batch time width"]:
+        """The states of the first layer at all steps; the layers upon it are not run.
+
+        Of a stack that reads both ways this is the only layer whose first half knows nothing of what follows, and
+        whose second half knows nothing of what came before.
+        """
+        if self.layers == 1:
+            return self(inputs, lengths)[0]
+        if lengths is None or self.cell in HOLDS:
+            return self._by_layer(inputs, lengths, None, layers=1)[0]
+        packed = pack_padded_sequence(inputs, lengths.cpu(), batch_first=True, enforce_sorted=False)
+        begin = inputs.new_zeros(self.width // self.hidden, len(inputs), self.hidden)
+        weights = self._weights(0, hold=False)
+        states, _ = torch.rnn_tanh(
+            packed.data, packed.batch_sizes, begin, weights, True, 1, 0.0, True, self.bidirectional
+        )
+        found = PackedSequence(states, packed.batch_sizes, packed.sorted_indices, packed.unsorted_indices)
+        return pad_packed_sequence(found, batch_first=True, total_length=inputs.shape[1])[0]
+
     def _drops_for_all_steps(self) -> bool:
         """Whether something is dropped now that torch's own stack of layers cannot drop."""
         return self.training and bool(self.weight_dropout or (self.variational and self.dropout and self.layers > 1))
@@ -109,8 +130,9 @@ class Recurrent(nn.Module):
         inputs: Float[Tensor, "batch time inputs"],
         lengths: Int[Tensor, " batch"] | None,
         state: Sequence[LayerState] | None,
+        layers: int | None = None,
     ) -> tuple[Float[Tensor, "batch time width"], list[LayerState]]:
-        """One layer after the other, with gates held where there is padding.
+        """One layer after the other, all or the first few, with gates held where there is padding.
 
         What a layer remembers then stays what it was. On a CPU torch takes time quadratic in
         the length to learn from packed sequences. One more input, 1 at padding and 0
@@ -125,7 +147,7 @@ class Recurrent(nn.Module):
         lengths = None if lengths is None else lengths.to(inputs.device)
         real = None if lengths is None else is_real(lengths, inputs.shape[1])
         found = []
-        for layer in range(self.layers):
+        for layer in range(layers or self.layers):
             inputs = inputs if layer == 0 else self._between(inputs)
             joined = inputs if real is None else torch.cat([inputs, (~real).to(inputs.dtype)], -1)
             first = self.zeros(len(inputs), inputs)[0] if state is None else state[layer]
