@@ -106,6 +106,15 @@ def test_rare_words_are_made_unknown_more_often():
     assert torch.equal(read.eval()._some_unknown(words), words)
 
 
+def test_words_that_only_unlabelled_text_has_make_no_others_frequent():
+    read = reader(word_dropout=0.1, rare_word_dropout=0.6, unlabelled=20)  # so that 20 words have labels
+    words = torch.tensor([[5, 9, 10, 19, 39]]).repeat(4000, 1)
+    unknown = (read._some_unknown(words) == UNKNOWN).double().mean(0)
+    assert_close(unknown, torch.tensor([0.1, 0.1, 0.6, 0.6, 0.6]).double(), atol=0.04, rtol=0)
+    with pytest.raises(RegardError, match=r"^unlabelled is 41; a number from 0 to 40, of words, is needed$"):
+        reader(unlabelled=41)
+
+
 def test_rare_words_are_never_made_unknown_less_often():
     found = reader(word_dropout=0.5)._some_unknown(torch.full((1, 4000), 39))
     assert abs((found == UNKNOWN).double().mean().item() - 0.5) < 0.05

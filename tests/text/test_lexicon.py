@@ -92,6 +92,27 @@ def test_a_file_has_the_words_of_vectors_again(tmp_path):
     assert again.to_json() == lexicon.to_json()
 
 
+def test_words_of_unlabelled_text_come_behind_those_of_labelled_texts():
+    further = {"cow": 2, "Cow": 1, "owl": 4, "the": 9, "x1": 1, "X2": 1, "once": 1, "eel": 2, "éé": 1}
+    lexicon = learn_lexicon(TEXTS, ["x", "y"], unlabelled=further, more=99)
+    assert lexicon.words == (*LEXICON.words, "owl", "cow", "eel", "x0")  # as often as they are looked up
+    assert lexicon.unlabelled == 4
+    assert lexicon.encode(["é"])[0].pieces == (UNKNOWN,)  # nor are the letters of words that are seen once known
+    assert UNKNOWN not in lexicon.encode(["owl"])[0].pieces
+    assert UNKNOWN in LEXICON.encode(["owl"])[0].pieces
+    assert lexicon.sizes("tag")["unlabelled"] == lexicon.vocabulary["unlabelled"] == 4
+    assert learn_lexicon(TEXTS, ["x", "y"], unlabelled=further, more=1).words == (*LEXICON.words, "owl")
+    few = learn_lexicon(TEXTS, ["x", "y"], size=1, unlabelled={"dog": 2}, more=9)
+    assert (few.words, few.unlabelled) == (("the", "dog"), 1)
+
+
+def test_a_file_tells_which_words_only_unlabelled_text_has(tmp_path):
+    lexicon = learn_lexicon(TEXTS, ["x", "y"], unlabelled={"owl": 2}, more=9)
+    (tmp_path / "tokenizer.json").write_text(lexicon.to_json(), encoding="utf-8")
+    again = Lexicon.load(tmp_path / "tokenizer.json")
+    assert (again.words, again.unlabelled, again.to_json()) == (lexicon.words, 1, lexicon.to_json())
+
+
 def test_a_word_is_spelt_with_its_letters():
     word, again = LEXICON.encode(["act", "tac"])
     assert word.pieces == again.pieces[1:] + again.pieces[:1]
@@ -162,6 +183,8 @@ def changed(**change: object) -> bytes:
         (changed(words="cat"), "words is no list of texts; restore it from a copy"),
         (changed(labels=["x", 3]), "labels is no list of texts; restore it from a copy"),
         (changed(vectors=["x"]), "vectors has no width; restore it from a copy"),
+        (changed(unlabelled=99), "unlabelled is not the number of some of its words; restore it from a copy"),
+        (changed(unlabelled="1"), "unlabelled is not the number of some of its words; restore it from a copy"),
         (changed(vectors={"width": 2, "words": 3}), "words is no list of texts; restore it from a copy"),
     ],
 )  # fmt: skip

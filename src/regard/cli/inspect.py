@@ -44,12 +44,13 @@ class Vocabulary:
 
 @dataclass(frozen=True)
 class Words:
-    """How many words, pieces of words, labels or tags, and vectors of words learnt elsewhere there are."""
+    """How many words, pieces of words and labels or tags there are; vectors and words from elsewhere among them."""
 
     words: int
     pieces: int
     labels: int
     vectors: int = 0
+    unlabelled: int = 0
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,8 @@ def vocabulary_of(run: Run, table: Any, unit: str) -> str:
         told = of_table(Words, table, where)
         what = "labels" if unit == "text" else "tags"
         vectors = f", vectors of {told.vectors:,} from elsewhere" if told.vectors else ""
-        return f"words: {told.words:,}, spelt with {told.pieces:,} pieces{vectors}; {told.labels:,} {what}"
+        unlabelled = f" ({told.unlabelled:,} from unlabelled text)" if told.unlabelled else ""
+        return f"words: {told.words:,}{unlabelled}, spelt with {told.pieces:,} pieces{vectors}; {told.labels:,} {what}"
     return f"tokens: {tokens_of(run, of_table(Vocabulary, table, where), unit)}"
 
 

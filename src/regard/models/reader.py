@@ -35,6 +35,7 @@ class ReaderConfig:
     labels: tuple[str, ...]  # what is to be told of a text, or of a word
     vectors: int = 0  # how many words have a vector that was learnt elsewhere
     vectors_width: int = 0  # width of such a vector
+    unlabelled: int = 0  # how many of the words, the last ones, only unlabelled text has
     tune_vectors: bool = False  # go on learning the vectors that were learnt elsewhere
     embedding: int = 100  # width of a word
     spelling: Spelt = "max"  # whether the letters of a word are read, and how: max or attention of convolutions, or rnn
@@ -63,6 +64,8 @@ class ReaderConfig:
                 raise RegardError(f"{name} is {getattr(self, name)}; 1 is the least")
         if self.letter_runs < 0:
             raise RegardError(f"letter_runs is {self.letter_runs}; 0 is the least")
+        if not 0 <= self.unlabelled <= self.words:
+            raise RegardError(f"unlabelled is {self.unlabelled}; a number from 0 to {self.words}, of words, is needed")
         if self.vectors and self.vectors_width < 1:
             raise RegardError(f"vectors_width is {self.vectors_width}; 1 is the least")
         if self.tune_vectors and not self.vectors:
@@ -168,12 +171,15 @@ class Reader(nn.Module):
             x = self.stack(x, visible=visible_lengths(sentences.lengths.to(x.device)))
         return self.dropout(x)
 
-    def embed(self, sentences: Sentences) -> Float[Tensor, "texts words embedding"]:
+    def embed(
+        self, sentences: Sentences, unknown: Float[Tensor, " known"] | None = None
+    ) -> Float[Tensor, "texts words embedding"]:
         """Each word by itself: its vector, the one that was learnt elsewhere, and those of its spelling.
 
         A word that is made unknown keeps the one learnt elsewhere, as one that was never seen in training has it.
+        How many are made so is told by the settings, or for each word, by its number, by `unknown`.
         """
-        words = [self.words(self._some_unknown(sentences.words))]
+        words = [self.words(self._some_unknown(sentences.words, unknown))]
         if self.vectors is not None:
             assert sentences.vectors is not None, "the numbers of the vectors are needed"
             words.append(functional.embedding(sentences.vectors, self.vectors, padding_idx=0))
@@ -185,14 +191,17 @@ class Reader(nn.Module):
         assert self.vectors is not None and vectors.shape == self.vectors.shape
         self.vectors.data = vectors
 
-    def _some_unknown(self, words: Int[Tensor, "texts words"]) -> Int[Tensor, "texts words"]:
+    def _some_unknown(
+        self, words: Int[Tensor, "texts words"], unknown: Float[Tensor, " known"] | None = None
+    ) -> Int[Tensor, "texts words"]:
         """In training, some words are made unknown, so that it is learnt what to do with such.
 
         About half of the words of a corpus are seen there once; their own vectors would be learnt by heart.
         """
         share = self.config.word_dropout
         rare = max(share, self.config.rare_word_dropout)
-        if not self.training or not rare:
+        if not self.training or (unknown is None and not rare):
             return words
-        shares = torch.where(words < self.config.words // 2, share, rare)  # words are numbered by how frequent they are
+        labelled = self.config.words - self.config.unlabelled  # which are numbered by how frequent they are
+        shares = torch.where(words < labelled // 2, share, rare) if unknown is None else unknown[words]
         return words.masked_fill((torch.rand(words.shape, device=words.device) < shares) & (words != PAD), UNKNOWN)

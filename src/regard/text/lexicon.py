@@ -6,7 +6,7 @@ import json
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import chain
@@ -24,6 +24,7 @@ from regard.text.tokenizer import RESERVED, Tokenizer
 VERSION = 1
 MOST_PIECES = 32  # of a word that are read; of a longer one its beginning and its end
 MOST_KEPT = 2**17  # words whose numbers are kept, so that they are looked up once
+LEAST_SEEN = 2  # how often unlabelled text must have a word that only it has
 
 ALONE = (
     r"\u0E00-\u0EFF\u1000-\u109F\u1780-\u17FF"  # Thai, Lao, Burmese, Khmer
@@ -58,6 +59,8 @@ class Lexicon:
     case, with all digits alike: so fewer are rare.
 
     A word may also have a vector that was learnt elsewhere. It is looked up as it is written, then in lower case.
+
+    The words of labelled texts come first, then those that only unlabelled text has, if any was read.
     """
 
     words: tuple[str, ...]
@@ -65,6 +68,7 @@ class Lexicon:
     labels: tuple[str, ...]
     vectors: tuple[str, ...] = ()  # the words that have one; their numbers begin with 1
     vectors_width: int = 0
+    unlabelled: int = 0  # how many of the words, the last ones, only unlabelled text has
 
     @property
     def size(self) -> int:
@@ -74,13 +78,15 @@ class Lexicon:
     def sizes(self, task: str) -> dict[str, Any]:
         """What the config of a model learns from it, of whichever task."""
         known = {"words": self.size, "pieces": self.pieces.size, "labels": self.labels}
-        return known | ({"vectors": len(self.vectors), "vectors_width": self.vectors_width} if self.vectors else {})
+        known |= {"vectors": len(self.vectors), "vectors_width": self.vectors_width} if self.vectors else {}
+        return known | ({"unlabelled": self.unlabelled} if self.unlabelled else {})
 
     @property
     def vocabulary(self) -> dict[str, int]:
         """How much there is of each, as a run's card says it."""
         known = {"words": self.size, "pieces": self.pieces.size, "labels": len(self.labels)}
-        return known | ({"vectors": len(self.vectors)} if self.vectors else {})
+        known |= {"vectors": len(self.vectors)} if self.vectors else {}
+        return known | ({"unlabelled": self.unlabelled} if self.unlabelled else {})
 
     def encode(self, words: Iterable[str]) -> Text:
         """Words as numbers."""
@@ -96,6 +102,8 @@ class Lexicon:
         content: dict[str, Any] = {"version": VERSION, "labels": self.labels, "words": self.words}
         if self.vectors:
             content["vectors"] = {"width": self.vectors_width, "words": self.vectors}
+        if self.unlabelled:
+            content["unlabelled"] = self.unlabelled
         content["pieces"] = record(self.pieces)
         return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
 
@@ -113,8 +121,11 @@ class Lexicon:
             found_version = "no version" if version is None else f"version {version}"
             raise RegardError(f"{path}: has {found_version}; this regard reads lexicons of version {VERSION}")
         pieces = tokenizer_of(content.get("pieces"), f"{path}: pieces")
-        labels = texts_in(content, "labels", path)
-        return cls(texts_in(content, "words", path), pieces, labels, *vectors_in(content, path))
+        labels, words = texts_in(content, "labels", path), texts_in(content, "words", path)
+        unlabelled = content.get("unlabelled", 0)
+        if type(unlabelled) is not int or not 0 <= unlabelled <= len(words):
+            raise RegardError(f"{path}: unlabelled is not the number of some of its words; restore it from a copy")
+        return cls(words, pieces, labels, *vectors_in(content, path), unlabelled)
 
     def _word(self, word: str) -> Word:
         found = self._known.get(word)
@@ -153,6 +164,8 @@ def learn_lexicon(
     kind: str = "characters",
     size: int | None = None,
     least_count: int = 1,
+    unlabelled: Mapping[str, int] | None = None,
+    more: int = 0,
 ) -> Lexicon:
     """The lexicon of some texts, cut into words.
 
@@ -162,15 +175,29 @@ def learn_lexicon(
         kind: What words are spelt with, as in `learn`; `words` knows no more than the words themselves.
         size: How many words may be known at the most; the most frequent are.
         least_count: How often a word must be seen to be known.
+        unlabelled: The words of further text, which has no labels, and how often it has each. Those that it has
+            twice are known, too, and the letters of these.
+        more: How many words that only this text has may be known at the most.
     """
     counts = Counter(chain.from_iterable(texts))
-    looked_up = Counter[str]()
-    for word, count in counts.items():
-        looked_up[plain(word, kind)] += count
+    looked_up = as_looked_up(counts, kind)
     known = most_frequent(looked_up, len(looked_up) if size is None else size, least_count)
-    return Lexicon(
-        tuple(known), learn(kind, [*counts.elements()] if kind != "characters" else [*counts]), tuple(labels)
-    )
+    told = set(known)
+    further = Counter({w: n for w, n in as_looked_up(unlabelled or {}, kind).items() if w not in told})
+    added = most_frequent(further, more, LEAST_SEEN)
+    if kind == "characters":
+        spelt = [*counts, *(word for word, count in (unlabelled or {}).items() if count >= LEAST_SEEN)]
+    else:
+        spelt = [*counts.elements()]
+    return Lexicon((*known, *added), learn(kind, spelt), tuple(labels), unlabelled=len(added))
+
+
+def as_looked_up(counts: Mapping[str, int], kind: str) -> Counter[str]:
+    """How often there is each word, where words that are looked up as one are one."""
+    found = Counter[str]()
+    for word, count in counts.items():
+        found[plain(word, kind)] += count
+    return found
 
 
 def plain(word: str, kind: str) -> str:
