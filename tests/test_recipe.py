@@ -123,6 +123,22 @@ def test_every_synonym_leads_somewhere():
         assert set(re.findall(r"--([a-z-]+)", meant)) <= known | {"out", "quiet"}
 
 
+def test_settings_of_reading_have_whole_names_alone():
+    found = override({}, [("steps", "5"), ("reading.steps", "7"), ("reading.dropout", "0"), ("dropout", "0.1")])
+    assert found == {"training": {"steps": 5}, "reading": {"steps": 7, "dropout": 0.0}, "model": {"dropout": 0.1}}
+    assert error_of(override, {}, [("repeats", "2")]) == (
+        "train: there is no option --repeats; it may be --reading.repeats"
+    )
+    assert error_of(override, {}, [("reading.stepps", "2")]).endswith('did you mean "steps"?')
+    for name, value, said in (
+        ("steps", 0, "steps is 0; 1 is the least"),
+        ("repeats", -1, "repeats is -1; 0 is the least"),
+        ("rate", 0.0, "rate is 0.0; a number above 0 is needed"),
+        ("dropout", 1.0, "dropout is 1.0; a share from 0 to below 1 is needed"),
+    ):
+        assert error_of(to_recipe, {"reading": {name: value}}, "recipe") == f"recipe: [reading] {said}"
+
+
 def test_settings_of_a_built_in_corpus_have_short_names_where_no_other_has_them():
     found = override({}, [("alphabet", "abc"), ("train", "copy")])
     assert found == {"data": {"train": "copy", "corpus": {"alphabet": "abc"}}}

@@ -14,7 +14,7 @@ from regard.decoding.settings import DecodingSettings
 from regard.errors import RegardError, unknown_name
 from regard.settings import Field, Table, accepts, fields_of, from_table, read_toml, read_value, to_table
 from regard.text.settings import TextSettings
-from regard.training.settings import TrainingSettings
+from regard.training.settings import ReadingSettings, TrainingSettings
 
 if TYPE_CHECKING:
     from regard.models import Model, Task
@@ -31,6 +31,7 @@ MANY = 2**31
 
 SIZES: dict[str, Any] = {
     **dict.fromkeys(("source_size", "target_size", "size", "words", "pieces", "vectors", "vectors_width"), MANY),
+    "unlabelled": 0,
     "labels": ("O", "B-X", "I-X"),
 }
 """What a model's config learns from the tokenizers, so no recipe says it; with what it may be before it is known."""
@@ -43,9 +44,12 @@ DEFAULT_MODELS = {
 }
 """The presets among which is chosen where none is named."""
 
-FILES = ("train", "source", "target", "valid", "valid_source", "valid_target", "vectors")
+FILES = ("train", "source", "target", "valid", "valid_source", "valid_target", "vectors", "unlabelled")
 FIRST = ("model", "model.name", "train", "data.train")
 """What other settings of a command line are read by."""
+
+WHOLE_NAMES = ("reading",)
+"""Sections whose settings are called as those of others are, so that only whole names tell them apart."""
 
 SYNONYMS = {
     "batch_size": "--tokens, in tokens of a side",
@@ -96,6 +100,7 @@ class Recipe:
     data: DataSettings = field(default_factory=DataSettings)
     text: TextSettings = field(default_factory=TextSettings)
     model: dict[str, Any] = field(default_factory=dict)
+    reading: ReadingSettings = field(default_factory=ReadingSettings)
     training: TrainingSettings = field(default_factory=TrainingSettings)
     decoding: DecodingSettings = field(default_factory=DecodingSettings)
 
@@ -251,7 +256,8 @@ def place_of(name: str, table: Mapping[str, Any]) -> tuple[str, str]:
     first, dot, rest = name.replace("-", "_").partition(".")
     if dot and first in sections:
         return first, rest
-    holding = [section for section in sections if not dot and first in known_fields(section, table)]
+    short = [section for section in sections if not dot and section not in WHOLE_NAMES]
+    holding = [section for section in short if first in known_fields(section, table)]
     if not dot and first in known_corpus_fields(table):
         holding.append("data.corpus")
     if len(holding) > 1:
@@ -271,7 +277,11 @@ def no_option(name: str, table: Mapping[str, Any], dashes: str = "--") -> Regard
         return RegardError(f"--{name}: {model} has no such setting; it has {own}")
     if key in SYNONYMS:
         return RegardError(f"train: there is no option {dashes}{name}; here it is {SYNONYMS[key]}")
-    known = [key.replace("_", "-") for section in sections for key in known_fields(section, table)]
+    for section in WHOLE_NAMES:
+        if key in known_fields(section, table):
+            return RegardError(f"train: there is no option {dashes}{name}; it may be --{section}.{name}")
+    short = [section for section in sections if section not in WHOLE_NAMES]
+    known = [key.replace("_", "-") for section in short for key in known_fields(section, table)]
     known += ["model", "out", "from", "device", "quiet"]
     near = get_close_matches(name, known, n=1)
     hint = f"did you mean --{near[0]}?" if near else "regard train --help lists all"
@@ -291,7 +301,13 @@ def known_fields(section: str, table: Mapping[str, Any]) -> dict[str, Field]:
     if section == "model":
         chosen = table.get("model", {}).get("name")
         return every_model_field() if chosen is None else model_fields(chosen)
-    kinds = {"data": DataSettings, "text": TextSettings, "training": TrainingSettings, "decoding": DecodingSettings}
+    kinds = {
+        "data": DataSettings,
+        "text": TextSettings,
+        "reading": ReadingSettings,
+        "training": TrainingSettings,
+        "decoding": DecodingSettings,
+    }
     return fields_of(kinds[section])
 
 

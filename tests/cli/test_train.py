@@ -173,7 +173,7 @@ def helped(capsys, *arguments: str) -> str:
 def test_help_has_every_setting_and_is_easy_to_read(arguments, capsys):
     out = helped(capsys, *arguments)
     assert max(map(len, out.splitlines())) <= 98
-    for section in ("data", "text", "model", "training", "decoding"):
+    for section in ("data", "text", "model", "reading", "training", "decoding"):
         for name in known_fields(section, {}):
             assert f"  --{section}.{name.replace('_', '-')}" in out
     assert all(name in out for name in (*MODELS, *CORPORA))

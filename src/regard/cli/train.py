@@ -114,7 +114,7 @@ def is_flag(name: str) -> bool:
     from regard.settings import fields_of
 
     key = name.rpartition(".")[2].replace("-", "_")
-    sections = ("data", "text", "model", "training", "decoding")
+    sections = ("data", "text", "model", "reading", "training", "decoding")
     tables = [*(known_fields(section, {}) for section in sections), *map(fields_of, CORPORA.values())]
     found = [known[key] for known in tables if key in known]
     return bool(found) and all(each.type is bool for each in found)

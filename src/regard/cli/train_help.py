@@ -87,6 +87,7 @@ def settings_lines(model: str | None, corpus: str | None) -> Iterator[str]:
     yield from section("text", known_fields("text", {}), "how text becomes tokens")
     for title, known in model_sections(model):
         yield from section("model", known, title)
+    yield from section("reading", known_fields("reading", {}), "of --unlabelled text; only by their whole names")
     yield from section("training", known_fields("training", {}), "what has no default is chosen to suit the data")
     yield from section("decoding", known_fields("decoding", {}), "unless regard predict is told otherwise")
 

@@ -29,7 +29,7 @@ class Plan:
         return len(self.batches)
 
 
-def plan(lengths: Sequence[tuple[int, int]], *, tokens: int, seed: int = 0, epoch: int = 0) -> Plan:
+def plan(lengths: Sequence[tuple[int, int]] | NDArray[np.int64], *, tokens: int, seed: int = 0, epoch: int = 0) -> Plan:
     """The batches of an epoch; no side of a batch has more than `tokens` places, padding included.
 
     Args:

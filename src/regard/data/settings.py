@@ -22,6 +22,7 @@ class DataSettings:
         str, ...
     ] = ()  # which columns, keys or languages are source and target; text and label; word and tag
     vectors: str | None = None  # of words, learnt elsewhere: a word2vec or GloVe file, or a run of a language model
+    unlabelled: str | None = None  # text that is read before labels or tags are learnt: a file, or a folder of files
     separator: str = "|"  # between several labels of a text; "" takes all of it for one
     dialogue: str | None = None  # the column that names the dialogue of an utterance; a blank line ends one, too
     context: int = 0  # utterances before, of its dialogue, that a text to label is read with

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import RegardError
-from regard.recipe import Recipe
+from regard.recipe import Recipe, to_recipe
 from regard.run import Run, checkpoints_of
 from regard.settings import Table, shown
 from regard.text import Tokenizers
@@ -50,12 +50,15 @@ def tuned(table: Mapping[str, Any], start: Run | None, where: str) -> Table:
         raise RegardError(f"{where}: [text] comes from {start.path}; leave it out")
     if table.get("data", {}).get("vectors") is not None:
         raise RegardError(f"{where}: [data] vectors of words come from {start.path}, if it has any; leave them out")
+    if table.get("data", {}).get("unlabelled") is not None:
+        raise RegardError(f"{where}: [data] unlabelled text is read before all else, not after --from; leave it out")
     return {**table, "text": before["text"], "model": {**before["model"], **table.get("model", {})}}
 
 
 def check_settings(run: Run, recipe: Recipe) -> None:
     """Raise a `RegardError` if a run was begun with other settings."""
-    before, now = flat(run.read_recipe()), flat(recipe.table())
+    before = flat(to_recipe(run.read_recipe(), str(run.recipe_file)).table())  # which may lack newer settings
+    now = flat(recipe.table())
     differing = sorted(k for k in before.keys() | now.keys() if before.get(k) != now.get(k) and k not in MAY_DIFFER)
     if differing:
         name = differing[0]

@@ -17,7 +17,9 @@ from regard.data.labelled import Labelled, read_labelled
 from regard.data.settings import DataSettings
 from regard.data.tagged import Tagged, read_tagged
 from regard.data.tagged_check import tag_lines
+from regard.data.unlabelled import Unlabelled, words_apart, words_in_text
 from regard.errors import RegardError
+from regard.models.attentive_classifier import ClassifierConfig
 from regard.models.attentive_tagger import TaggerConfig
 from regard.recipe import Recipe
 from regard.run import Run
@@ -33,6 +35,7 @@ from regard.training.label_loss import (
     positive_weights,
 )
 from regard.training.prepared import Prepared
+from regard.training.reading import card_of_unlabelled, reading_of, unlabelled_of
 from regard.training.suit_labels import suited_to_labels, suited_to_tags
 from regard.training.talk import Talk
 from regard.training.vectors import with_vectors
@@ -56,7 +59,11 @@ def prepare_labels(recipe: Recipe, home: Run | None, device: str, talk: Talk) ->
         talk.say(line)
     labels = label_check.label_counts(train)
     texts = [words_of(text) for text in dict.fromkeys(chain.from_iterable(map(all_texts, train)))]
-    lexicon, vectors = with_vectors(lexicon_of(recipe, home, texts, list(labels)), recipe, home, texts, talk)
+    encoder = recipe.model.get("encoder", ClassifierConfig.encoder)
+    unlabelled = unlabelled_of(recipe, home, encoder, words_in_text, talk)
+    lexicon = lexicon_of(recipe, home, texts, list(labels), unlabelled)
+    lexicon, vectors = with_vectors(lexicon, recipe, home, texts, talk)
+    reading = reading_of(recipe, unlabelled, [words[: recipe.data.most_tokens] for words in texts], lexicon, talk)
     refuse_unknown("label", labels, lexicon, home)
     say_words(lexicon, [words_of(example.text) for example in valid], talk)
     longer = sum(len(words_of(example.text)) > recipe.data.most_tokens for example in train)
@@ -87,10 +94,11 @@ def prepare_labels(recipe: Recipe, home: Run | None, device: str, talk: Talk) ->
         partial(LabelStep, weights=weights),
         batches.batch(first[0], 0),
         0,
-        card_of(recipe, train, valid),
+        card_of(recipe, train, valid) | card_of_unlabelled(unlabelled),
         "words",
         f"{len(first)} an epoch",
         vectors,
+        reading,
     )
 
 
@@ -110,7 +118,11 @@ def prepare_tags(recipe: Recipe, home: Run | None, device: str, talk: Talk) -> P
     outside = () if scheme == "plain" else ("O",)  # so that there is always something that may be answered
     tags = sorted({*counts, *outside}, key=lambda tag: (-counts[tag], tag))
     texts = [sentence.words for sentence in train]
-    lexicon, vectors = with_vectors(lexicon_of(recipe, home, texts, tags), recipe, home, texts, talk)
+    encoder = recipe.model.get("encoder", TaggerConfig.encoder)
+    unlabelled = unlabelled_of(recipe, home, encoder, words_apart, talk)
+    lexicon = lexicon_of(recipe, home, texts, tags, unlabelled)
+    lexicon, vectors = with_vectors(lexicon, recipe, home, texts, talk)
+    reading = reading_of(recipe, unlabelled, texts, lexicon, talk)
     refuse_unknown("tag", counts, lexicon, home)
     say_words(lexicon, [sentence.words for sentence in valid], talk)
     recipe = suited_to_tags(recipe, sum(counts.values()), scheme)
@@ -131,10 +143,11 @@ def prepare_tags(recipe: Recipe, home: Run | None, device: str, talk: Talk) -> P
         partial(TagStep, weights=weights),
         batches.batch(first[0], 0),
         0,
-        card_of(recipe, train, valid),
+        card_of(recipe, train, valid) | card_of_unlabelled(unlabelled),
         "words",
         f"{len(first)} an epoch",
         vectors,
+        reading,
     )
 
 
@@ -219,14 +232,28 @@ def all_texts(example: Labelled) -> Iterable[str]:
     return (example.text, *([] if example.second is None else [example.second]), *example.context)
 
 
-def lexicon_of(recipe: Recipe, home: Run | None, texts: Sequence[Sequence[str]], labels: Sequence[str]) -> Lexicon:
-    """The words of some texts, or those of a run."""
+def lexicon_of(
+    recipe: Recipe,
+    home: Run | None,
+    texts: Sequence[Sequence[str]],
+    labels: Sequence[str],
+    unlabelled: Unlabelled | None,
+) -> Lexicon:
+    """The words of some texts, and of unlabelled text where there is some; or those of a run."""
     if home is not None:
         home.check(home.tokenizer_file)
         return Lexicon.load(home.tokenizer_file)
     text = recipe.text
     kind = "characters" if text.kind == "auto" else text.kind
-    return learn_lexicon(texts, labels, kind=kind, size=text.size, least_count=text.least_count)
+    return learn_lexicon(
+        texts,
+        labels,
+        kind=kind,
+        size=text.size,
+        least_count=text.least_count,
+        unlabelled=None if unlabelled is None else unlabelled.counts(),
+        more=recipe.reading.words,
+    )
 
 
 def refuse_unknown(what: str, counts: Mapping[str, int], lexicon: Lexicon, home: Run | None) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from regard.data.reading_batches import ReadingTexts
 from regard.recipe import Recipe
 from regard.run import Card
 from regard.text import Lexicon, Tokenizers
@@ -29,3 +30,4 @@ class Prepared:
     each: str  # what a batch is counted in: tokens, tokens a side, words
     amount: str  # how much there is to train on, in words
     vectors: Tensor | None = None  # of words, learnt elsewhere, that the model begins with
+    reading: ReadingTexts | None = None  # what is read before labels are learnt, unless that is done already

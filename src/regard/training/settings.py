@@ -9,6 +9,31 @@ from regard.errors import RegardError
 
 
 @dataclass(frozen=True, kw_only=True)
+class ReadingSettings:
+    """How unlabelled text is read before labels or tags are learnt: as by a language model, in both directions."""
+
+    steps: int = 3000  # updates
+    tokens: int = 4000  # words of a batch, padding included
+    rate: float = 2e-3  # learning rate at its peak
+    dropout: float = 0.3  # on words as they come in, and on the states that tell their neighbours
+    targets: int = 10_000  # the commonest words, which are told; all others are told as one
+    words: int = 100_000  # the most words that are known only from the unlabelled text
+    repeats: int = 3  # how often the labelled texts are read while the unlabelled text is read once
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "tokens", "targets"):
+            if getattr(self, name) < 1:
+                raise RegardError(f"{name} is {getattr(self, name)}; 1 is the least")
+        for name in ("words", "repeats"):
+            if getattr(self, name) < 0:
+                raise RegardError(f"{name} is {getattr(self, name)}; 0 is the least")
+        if not self.rate > 0:
+            raise RegardError(f"rate is {self.rate}; a number above 0 is needed")
+        if not 0 <= self.dropout < 1:
+            raise RegardError(f"dropout is {self.dropout}; a share from 0 to below 1 is needed")
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrainingSettings:
     """Everything about training; what is None is chosen to suit the data, and said."""
 

@@ -57,7 +57,7 @@ class Talk:
     @contextmanager
     def progress(self, steps: int, done: int) -> Iterator[None]:
         """A bar over all steps, for as long as training lasts."""
-        self._pace = Pace(steps)
+        self._pace, self._smooth = Pace(steps), None
         if self.quiet or not sys.stderr.isatty() or done >= steps:
             yield
             return
@@ -147,4 +147,6 @@ def in_words(name: str, value: float) -> str:
     name = name.removeprefix("valid_")
     if name in SHARES:
         return f"{name.replace('_', ' ').replace('f1', 'F1')} {100 * value:.1f} %"
-    return f"valid loss {value:.3f}" if name == "loss" else f"{name.upper() if name == 'bleu' else name} {value:.1f}"
+    if name == "loss":
+        return f"valid loss {value:.3f}"
+    return f"{name.upper() if name == 'bleu' else name.replace('_', ' ')} {value:.1f}"

@@ -23,6 +23,8 @@ from regard.training.going_on import check_data, check_settings, going_on_from, 
 from regard.training.loop import Counters, Trainer
 from regard.training.pairs import prepare_pairs
 from regard.training.prepared import Prepared
+from regard.training.reading import forget_reading, read_first
+from regard.training.settings import ReadingSettings
 from regard.training.talk import Talk
 
 
@@ -66,7 +68,12 @@ def train(
             run.write_card(run.read_card())
         model = new_model(ready, start, talk)
         begin(run, ready, model, start, talk)
-        return fit(run, ready, model, device, talk)
+        with deterministic(ready.recipe.training.deterministic):
+            if isinstance(model, (AttentiveClassifier, AttentiveTagger)):
+                read_first(run, ready.recipe, ready.reading, model.reader, device, talk)
+            counters = fit(run, ready, model, device, talk)
+        forget_reading(run)
+        return counters
 
 
 @contextmanager
@@ -86,9 +93,16 @@ def prepare(recipe: Recipe, run: Run, home: Run | None, device: str, talk: Talk)
     """The data as batches, and the recipe with nothing left open; tokenizers are learnt, or taken from a run."""
     torch.manual_seed(recipe.training.seed)
     task = task_of(recipe)
-    of_labels = {"training.class_weights": recipe.training.class_weights, "data.vectors": recipe.data.vectors}
+    of_labels = {
+        "training.class_weights": recipe.training.class_weights,
+        "data.vectors": recipe.data.vectors,
+        "data.unlabelled": recipe.data.unlabelled,
+        **{f"reading.{name}": found for name, found in vars(recipe.reading).items()},
+    }
+    usual: Mapping[str, object] = {f"reading.{name}": found for name, found in vars(ReadingSettings()).items()}
+    usual = {"training.class_weights": 0.0, **usual}
     for name, found in of_labels.items() if task in ("pairs", "text") else ():
-        if found:
+        if found != usual.get(name):
             raise RegardError(f"{name} is {shown(found)}, which the task {task} has no use for; leave it out")
     if task == "text":
         from regard.training.text import prepare_text
@@ -171,8 +185,7 @@ def fit(run: Run, ready: Prepared, model: Model, device: str, talk: Talk) -> Cou
     step = ready.step(model, training.smoothing)
     trainer = Trainer(step, ready.batches, ready.validate, training, run, device=device, talk=talk, on_better=on_better)
     try:
-        with deterministic(training.deterministic):
-            return trainer.train()
+        return trainer.train()
     except KeyboardInterrupt:
         talk.say(
             f"stopped; the same command again goes on from {f'step {trainer.saved}' if trainer.saved else 'the start'}"

@@ -1,0 +1,89 @@
+"""Text without labels, cut into sentences, as numbers."""
+
+import gzip
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.data.unlabelled import MOST_WORDS, read_unlabelled, sentences_of, words_apart, words_in_text
+from regard.errors import RegardError
+
+
+@pytest.mark.parametrize(
+    ("line", "sentences"),
+    [
+        ("it rains . we stay ; they go", ["it rains .", "we stay ;", "they go"]),
+        ("no end here", ["no end here"]),
+        ("really ? ! . . . yes", ["really ? ! . . .", "yes"]),
+        (". a", [".", "a"]),
+        ("Mr. Poe left .", ["Mr. Poe left ."]),  # only a sign by itself ends a sentence
+        ("", []),
+    ],
+)
+def test_a_line_is_cut_behind_what_ends_a_sentence(line, sentences):
+    assert [" ".join(words) for words in sentences_of(line.split())] == sentences
+
+
+def test_a_long_sentence_is_cut_where_it_has_become_too_long():
+    words = [*map(str, range(150)), ".", "a", "b"]
+    found = list(sentences_of(words))
+    assert [len(each) for each in found] == [70, 70, 11, 2]
+    assert found[2] == [*map(str, range(140, 150)), "."]
+
+
+@given(st.lists(st.sampled_from(["a", "b", ".", "!", ";"]), max_size=300))
+def test_nothing_is_lost_by_cutting(words):
+    found = list(sentences_of(words))
+    assert [word for each in found for word in each] == words
+    assert all(0 < len(each) <= MOST_WORDS for each in found)
+
+
+def test_words_are_numbers_in_the_order_of_their_first_places(tmp_path):
+    (tmp_path / "a.txt").write_text("b a <unk> b .\n\n  lone\na c\n")
+    shown: list[int] = []
+    found = read_unlabelled(tmp_path / "a.txt", words_apart, shown.append)
+    assert found.written == ("b", "a", "<unk>", ".", "c")  # a sentence of one word has no neighbours
+    assert found.numbers.tolist() == [0, 1, 2, 0, 3, 1, 4]
+    assert (found.numbers.dtype, found.starts.tolist()) == (np.int32, [0, 5, 7])
+    assert (len(found), found.lines, shown) == (2, 3, [0])
+    assert found.counts() == {"b": 2, "a": 2, ".": 1, "c": 1}
+
+
+def test_a_folder_and_gzipped_files_are_read_in_the_order_of_their_names(tmp_path):
+    (tmp_path / "one.txt").write_text("c d\ne f\n")
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text/a.txt.gz").write_bytes(gzip.compress(b"c d\n"))
+    (tmp_path / "text/b.txt").write_text("e f")
+    one, folder = (read_unlabelled(tmp_path / name, words_apart) for name in ("one.txt", "text"))
+    assert folder.written == one.written == ("c", "d", "e", "f")
+    assert folder.sha256 == one.sha256
+    (tmp_path / "text/b.txt").write_text("e  f")
+    assert read_unlabelled(tmp_path / "text", words_apart).sha256 != one.sha256
+
+
+def test_texts_are_cut_as_those_to_label_are():
+    assert words_in_text("Don't, <unk> <unk>!") == ["Don't", ",", "<unk>", "<unk>", "!"]
+    assert words_in_text("<unk>") == ["<unk>"]
+    assert words_in_text("") == []
+    assert words_apart("Don't, <unk>!") == ["Don't,", "<unk>!"]
+
+
+def test_what_cannot_be_read_is_one_line(tmp_path):
+    (tmp_path / "empty.txt").write_text("")
+    (tmp_path / "few.txt").write_text("one sentence .\nlone\n")
+    (tmp_path / "odd.txt").write_bytes(b"a b\n\xff c\n")
+    (tmp_path / "folder").mkdir()
+    for name, line in (
+        ("none.txt", ": there is no such file"),
+        ("empty.txt", ": has not two sentences of two words; more text is needed"),
+        ("few.txt", ": has not two sentences of two words; more text is needed"),
+        ("odd.txt", ", line 2: byte 1 is 0xff, which is no UTF-8 there; save the file as UTF-8"),
+        ("folder", ": there are no files in this folder; files of text are needed"),
+    ):
+        with pytest.raises(RegardError) as caught:
+            read_unlabelled(tmp_path / name, words_apart)
+        assert str(caught.value) == f"{tmp_path / name}{line}"
+    with pytest.raises(RegardError, match=r"^standard input: unlabelled text may be read again; save it to a file$"):
+        read_unlabelled("-", words_apart)
