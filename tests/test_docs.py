@@ -20,7 +20,7 @@ BLOCKS = {  # page -> how many Python blocks it has
     "docs/attend.md": 21,
     "docs/data.md": 13,
     "docs/explain.md": 2,
-    "docs/label.md": 5,
+    "docs/label.md": 6,
     "docs/language.md": 12,
     "docs/look.md": 4,
     "docs/predict.md": 8,

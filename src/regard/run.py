@@ -7,6 +7,7 @@
     metrics.jsonl        a line for each validation
     log                  what was said during training
     training/            checkpoints, to go on from
+    reading/             the same of unlabelled text, where it was read before labels were learnt
 
 Every file but the log is written under another name, flushed and renamed, so that it is
 whole or not there. Nothing is ever pickled.

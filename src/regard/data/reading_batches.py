@@ -23,7 +23,6 @@ from regard.text.tokenizer import RESERVED
 HELD_OUT, MOST_HELD_OUT = 0.01, 1000
 """The share of unlabelled sentences to validate with, and how many are enough."""
 
-TOKENS = 8192  # of a batch, where nothing is learnt
 NAMED = 3  # texts of a batch that are named in an error
 
 RARE = 12
@@ -126,7 +125,7 @@ class ReadingTexts:
         return np.concatenate([unlabelled, *[labelled] * self.repeats])
 
     def plan(self, epoch: int) -> Sequence[Places]:
-        return self._planned(self.read, self.tokens, epoch)
+        return self._planned(self.read, epoch)
 
     def batch(self, places: Places, epoch: int = 0) -> Sentences:
         rows = np.array(places)
@@ -149,7 +148,7 @@ class ReadingTexts:
 
     def held_batches(self) -> Iterator[Sentences]:
         """What is held out to validate with."""
-        return (self.batch(places) for places in self._planned(self.held, TOKENS, 0))
+        return (self.batch(places) for places in self._planned(self.held, 0))
 
     def counts(self) -> NDArray[np.int64]:
         """How often each known word is read in an epoch, by its number."""
@@ -160,10 +159,10 @@ class ReadingTexts:
             found[: len(part)] += times * part
         return found
 
-    def _planned(self, texts: NDArray[np.int64], tokens: int, epoch: int) -> Sequence[Places]:
+    def _planned(self, texts: NDArray[np.int64], epoch: int) -> Sequence[Places]:
         """Some texts in batches."""
         lengths = self.starts[texts + 1] - self.starts[texts]
-        batches = plan(np.stack([lengths, lengths], 1), tokens=tokens, seed=self.seed, epoch=epoch).batches
+        batches = plan(np.stack([lengths, lengths], 1), tokens=self.tokens, seed=self.seed, epoch=epoch).batches
         return [tuple(texts[list(batch)].tolist()) for batch in batches]
 
     def _text(self, place: int) -> str:

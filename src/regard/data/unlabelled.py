@@ -84,7 +84,7 @@ def read_unlabelled(
     if len(starts) < 3:
         raise RegardError(f"{shown(path)}: has not two sentences of two words; more text is needed")
     return Unlabelled(
-        tuple(places), np.array(numbers, np.int32), np.array(starts, np.int64), lines, checksum.hexdigest()
+        tuple(places), np.frombuffer(numbers, np.int32), np.frombuffer(starts, np.int64), lines, checksum.hexdigest()
     )
 
 
