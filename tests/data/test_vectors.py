@@ -68,6 +68,7 @@ def test_every_number_is_read_as_it_is(tmp_path_factory, rows):
         ("", ": is empty; lines of a word and its numbers are needed"),
         ("\n \n", ": is empty; lines of a word and its numbers are needed"),
         ("2 2\n", ": there is no word in it; lines of a word and its numbers are needed"),
+        ("2 999999999999\n", ": there is no word in it; lines of a word and its numbers are needed"),
         ("<unk> 1 2\n", ": there is no word in it; lines of a word and its numbers are needed"),
         ("the\n", ', line 1: found "the"; a word and its numbers are needed, with spaces between'),
         ("3 0\n", ", line 1: says that a vector has 0 numbers; 1 is the least"),

@@ -192,19 +192,6 @@ def test_a_run_that_has_learnt_labels_never_reads_again(data, tmp_path, monkeypa
         train(without(table, "data", "unlabelled"), tmp_path / "run", quiet=True)
 
 
-def test_a_run_from_before_there_was_reading_goes_on(data, tmp_path):
-    table = without(recipe(data), "data", "unlabelled")
-    del table["reading"]
-    train(table, tmp_path / "run", quiet=True)
-    run = Run(tmp_path / "run")
-    before = run.read_recipe()
-    assert before.pop("reading")["steps"] == 3000
-    run.write_recipe(before)
-    train({**table, "training": {**SHORT, "steps": 8}}, tmp_path / "run", quiet=True)
-    assert [line["step"] for line in run.metrics()] == [2, 4, 6, 8]
-    assert not (tmp_path / "run/reading").exists()
-
-
 def test_another_text_is_refused_while_it_is_read(data, tmp_path, monkeypatch):
     path, run = tmp_path / "text.txt", tmp_path / "run"
     path.write_text(TEXT)
@@ -230,7 +217,7 @@ def test_the_best_reader_of_text_is_the_one_that_has_read(data, tmp_path):
     train(table, tmp_path / "run", quiet=True)
     lines = Run(tmp_path / "run/reading").metrics()
     assert [line["step"] for line in lines] == [24, 48, 72, 96, 120]
-    assert lines[-1]["valid_loss"] < 0.7 * lines[0]["valid_loss"]
+    assert lines[-1]["valid_loss"] < 0.85 * lines[0]["valid_loss"]
     for line in lines:
         both = torch.tensor([line["valid_perplexity_forwards"], line["valid_perplexity_backwards"]]).double()
         assert both.log().sum().item() == pytest.approx(line["valid_loss"])

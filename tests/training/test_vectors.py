@@ -13,7 +13,7 @@ from regard.cli import main
 from regard.errors import RegardError
 from regard.files import read_tensors
 from regard.loading import load, load_labels, load_tags, load_text
-from regard.run import Run, checkpoints_of
+from regard.run import Checkpoint, Run, checkpoints_of
 from regard.training.loop import Trainer
 from regard.training.train import train
 from tests.tiny_labels import write_data
@@ -218,7 +218,6 @@ def test_what_is_no_source_of_vectors_is_one_line(data, tmp_path):
     train(recipe(data), tmp_path / "tagger", quiet=True)
     spelt = language_model(tmp_path, "lstm-lm", "characters", embedding=8, hidden=8)
     (tmp_path / "empty").mkdir()
-    (tmp_path / "odd.txt").write_text("a 1 2\nb 1\n")
     for path, line in (
         ("tagger", "is no language model but attentive-tagger; vectors of words come from one, or from a file"),
         (spelt.name, "its tokens are characters, not words; train it with --kind words"),
@@ -264,3 +263,41 @@ def test_the_command_and_a_recipe_beside_the_file(tmp_path, monkeypatch, capsys)
         assert main(command) == 0, capsys.readouterr().err
     assert main(["evaluate", "run", "--data", "names.bio"]) == 0
     capsys.readouterr()
+
+
+def test_the_width_of_a_kernel_is_set_by_the_vectors(data, tmp_path):
+    model = {"encoder": "embedding", "score": "gaussian", "spelling": "none"}
+    widths = []
+    for times in (1, 1000):
+        path = tmp_path / f"{times}.txt"
+        words = {word for line in (data / "one.tsv").read_text().splitlines() for word in line.split("\t")[0].split()}
+        path.write_text("".join(f"{word} {times * len(word)} {times * ord(word[0])}\n" for word in sorted(words)))
+        train(recipe(data, "label", path, model=model, training={"steps": 1}), tmp_path / f"run{times}", quiet=True)
+        found = read_tensors(Run(tmp_path / f"run{times}").model_file)
+        widths += [value.item() for name, value in found.items() if name.endswith("score.width")]
+    small, large = widths
+    assert large > 100 * small
+
+
+def test_vectors_of_words_that_training_never_sees_do_not_decay(data, tmp_path):
+    train(recipe(data, model={"tune_vectors": True}), tmp_path / "run", quiet=True)
+    assert all(torch.equal(each[3:], TABLE[3:]) for each in vectors_in(tmp_path / "run"))
+    assert not all(torch.equal(each, TABLE) for each in vectors_in(tmp_path / "run"))
+
+
+def test_vectors_may_have_moved_once_training_has_begun(data, tmp_path):
+    train(recipe(data), tmp_path / "run", quiet=True)
+    train(recipe(data, vectors=tmp_path / "gone.txt", training={"steps": 8}), tmp_path / "run", quiet=True)
+    assert checkpoints_of(Run(tmp_path / "run"))[-1].step == 8
+
+
+def test_a_checkpoint_of_other_parameters_is_one_line(data, tmp_path, monkeypatch):
+    train(recipe(data), tmp_path / "run", quiet=True)
+    real = Checkpoint.tensors
+    monkeypatch.setattr(Checkpoint, "tensors", lambda *arguments: {**real(*arguments), "odd": torch.zeros(1)})
+    with pytest.raises(RegardError) as caught:
+        train(recipe(data, training={"steps": 8}), tmp_path / "run", quiet=True)
+    assert str(caught.value) == (
+        f"{tmp_path / 'run'}: was begun by another version of regard, as only the checkpoint has odd; "
+        "choose another --out"
+    )

@@ -22,7 +22,7 @@ from regard.attention.visible import Rule, common, conjuncts, pick, take
 from regard.errors import RegardError, unknown_name
 
 FEW = 64  # rows, of which at least so many make a fast product
-GROUP = 8  # keys whose best is looked at first when the top ones are sought
+GROUP = 64  # keys whose best is looked at first when the top ones are sought
 DEEP = -2000.0  # 2 to the power of it is zero in every type
 
 
@@ -44,8 +44,8 @@ class Rows:
         return self.weights.gather(-1, where)
 
     def entropy(self) -> Tensor:
-        """-sum(w log w) of each row."""
-        return torch.special.entr(self.weights).sum(-1).clamp_min(0)
+        """-sum(w log w) of each row; it may use the weights up, so nothing can be asked after it."""
+        return torch.special.entr(self.weights).sum(-1)
 
 
 class ScoredRows(Rows):
@@ -72,7 +72,7 @@ class ScoredRows(Rows):
 
 
 class SoftmaxRows(Rows):
-    """Rows of a softmax, of which the scores are there, and the logarithms and weights if asked for.
+    """Rows of a softmax, of which the logarithms are there, and the weights if asked for.
 
     All to base 2, since torch's exp2 takes a third of the time of its exp on a CPU.
     """
@@ -81,27 +81,16 @@ class SoftmaxRows(Rows):
         self,
         rows: slice,
         span: slice,
-        scores: Tensor,
-        log_sum_exp: Tensor,
+        logarithms: Tensor,
         *,
         may_be_infinite: bool = True,
         room: Tensor | None = None,
     ) -> None:
         self.rows = rows
         self.span = span
-        self.scores = scores
-        self.log_sum_exp = log_sum_exp  # (*batch, rows, 1), of the scores as they are
+        self.logarithms = logarithms
         self.may_be_infinite = may_be_infinite
         self.room = room  # memory for the weights
-
-    @cached_property
-    def logarithms(self) -> Tensor:
-        """Those of the weights; they take the place of the scores."""
-        self.scores.sub_(self.log_sum_exp)
-        if self.may_be_infinite:
-            self.scores.clamp_min_(DEEP)
-        self.log_sum_exp = torch.zeros_like(self.log_sum_exp)
-        return self.scores
 
     @cached_property
     def weights(self) -> Tensor:  # type: ignore[override]
@@ -110,23 +99,29 @@ class SoftmaxRows(Rows):
 
     @property
     def order(self) -> Tensor:
-        return self.scores
+        return self.logarithms
 
     def at(self, where: Tensor) -> Tensor:
-        return torch.exp2(self.scores.gather(-1, where) - self.log_sum_exp)
+        return torch.exp2(self.logarithms.gather(-1, where))
 
     def entropy(self) -> Tensor:
-        return ((self.weights * self.logarithms).sum(-1) / -LOG2_E).clamp_min(0)
+        weights = self.weights
+        if self.may_be_infinite:
+            self.logarithms.clamp_min_(DEEP)
+        return weights.mul_(self.logarithms).sum(-1) / -LOG2_E
 
 
 def softmax_rows(comparison: Comparison, log_sum_exp: Tensor, rows: slice, span: slice) -> SoftmaxRows:
     """Rows of a softmax over any scores."""
     scores = comparison.span(rows, span).expand(*comparison.terms.shape[:-2], -1, -1)
-    return SoftmaxRows(rows, span, scores * LOG2_E, pick(log_sum_exp, -2, rows) * LOG2_E)
+    return SoftmaxRows(rows, span, (scores - pick(log_sum_exp, -2, rows)) * LOG2_E)
 
 
 def dot_rows(comparison: Comparison, log_sum_exp: Tensor) -> Iterator[SoftmaxRows]:
-    """All rows of a softmax over dot products: the same, in two pieces of memory that are used again for each block."""
+    """All rows of a softmax over dot products: the same, in pieces of memory that are used again for each block.
+
+    What is added to a product is there before it, since a product adds to what it finds at little cost.
+    """
     terms, bias = comparison.terms, comparison.bias
     *batch, n, m = terms.shape
     assert isinstance(terms.score, FixedDot)
@@ -135,24 +130,23 @@ def dot_rows(comparison: Comparison, log_sum_exp: Tensor) -> Iterator[SoftmaxRow
         for t in (comparison.query, comparison.keys)
     )
     query, keys = widened(query) * (terms.score.factor * LOG2_E), widened(keys)
-    log_sum_exp = log_sum_exp * LOG2_E
+    taken_off = log_sum_exp * -LOG2_E
     may_be_infinite = bias is not None or terms.visible is not None
     size = max(1, min(n, max(FEW, 2 * comparison.tile_size()[0])))
     room = [query.new_empty(len(query) * size * m) for _ in range(2)]
     for rows in blocks(range(n), size):
         span = comparison.reach(rows)
         shape = (len(query), rows.stop - rows.start, span.stop - span.start)
-        scores, weights = (part[: math.prod(shape)].view(shape) for part in room)
-        torch.bmm(pick(query, -2, rows), pick(keys, -2, span).mT, out=scores)
-        scores, weights = scores.view(*batch, *shape[1:]), weights.view(*batch, *shape[1:])
+        logarithms, weights = (part[: math.prod(shape)].view(*batch, *shape[1:]) for part in room)
+        logarithms.copy_(pick(taken_off, -2, rows).expand_as(logarithms))
         if bias is not None:
-            scores.add_(take(take(bias, -2, rows), -1, span), alpha=LOG2_E)
+            logarithms.add_(take(take(bias, -2, rows), -1, span), alpha=LOG2_E)
+        logarithms.view(shape).baddbmm_(pick(query, -2, rows), pick(keys, -2, span).mT)
         for rule in conjuncts(terms.visible):
             for part in uncertain(rule, rows, span, terms.shape):
-                hidden = ~rule.tile(rows, part, terms.shape, scores.device)
-                scores[..., part.start - span.start : part.stop - span.start].masked_fill_(hidden, -math.inf)
-        own = pick(log_sum_exp, -2, rows)
-        yield SoftmaxRows(rows, span, scores, own, may_be_infinite=may_be_infinite, room=weights)
+                hidden = ~rule.tile(rows, part, terms.shape, logarithms.device)
+                logarithms[..., part.start - span.start : part.stop - span.start].masked_fill_(hidden, -math.inf)
+        yield SoftmaxRows(rows, span, logarithms, may_be_infinite=may_be_infinite, room=weights)
 
 
 def uncertain(rule: Rule, rows: slice, span: slice, shape: torch.Size) -> Iterator[slice]:
@@ -170,6 +164,7 @@ class Reduction(ABC):
     """A question about all weights, answered from blocks of rows."""
 
     needs_ranks = True
+    comes_last = False  # of those that share a walk, since it uses up what it is given
 
     def __init__(self, shape: torch.Size, like: Tensor) -> None:
         self.shape = shape
@@ -198,12 +193,11 @@ class Top(Reduction):
         if k == 0:
             return
         where = top_places(block.order, k)
-        values = block.at(where)
-        pick(self.values, -2, block.rows)[..., :k] = values
-        pick(self.indices, -2, block.rows)[..., :k] = torch.where(values > 0, where + block.span.start, -1)
+        pick(self.values, -2, block.rows)[..., :k] = block.at(where)
+        pick(self.indices, -2, block.rows)[..., :k] = where + block.span.start if block.span.start else where
 
     def result(self) -> tuple[Tensor, Tensor]:
-        return self.values, self.indices
+        return self.values, self.indices.masked_fill_(self.values <= 0, -1)
 
 
 class Argmax(Reduction):
@@ -242,6 +236,8 @@ class Received(Reduction):
 class Entropy(Reduction):
     """How spread each query's attention is, in nats; zero where it sees nothing."""
 
+    comes_last = True
+
     def __init__(self, shape: torch.Size, like: Tensor) -> None:
         super().__init__(shape, like)
         self.found = like.new_zeros(shape[:-1])
@@ -250,7 +246,7 @@ class Entropy(Reduction):
         pick(self.found, -1, block.rows)[:] = block.entropy()
 
     def result(self) -> Tensor:
-        return self.found
+        return self.found.clamp_min_(0)  # a weight of 1, rounded, may have a logarithm above 0
 
 
 def as_reduction(name: str, shape: torch.Size, like: Tensor) -> Reduction:
@@ -273,7 +269,7 @@ def top_places(order: Tensor, k: int) -> Tensor:
     in the same way, so that only few numbers are ever sorted.
     """
     groups = order.shape[-1] // GROUP
-    if groups <= k:
+    if groups <= 2 * k:
         return order.topk(k).indices
     together = groups * GROUP
     greatest = order[..., :together].unflatten(-1, (GROUP, groups)).amax(-2)

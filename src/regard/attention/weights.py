@@ -67,15 +67,17 @@ class Weights(ABC):
     def reduce(self, *names: str) -> tuple[Any, ...]:
         """Several answers for one walk over the weights: `reduce("top:5", "received", "entropy", "argmax")`."""
         like = torch.empty((), device=self.device, dtype=self.dtype)
-        reductions = [as_reduction(name, self.shape, like) for name in names]
-        for name, reduction in zip(names, reductions, strict=True):
+        reductions = {name: as_reduction(name, self.shape, like) for name in names}
+        for name, reduction in reductions.items():
             if reduction.needs_ranks and not self.ranked:
                 raise RegardError(f'{name}: weights of normaliser "none" do not sum to one and have no {name}')
         with torch.no_grad():
+            in_turn = sorted(reductions.values(), key=lambda reduction: reduction.comes_last)
             for block in self.row_blocks():
-                for reduction in reductions:
+                for reduction in in_turn:
                     reduction.add(block)
-        return tuple(reduction.result() for reduction in reductions)
+            found = {name: reduction.result() for name, reduction in reductions.items()}
+        return tuple(found[name] for name in names)
 
     def dense(self) -> Float[Tensor, "*batch queries keys"]:
         """The whole matrix."""

@@ -104,6 +104,7 @@ class Reader(nn.Module):
         vectors = torch.zeros(config.vectors + 1, config.vectors_width) if config.vectors else None
         if vectors is not None and config.tune_vectors:
             self.vectors = nn.Parameter(vectors)
+            self.vectors.learnt_elsewhere = True  # type: ignore[attr-defined]
         else:
             self.register_buffer("vectors", vectors)
         width += 0 if vectors is None else config.vectors_width

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import RegardError
-from regard.recipe import Recipe, to_recipe
+from regard.recipe import Recipe
 from regard.run import Run, checkpoints_of
 from regard.settings import Table, shown
 from regard.text import Tokenizers
@@ -17,6 +17,9 @@ MAY_DIFFER = {
     *(f"data.{name}" for name in ("train", "source", "target", "valid", "valid_source", "valid_target")),
 }
 """What may be said differently when a run goes on; that the data are the same is seen by their checksum."""
+
+READ_ONCE = ("data.vectors", "data.unlabelled")
+"""Files of which a run has no more need once it has a checkpoint; until then, that they are the same is seen there."""
 
 
 def going_on_from(run: Run, table: Mapping[str, Any]) -> Table:
@@ -48,18 +51,27 @@ def tuned(table: Mapping[str, Any], start: Run | None, where: str) -> Table:
     before = start.read_recipe()
     if "text" in table:
         raise RegardError(f"{where}: [text] comes from {start.path}; leave it out")
-    if table.get("data", {}).get("vectors") is not None:
-        raise RegardError(f"{where}: [data] vectors of words come from {start.path}, if it has any; leave them out")
-    if table.get("data", {}).get("unlabelled") is not None:
-        raise RegardError(f"{where}: [data] unlabelled text is read before all else, not after --from; leave it out")
     return {**table, "text": before["text"], "model": {**before["model"], **table.get("model", {})}}
+
+
+def refuse_after_start(recipe: Recipe, start: Run, where: str) -> None:
+    """Raise a `RegardError` if a recipe has what only a model that begins anew can take."""
+    if recipe.data.vectors is not None:
+        raise RegardError(f"{where}: [data] vectors of words come from {start.path}, if it has any; leave them out")
+    if recipe.data.unlabelled is not None:
+        raise RegardError(f"{where}: [data] unlabelled text is read before all else, not after --from; leave it out")
 
 
 def check_settings(run: Run, recipe: Recipe) -> None:
     """Raise a `RegardError` if a run was begun with other settings."""
-    before = flat(to_recipe(run.read_recipe(), str(run.recipe_file)).table())  # which may lack newer settings
-    now = flat(recipe.table())
-    differing = sorted(k for k in before.keys() | now.keys() if before.get(k) != now.get(k) and k not in MAY_DIFFER)
+    before, now = flat(run.read_recipe()), flat(recipe.table())
+
+    def differs(name: str) -> bool:
+        """Whether a setting is another one; a file that is read at the start may be found elsewhere by now."""
+        moved = name in READ_ONCE and before.get(name) is not None and now.get(name) is not None
+        return before.get(name) != now.get(name) and name not in MAY_DIFFER and not moved
+
+    differing = sorted(filter(differs, before.keys() | now.keys()))
     if differing:
         name = differing[0]
         raise RegardError(

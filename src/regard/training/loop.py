@@ -312,7 +312,15 @@ class Trainer:
             self.run.cut_metrics(0)
             return
         newest = found[-1]
-        self.model.load_state_dict(newest.tensors("model", self.device))
+        parameters = newest.tensors("model", self.device)
+        if parameters.keys() != self.model.state_dict().keys():
+            odd = min(parameters.keys() ^ self.model.state_dict().keys())
+            where = "the checkpoint" if odd in parameters else "the model"
+            raise RegardError(
+                f"{self.run.path}: was begun by another version of regard, as only {where} has {odd}; "
+                "choose another --out"
+            )
+        self.model.load_state_dict(parameters)
         self.optimizer.restore(newest.tensors("optimizer", self.device))
         if self.average is not None:
             self.average.values.update(newest.tensors("average", self.device))

@@ -13,13 +13,19 @@ from regard.training.settings import TrainingSettings
 
 
 class Optimizer:
-    """AdamW (Loshchilov and Hutter 2019); vectors (biases, norms) do not decay."""
+    """AdamW (Loshchilov and Hutter 2019).
+
+    Biases and norms do not decay, nor does what was `learnt_elsewhere`, most of which may never have a gradient.
+    """
 
     def __init__(self, model: nn.Module, settings: TrainingSettings) -> None:
         self.parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
-        matrices = [p for p in self.parameters.values() if p.ndim >= 2]
-        vectors = [p for p in self.parameters.values() if p.ndim < 2]
-        groups = [{"params": matrices, "weight_decay": settings.weight_decay}, {"params": vectors, "weight_decay": 0.0}]
+        decaying: list[nn.Parameter] = []
+        staying: list[nn.Parameter] = []
+        for parameter in self.parameters.values():
+            decays = parameter.ndim >= 2 and not getattr(parameter, "learnt_elsewhere", False)
+            (decaying if decays else staying).append(parameter)
+        groups = [{"params": decaying, "weight_decay": settings.weight_decay}, {"params": staying, "weight_decay": 0.0}]
         self.adam = torch.optim.AdamW(
             [group for group in groups if group["params"]],
             lr=1.0,

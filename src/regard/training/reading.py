@@ -161,8 +161,6 @@ def settings_of(recipe: Recipe) -> TrainingSettings:
 
 def read_first(run: Run, recipe: Recipe, texts: ReadingTexts | None, reader: Reader, device: str, talk: Talk) -> None:
     """The first phase, from where it was stopped: afterwards the reader has the parameters with which it ended."""
-    if recipe.data.unlabelled is None or checkpoints_of(run):
-        return
     folder = reading_folder(run)
     done = [each for each in checkpoints_of(folder) if each.state()["finished"]]
     if done:

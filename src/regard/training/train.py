@@ -17,9 +17,16 @@ from regard.files import write_text
 from regard.models import AttentiveClassifier, AttentiveTagger, LanguageModel, Model, Seq2Seq
 from regard.models.kernel_widths import set_kernel_widths
 from regard.recipe import Recipe, build_model, task_of, to_recipe
-from regard.run import Card, Run
+from regard.run import Card, Run, checkpoints_of
 from regard.settings import shown
-from regard.training.going_on import check_data, check_settings, going_on_from, started_from, tuned
+from regard.training.going_on import (
+    check_data,
+    check_settings,
+    going_on_from,
+    refuse_after_start,
+    started_from,
+    tuned,
+)
 from regard.training.loop import Counters, Trainer
 from regard.training.pairs import prepare_pairs
 from regard.training.prepared import Prepared
@@ -61,6 +68,8 @@ def train(
         recipe = to_recipe(asked, where)
         if going_on:
             check_settings(run, recipe)
+        elif start is not None:
+            refuse_after_start(recipe, start, where)
         ready = prepare(recipe, run, run if going_on else start, device, talk)
         if going_on:
             check_data(run, ready.data["sha256"])
@@ -69,8 +78,10 @@ def train(
         model = new_model(ready, start, talk)
         begin(run, ready, model, start, talk)
         with deterministic(ready.recipe.training.deterministic):
-            if isinstance(model, (AttentiveClassifier, AttentiveTagger)):
+            if ready.recipe.data.unlabelled is not None and not checkpoints_of(run):
+                assert isinstance(model, (AttentiveClassifier, AttentiveTagger))
                 read_first(run, ready.recipe, ready.reading, model.reader, device, talk)
+                set_kernel_widths(model.cpu(), ready.first)  # by what the reader says now
             counters = fit(run, ready, model, device, talk)
         forget_reading(run)
         return counters
@@ -125,12 +136,12 @@ def new_model(ready: Prepared, start: Run | None, talk: Talk) -> Model:
             f"model.longest is {most}, the longest text has {ready.longest} tokens; "
             "raise it, or lower --data.most-tokens"
         )
-    set_kernel_widths(model, ready.first)
     for score in sorted(set(without_gradient(model).values())):
         talk.say(f"note: the score {score} gives query and keys no gradient; where it looks is not learnt")
     if ready.vectors is not None:
         assert isinstance(model, (AttentiveClassifier, AttentiveTagger))
         model.reader.take_vectors(ready.vectors)
+    set_kernel_widths(model, ready.first)
     if start is not None:
         take_over(model, start)
     return model

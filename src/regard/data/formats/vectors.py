@@ -17,6 +17,7 @@ from regard.errors import RegardError
 
 BLOCK = 1024  # lines whose numbers are read at once
 SPACE = b" \t\r\n"
+MOST_DIGITS = 12  # of how many words there are, and numbers of each; what has more is a word
 NO_WORDS = ("<unk>", "<UNK>")
 """What stands for all words that are not known; those that are not known here are others."""
 
@@ -72,9 +73,9 @@ def read_vectors(path: Path, show: Callable[[int], object] = lambda _: None) -> 
             rows.append(row)
             if len(rows) == BLOCK:
                 read_block()
+        if not words:
+            raise RegardError(f"{name}: there is no word in it; lines of a word and its numbers are needed")
         read_block()
-    if not words:
-        raise RegardError(f"{name}: there is no word in it; lines of a word and its numbers are needed")
     return Vectors(tuple(words), below_nothing(blocks, width), None if announced == count else announced)
 
 
@@ -86,7 +87,7 @@ def beginning(file: BufferedIOBase, name: str) -> tuple[int | None, int, Iterato
         raise RegardError(f"{name}: is empty; lines of a word and its numbers are needed")
     number, raw = first
     parts = parts_of(raw)
-    if len(parts) == 2 and parts[0].isdigit() and parts[1].isdigit():
+    if len(parts) == 2 and all(part.isdigit() and len(part) <= MOST_DIGITS for part in parts):
         if int(parts[1]) < 1:
             raise RegardError(f"{name}, line {number}: says that a vector has {int(parts[1])} numbers; 1 is the least")
         return int(parts[0]), int(parts[1]), lines
