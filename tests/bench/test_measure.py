@@ -12,6 +12,7 @@ from regard.bench.measure import (
     Neighbours,
     ProcessEndedError,
     Timing,
+    after_itself,
     free_memory,
     in_fresh_process,
     ratio,
@@ -138,3 +139,23 @@ def test_our_own_work_is_no_neighbour(monkeypatch):
     monkeypatch.setattr(Path, "read_text", lambda self: "cpu  100 0 50 900 10 0 5 45 0 0\ncpu0 ...")
     monkeypatch.setattr("time.process_time", lambda: 0.5)
     assert Neighbours.seconds() == 200 * TICK - 0.5  # neither idle (900) nor waiting (10)
+
+
+def test_a_call_is_timed_right_after_itself():
+    made: list[str] = []
+    calls = {name: partial(made.append, name) for name in "abc"}
+
+    def clock(call):
+        made.append("timed")
+        call()
+        return 1.0
+
+    time_in_turn(calls, after_itself(clock), repeats=3, fewest=3, patience=60.0)
+    rounds = made[3:]  # before them each is called once
+    assert len(rounds) >= 3 * 3 * 3
+    assert all(before == after for before, timed, after in batched(rounds, 3) if timed == "timed")
+    assert {timed for _, timed, _ in batched(rounds, 3)} == {"timed"}
+
+
+def batched(found: list[str], size: int) -> list[list[str]]:
+    return [found[start : start + size] for start in range(0, len(found), size)]

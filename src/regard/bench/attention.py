@@ -13,6 +13,7 @@ from regard.bench.cases import NAIVE, Case, Group, all_groups, make_calls, make_
 from regard.bench.measure import (
     Call,
     ProcessEndedError,
+    after_itself,
     clock_of,
     free_memory,
     growth_of,
@@ -159,7 +160,7 @@ def fits(case: Case, direction: str, settings: Settings, notes: list[str]) -> bo
 
 def compare(group: Group, calls: dict[str, Call], settings: Settings) -> dict[str, Cost]:
     """Time some calls in turn, and put each beside the peers."""
-    clock = clock_of(torch.device(settings.device))
+    clock = after_itself(clock_of(torch.device(settings.device)))
     timing = time_in_turn(
         calls, clock, repeats=settings.repeats, fewest=settings.fewest, patience=settings.patience
     )  # fmt: skip

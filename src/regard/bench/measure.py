@@ -74,6 +74,16 @@ def clock_of(device: torch.device) -> Callable[[Call], float]:
     return cuda_seconds if device.type == "cuda" else wall_seconds
 
 
+def after_itself(clock: Callable[[Call], float]) -> Callable[[Call], float]:
+    """What times a call right after the same call: another one leaves caches and memory as it needs them itself."""
+
+    def seconds(call: Call) -> float:
+        call()
+        return clock(call)
+
+    return seconds
+
+
 def wall_seconds(call: Call) -> float:
     """The seconds a call takes."""
     start = time.perf_counter()

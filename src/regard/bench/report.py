@@ -58,7 +58,8 @@ def conditions(settings: Settings) -> str:
     where = f"{torch.get_num_threads()} threads" if settings.device == "cpu" else device_name(settings.device)
     return (
         f"length {settings.length}, {settings.heads} heads of width {settings.width}, {settings.dtype}, "
-        f"{settings.device}, {where}, torch {torch.__version__}. Times are medians of up to {settings.repeats} rounds; "
+        f"{settings.device}, {where}, torch {torch.__version__}. Times are medians of up to {settings.repeats} rounds, "
+        "in each of which the second of two calls is timed; "
         "a ratio is the median, over the rounds, of that to the fastest row of plain PyTorch in the same round. "
         "Memory is the peak above that before the call."
     )
