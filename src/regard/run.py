@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 FORMAT = 1
+READING = "reading"  # the folder, within a run, of what was read before labels were learnt
 BEFORE_THE_CARD = {"training", "log", "tokenizer.json", "recipe.toml"}
 """What a run may have before its run.json; that comes last, so the rest is there with it."""
 

@@ -1,5 +1,6 @@
 import json
 import math
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -78,6 +79,32 @@ def test_the_weights_are_exact_to_the_rounding_of_the_log_sum_exp(name, device):
     torch.testing.assert_close(weights.received().double(), exact.received(), rtol=1e-4, atol=300 * tolerance)
     torch.testing.assert_close(weights.entropy().double(), exact.entropy(), rtol=1e-4, atol=30 * tolerance)
     torch.testing.assert_close(weights.top(5)[0].double(), exact.top(5)[0], rtol=0, atol=tolerance)
+
+
+def test_answers_do_not_depend_on_what_else_is_asked_nor_on_the_order():
+    weights = lazy(n=70, m=90, visible=causal())
+    names = ("entropy", "received", "top:4", "argmax")
+    alone = {name: weights.reduce(name)[0] for name in names}
+    for order in permutations(names):
+        for name, found in zip(order, weights.reduce(*order), strict=True):
+            torch.testing.assert_close(found, alone[name], rtol=0, atol=0)
+    entropy, again = weights.reduce("entropy", "entropy")
+    assert torch.equal(entropy, again)
+
+
+@pytest.mark.parametrize("hidden", [-1e9, torch.finfo(torch.float32).min])
+def test_a_row_that_a_large_bias_hides_has_no_weight_above_one(hidden):
+    query, keys, values = (t.float() for t in tensors(n=8, m=300))
+    bias = torch.zeros(8, 300)
+    bias[3] = hidden
+    weights = attend(query, keys, values, bias=bias, return_weights=True)[1]
+    (top, _), received, entropy = weights.reduce("top:3", "received", "entropy")
+    assert top.max() <= 1
+    assert received.max() <= 8
+    assert entropy.isfinite().all()
+    others = [0, 1, 2, 4, 5, 6, 7]
+    exact = torch.softmax(query.double() @ keys.double().mT / query.shape[-1] ** 0.5, -1)[others]
+    torch.testing.assert_close(top[others].double(), exact.topk(3).values, rtol=1e-5, atol=1e-6)
 
 
 def test_hard_looks_at_the_first_of_equals():

@@ -125,8 +125,8 @@ def test_a_call_takes_time_and_the_machine_has_memory():
     assert free is None or free > 0
 
 
-@pytest.mark.parametrize(("taken", "busy"), [(0.3, False), (0.5, True)])
-def test_a_neighbour_takes_more_than_a_tenth(taken, busy, monkeypatch):
+@pytest.mark.parametrize(("taken", "busy"), [(0.15, False), (0.25, True)])
+def test_a_neighbour_takes_more_than_a_twentieth(taken, busy, monkeypatch):
     seconds, clock = iter([100.0, 100.0 + taken]), iter([10.0, 12.0])
     monkeypatch.setattr(Neighbours, "seconds", staticmethod(lambda: next(seconds)))
     monkeypatch.setattr("os.cpu_count", lambda: 2)

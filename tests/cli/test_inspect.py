@@ -98,6 +98,21 @@ def test_a_run_that_was_stopped(reverse_run, tmp_path, capsys):
     assert lines[-2:] == ["checkpoints: 100", "state: not finished; training would go on from update 100"]
 
 
+@pytest.mark.parametrize(("step", "where"), [(100, "update 100 of the reading"), (200, "the labels")])
+def test_a_run_that_was_stopped_while_it_read(step, where, reverse_run, tmp_path, capsys):
+    run = tmp_path / "run"
+    shutil.copytree(reverse_run, run)
+    assert [each.step for each in checkpoints_of(Run(run))] == [100, 200]  # the second is the last of its training
+    (run / "reading").mkdir()
+    (run / "training").rename(run / "reading/training")
+    for each in checkpoints_of(Run(run / "reading")):
+        if each.step > step:
+            each.remove()
+    assert main(["inspect", str(run)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-2:] == ["checkpoints: none", f"state: not finished; training would go on with {where}"]
+
+
 def test_one_of_a_thing(plain_run, capsys):
     assert main(["inspect", str(plain_run)]) == 0
     out = capsys.readouterr().out

@@ -104,6 +104,9 @@ def test_words_of_unlabelled_text_come_behind_those_of_labelled_texts():
     assert learn_lexicon(TEXTS, ["x", "y"], unlabelled=further, more=1).words == (*LEXICON.words, "owl")
     few = learn_lexicon(TEXTS, ["x", "y"], size=1, unlabelled={"dog": 2}, more=9)
     assert (few.words, few.unlabelled) == (("the", "dog"), 1)
+    once_each = learn_lexicon(TEXTS, ["x", "y"], unlabelled={"Żo": 1, "żo": 1}, more=9)
+    assert once_each.words[-1] == "żo"
+    assert UNKNOWN not in once_each.encode(["żo"])[0].pieces
 
 
 def test_a_file_tells_which_words_only_unlabelled_text_has(tmp_path):

@@ -118,9 +118,11 @@ def softmax_rows(comparison: Comparison, log_sum_exp: Tensor, rows: slice, span:
 
 
 def dot_rows(comparison: Comparison, log_sum_exp: Tensor) -> Iterator[SoftmaxRows]:
-    """All rows of a softmax over dot products: the same, in pieces of memory that are used again for each block.
+    """All rows of a softmax over dot products: the same, in two pieces of memory that are used again for each block.
 
-    What is added to a product is there before it, since a product adds to what it finds at little cost.
+    The log-sum-exp is there before the product, which adds to what it finds at little cost. Where there is a bias, it
+    is taken off last: where a bias of -1e9 hides a row, both are so large that they cancel only when rounded alike,
+    and even then may leave more than a weight of one.
     """
     terms, bias = comparison.terms, comparison.bias
     *batch, n, m = terms.shape
@@ -130,7 +132,6 @@ def dot_rows(comparison: Comparison, log_sum_exp: Tensor) -> Iterator[SoftmaxRow
         for t in (comparison.query, comparison.keys)
     )
     query, keys = widened(query) * (terms.score.factor * LOG2_E), widened(keys)
-    taken_off = log_sum_exp * -LOG2_E
     may_be_infinite = bias is not None or terms.visible is not None
     size = max(1, min(n, max(FEW, 2 * comparison.tile_size()[0])))
     room = [query.new_empty(len(query) * size * m) for _ in range(2)]
@@ -138,10 +139,14 @@ def dot_rows(comparison: Comparison, log_sum_exp: Tensor) -> Iterator[SoftmaxRow
         span = comparison.reach(rows)
         shape = (len(query), rows.stop - rows.start, span.stop - span.start)
         logarithms, weights = (part[: math.prod(shape)].view(*batch, *shape[1:]) for part in room)
-        logarithms.copy_(pick(taken_off, -2, rows).expand_as(logarithms))
-        if bias is not None:
-            logarithms.add_(take(take(bias, -2, rows), -1, span), alpha=LOG2_E)
-        logarithms.view(shape).baddbmm_(pick(query, -2, rows), pick(keys, -2, span).mT)
+        product = (pick(query, -2, rows), pick(keys, -2, span).mT)
+        own = pick(log_sum_exp, -2, rows)
+        if bias is None:
+            torch.mul(own.expand_as(logarithms), -LOG2_E, out=logarithms)
+            logarithms.view(shape).baddbmm_(*product)
+        else:
+            logarithms.view(shape).baddbmm_(*product, beta=0, alpha=1 / LOG2_E)
+            logarithms.add_(take(take(bias, -2, rows), -1, span)).sub_(own).clamp_max_(0).mul_(LOG2_E)
         for rule in conjuncts(terms.visible):
             for part in uncertain(rule, rows, span, terms.shape):
                 hidden = ~rule.tile(rows, part, terms.shape, logarithms.device)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from regard.cli.options import Flag
-from regard.run import Checkpoint, Run, checkpoints_of
+from regard.run import READING, Checkpoint, Run, checkpoints_of
 from regard.settings import from_table, shown
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def described(run: Run, card: Mapping[str, Any], recipe: Recipe, metrics: list[d
     yield best_validation(card.get("best"), f"{where}: [best]")
     checkpoints = checkpoints_of(run)
     yield f"checkpoints: {', '.join(str(each.step) for each in checkpoints) or 'none'}"
-    yield state_of(checkpoints)
+    yield state_of(checkpoints, checkpoints_of(Run(run.path / READING)))
 
 
 def vocabulary_of(run: Run, table: Any, unit: str) -> str:
@@ -147,8 +147,12 @@ def tokens_of(run: Run, sizes: Vocabulary, unit: str) -> str:
     return f"{sizes.source:,} of the source ({found.source.kind}), {sizes.target:,} of the target ({found.target.kind})"
 
 
-def state_of(checkpoints: Sequence[Checkpoint]) -> str:
-    """Whether training is over."""
+def state_of(checkpoints: Sequence[Checkpoint], reading: Sequence[Checkpoint]) -> str:
+    """Whether training is over, or the reading of unlabelled text before it."""
+    if not checkpoints and reading:
+        done = reading[-1].state().get("finished")
+        where = "the labels" if done else f"update {reading[-1].step:,} of the reading"
+        return f"state: not finished; training would go on with {where}"
     if not checkpoints:
         return "state: no checkpoint, so training would begin anew"
     newest = checkpoints[-1]

@@ -151,7 +151,7 @@ class ReadingTexts:
         return (self.batch(places) for places in self._planned(self.held, 0))
 
     def counts(self) -> NDArray[np.int64]:
-        """How often each known word is read in an epoch, by its number."""
+        """How often the texts of an epoch, with those held out, have each known word, by its number."""
         cut = self.starts[-1 - self.labelled]
         parts = [np.bincount(self.written.numbers[part]) for part in (self.numbers[:cut], self.numbers[cut:])]
         found = np.zeros(max(int(self.written.numbers.max()) + 1, len(RESERVED)), np.int64)

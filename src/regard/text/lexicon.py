@@ -183,10 +183,11 @@ def learn_lexicon(
     looked_up = as_looked_up(counts, kind)
     known = most_frequent(looked_up, len(looked_up) if size is None else size, least_count)
     told = set(known)
-    further = Counter({w: n for w, n in as_looked_up(unlabelled or {}, kind).items() if w not in told})
+    elsewhere = as_looked_up(unlabelled or {}, kind)
+    further = Counter({word: count for word, count in elsewhere.items() if word not in told})
     added = most_frequent(further, more, LEAST_SEEN)
     if kind == "characters":
-        spelt = [*counts, *(word for word, count in (unlabelled or {}).items() if count >= LEAST_SEEN)]
+        spelt = [*counts, *(word for word in unlabelled or () if elsewhere[plain(word, kind)] >= LEAST_SEEN)]
     else:
         spelt = [*counts.elements()]
     return Lexicon((*known, *added), learn(kind, spelt), tuple(labels), unlabelled=len(added))

@@ -94,6 +94,7 @@ class Trainer:
         device: Where to train.
         talk: Whom to tell.
         on_better: Called after better parameters were written.
+        rate: The option that lowers the learning rate, for an error.
     """
 
     def __init__(
@@ -107,12 +108,13 @@ class Trainer:
         device: str,
         talk: Talk,
         on_better: Callable[[Counters], None] = lambda _: None,
+        rate: str = "--training.rate",
     ) -> None:
         self.model: nn.Module = step.model  # type: ignore[assignment]
         self.module = step.to(device)
         self.step = torch.compile(self.module, dynamic=True) if settings.compile else self.module
         self.batches, self.validate, self.settings, self.run = batches, validate, settings, run
-        self.device, self.talk, self.on_better = device, talk, on_better
+        self.device, self.talk, self.on_better, self.rate = device, talk, on_better, rate
         self.optimizer = Optimizer(self.model, settings)
         self.average = MovingAverage(self.model, settings.ema) if settings.ema else None
         self.counters = Counters()
@@ -214,7 +216,7 @@ class Trainer:
         """What ends a training that learns no more."""
         return RegardError(
             f"step {step}: the {what} is {value}, with the batch {self.names(taken)}; "
-            f"try a lower --training.rate (it was {rate_at(step, self.settings):.2g}) in another --out"
+            f"try a lower {self.rate} (it was {rate_at(step, self.settings):.2g}) in another --out"
         )
 
     def names(self, taken: Sequence[Any]) -> str:

@@ -18,7 +18,7 @@ from regard.errors import RegardError
 from regard.models.reader import Reader
 from regard.models.two_way_lm import EDGE, TwoWayLm
 from regard.recipe import Recipe
-from regard.run import Run, checkpoints_of
+from regard.run import READING, Run, checkpoints_of
 from regard.sentences import Sentences
 from regard.text import Lexicon
 from regard.text.lexicon import as_looked_up
@@ -54,7 +54,7 @@ def unlabelled_of(
 
 def reading_folder(run: Run) -> Run:
     """Where the first phase of a run keeps its metrics and checkpoints."""
-    return Run(run.path / "reading")
+    return Run(run.path / READING)
 
 
 def has_read(run: Run) -> bool:
@@ -141,7 +141,7 @@ def two_way_lm(reader: Reader, texts: ReadingTexts, settings: ReadingSettings, s
 
 
 def settings_of(recipe: Recipe) -> TrainingSettings:
-    """How the first phase is trained; what is not of reading is as it is for the labels."""
+    """How the first phase is trained: precision, seed and the like as for the labels, all else as usual."""
     reading, training = recipe.reading, recipe.training
     return TrainingSettings(
         steps=reading.steps,
@@ -179,7 +179,7 @@ def read_first(run: Run, recipe: Recipe, texts: ReadingTexts | None, reader: Rea
     )
     folder.path.mkdir(exist_ok=True)
     step, validate = ReadingStep(model), ReadingValidation(texts, device)
-    trainer = Trainer(step, texts, validate, settings, folder, device=device, talk=talk)
+    trainer = Trainer(step, texts, validate, settings, folder, device=device, talk=talk, rate="--reading.rate")
     try:
         trainer.train()
     except KeyboardInterrupt:
