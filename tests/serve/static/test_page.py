@@ -307,7 +307,7 @@ def test_labels_and_tags(shown, predictors):
 
 def test_a_second_text_is_asked_for_where_there_is_one(shown, client, predictors):
     page = shown()
-    assert not page.page.locator("[name=second]").is_visible()
+    page.page.locator("[name=second]").wait_for(state="hidden")
     page.page.locator("[name=model]").select_option("label-pairs")
     page.run("who is", second="she")
     asked = {"model": "label-pairs", "text": "who is", "second": "she"}
