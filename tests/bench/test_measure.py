@@ -1,5 +1,6 @@
 import os
 import signal
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -28,6 +29,7 @@ class Machine:
     def __init__(self, **seconds: float) -> None:
         self.seconds = seconds
         self.ran: list[str] = []
+        self.now = 0.0
 
     def calls(self) -> dict[str, Callable[[], object]]:
         return {name: partial(self.ran.append, name) for name in self.seconds}
@@ -35,7 +37,9 @@ class Machine:
     def clock(self, call: Callable[[], object]) -> float:
         call()
         done = self.ran.count(self.ran[-1]) - 1  # the first was to warm up
-        return self.seconds[self.ran[-1]] * (1.5 if done % 2 else 1.0)
+        taken = self.seconds[self.ran[-1]] * (1.5 if done % 2 else 1.0)
+        self.now += taken
+        return taken
 
 
 @pytest.fixture
@@ -65,6 +69,17 @@ def test_no_patience_leaves_the_fewest_rounds():
     machine = Machine(ours=1.0)
     timing = time_in_turn(machine.calls(), machine.clock, repeats=9, fewest=3, patience=-1)
     assert timing.seconds == {"ours": [1.5, 1.0, 1.5]}
+
+
+@pytest.mark.usefixtures("quiet")
+def test_quick_calls_go_on_where_a_slow_one_has_used_up_its_share(monkeypatch):
+    machine = Machine(ours=1.0, theirs=2.0, slow=100.0)
+    monkeypatch.setattr(time, "perf_counter", lambda: machine.now)
+    seconds = time_in_turn(machine.calls(), machine.clock, repeats=10, fewest=2, patience=30).seconds
+    assert seconds["slow"] == [150.0, 100.0]
+    assert len(seconds["ours"]) == 8  # 10 s of 1.5 and 1 by turns
+    assert seconds["theirs"] == [3.0, 2.0, 3.0, 2.0]
+    assert ratio(seconds["slow"], seconds["ours"]) == 100.0
 
 
 def test_rounds_beside_a_busy_program_are_left_out(monkeypatch):

@@ -32,7 +32,10 @@ class ProcessEndedError(Exception):
 
 @dataclass(frozen=True)
 class Timing:
-    """The seconds of each call in each round, and whether the machine was quiet meanwhile."""
+    """The seconds of each call in each round, and whether the machine was quiet meanwhile.
+
+    A slow call was in the first rounds only.
+    """
 
     seconds: dict[str, list[float]]
     quiet: bool
@@ -44,29 +47,36 @@ def time_in_turn(
     """Time some calls against each other, in up to `repeats` rounds.
 
     In a round every call has its turn, in an order drawn anew, so that all of them
-    meet the machine in the same state. Rounds in which other programs were busy are
-    left out, if `fewest` others can be had. After `patience` seconds there are no more
-    rounds than `fewest` of any kind.
+    meet the machine in the same state. Each has an equal share of `patience`, in
+    seconds; when it has used it up, in `fewest` rounds or more, the others go on without
+    it. Rounds in which other programs were busy are left out, if `fewest` others can be
+    had.
     """
     for call in calls.values():
         call()  # the first time is never the usual one
-    order, start = random.Random(0), time.perf_counter()
+    order, left = random.Random(0), dict.fromkeys(calls, patience / len(calls))
+    rounds: list[dict[str, float]] = []
     quiet: list[dict[str, float]] = []
-    disturbed: list[dict[str, float]] = []
     while len(quiet) < repeats:
-        if len(quiet) + len(disturbed) >= fewest and time.perf_counter() - start > patience:
+        going = [name for name in calls if len(rounds) < fewest or left[name] > 0]
+        if not going:
             break
-        neighbours = Neighbours()
-        taken = {name: clock(calls[name]) for name in order.sample(list(calls), len(calls))}
-        (disturbed if neighbours.busy() else quiet).append(taken)
-    enough = len(quiet) >= min(fewest, repeats)
-    kept = quiet if enough else [*quiet, *disturbed][:repeats]
-    return Timing({name: [taken[name] for taken in kept] for name in calls}, enough)
+        neighbours, taken = Neighbours(), {}
+        for name in order.sample(going, len(going)):
+            start = time.perf_counter()
+            taken[name] = clock(calls[name])
+            left[name] -= time.perf_counter() - start
+        rounds.append(taken)
+        if not neighbours.busy():
+            quiet.append(taken)
+    enough = all(sum(name in taken for taken in quiet) >= min(fewest, repeats) for name in calls)
+    kept = quiet if enough else rounds[:repeats]
+    return Timing({name: [taken[name] for taken in kept if name in taken] for name in calls}, enough)
 
 
 def ratio(ours: list[float], theirs: list[float]) -> float:
-    """How much longer ours take: the median of the ratios within each round."""
-    return median(mine / other for mine, other in zip(ours, theirs, strict=True))
+    """How much longer ours take: the median of the ratios within each round that both were in."""
+    return median(mine / other for mine, other in zip(ours, theirs, strict=False))
 
 
 def clock_of(device: torch.device) -> Callable[[Call], float]:

@@ -19,9 +19,9 @@ class Settings:
     heads: int = 4
     dtype: DType = "float32"
     device: str = "cpu"
-    repeats: int = 20  # rounds at most
+    repeats: int = 100  # rounds at most
     fewest: int = 3  # rounds at least, however long they take
-    patience: float = 20.0  # seconds after which there are no more than these
+    patience: float = 30.0  # seconds, of which each candidate has its share
 
     def __post_init__(self) -> None:
         for name in ("length", "width", "heads", "repeats"):
@@ -47,7 +47,7 @@ class TrainingBench:
     tokens: int = 4096  # of a batch, at most
     repeats: int = 20  # rounds at most
     fewest: int = 3  # rounds at least, however long they take
-    patience: float = 30.0  # seconds after which there are no more than these
+    patience: float = 30.0  # seconds, of which both sides have a half
 
     def __post_init__(self) -> None:
         for name in ("words", "width", "lstm_layers", "gpt_layers", "heads", "segment", "context", "repeats"):
@@ -81,7 +81,7 @@ class WatchBench:
     device: str = "cpu"
     repeats: int = 5  # rounds at most
     fewest: int = 2  # rounds at least, however long they take
-    patience: float = 120.0  # seconds after which there are no more than these
+    patience: float = 120.0  # seconds, of which each way has its share
 
     def __post_init__(self) -> None:
         for name in ("length", "layers", "width", "heads", "repeats"):
