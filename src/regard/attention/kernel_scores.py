@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
@@ -55,13 +55,14 @@ class Gaussian(Kernel):
 
     def as_dot(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> DotForm:
         same_width(self, query, keys)
-        if self.width.ndim == 0 and not self.width.requires_grad and self.width.is_cpu:
-            factor = self.width.item() ** -2  # as a number, it rounds no query
+        width: Tensor = self.width
+        if width.ndim == 0 and not width.requires_grad and width.is_cpu:
+            factor = width.item() ** -2  # as a number, it rounds no query
             query, keys, squares = about_zero(query, keys, near=NEAR / factor)
-            return DotForm(query, keys, factor, squares.squeeze(-1) * (factor / -2))
+            return DotForm(query, keys, factor, squares * (factor / -2))
         query, keys, squares = about_zero(query, keys)
-        precision = self.width.square().reciprocal()
-        return DotForm(query * precision.to(query.dtype), keys, 1.0, (squares * (precision / -2)).squeeze(-1))
+        precision = width.square().reciprocal()
+        return DotForm(query * precision.to(query.dtype), keys, 1.0, squares * (precision.squeeze(-1) / -2))
 
 
 class Boxcar(Kernel):
@@ -108,15 +109,36 @@ def distance(score: Score, query: Float[Tensor, "..."], keys: Float[Tensor, "...
     return torch.cdist(widened(query), widened(keys), compute_mode="donot_use_mm_for_euclid_dist")
 
 
-def squared_norm(keys: Float[Tensor, "... width"]) -> Float[Tensor, "... 1"]:
+def squared_norm(keys: Float[Tensor, "... width"]) -> Float[Tensor, "..."]:
     """|k|², without a copy of the keys."""
-    length = torch.linalg.vector_norm(widened(keys), dim=-1, keepdim=True)
-    return length * length
+    keys = widened(keys)
+    found: Tensor = _SquaredNorm.apply(keys) if keys.requires_grad and torch.is_grad_enabled() else squares_of(keys)
+    return found
+
+
+class _SquaredNorm(torch.autograd.Function):
+    """The gradient of |k|² as one product; by way of torch's norm it takes several."""
+
+    @staticmethod
+    def forward(ctx: Any, keys: Tensor) -> Tensor:
+        ctx.save_for_backward(keys)
+        return squares_of(keys)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        (keys,) = ctx.saved_tensors
+        found: Tensor = (2 * gradient).unsqueeze(-1) * keys
+        return found
+
+
+def squares_of(keys: Float[Tensor, "... width"]) -> Float[Tensor, "..."]:
+    """The same, not differentiated."""
+    return torch.linalg.vector_norm(keys, dim=-1).square_()
 
 
 def about_zero(
     query: Float[Tensor, "..."], keys: Float[Tensor, "..."], near: float = 0.0
-) -> tuple[Tensor, Tensor, Float[Tensor, "... 1"]]:
+) -> tuple[Tensor, Tensor, Float[Tensor, "..."]]:
     """Query and keys, moved where the keys lie far off, and the keys' |k|²."""
     squares = squared_norm(keys)
     if not lies_far_off(keys, squares, near):
@@ -134,9 +156,9 @@ def lies_far_off(keys: Float[Tensor, "..."], squares: Float[Tensor, "..."], near
     """
     if keys.dtype in (torch.float16, torch.bfloat16) or keys.numel() == 0:
         return False
-    if keys.device.type != "cpu":
+    if not keys.is_cpu:
         return True
-    if squares.detach().amax().item() <= near:
+    if squares.amax().item() <= near:
         return False
     with torch.no_grad():
         some = keys[..., :: 1 + keys.shape[-2] // 64, :]  # enough to see where they lie

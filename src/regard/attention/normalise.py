@@ -217,7 +217,7 @@ def as_normaliser(name: str, score: Score) -> Normaliser:
 
 def exp(logarithms: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
     """exp; on a CPU by way of exp2, which takes torch a third of the time."""
-    return (logarithms * LOG2_E).exp2_() if logarithms.device.type == "cpu" else logarithms.exp()
+    return (logarithms * LOG2_E).exp2_() if logarithms.is_cpu else logarithms.exp()
 
 
 def from_the_best(scores: Float[Tensor, "*batch queries keys"]) -> tuple[Tensor, Tensor]:

@@ -59,10 +59,10 @@ class Call:
         if self.form is None:
             return Comparison(self.terms, *self.terms.score.prepare(self.query, self.keys), self.bias)
         form, bias = self.form, self.bias
-        if form.key_bias is not None and self.query.device.type == "cuda":
+        if form.key_bias is not None and self.query.is_cuda:
             form = key_bias_in_width(form)
         if form.key_bias is not None:
-            over_keys = form.key_bias[..., None, :]
+            over_keys = form.key_bias.unsqueeze(-2)
             bias = over_keys if bias is None else bias + over_keys
         terms = Terms(fixed_dot(form.scale), self.terms.visible, self.terms.normaliser, self.terms.shape)
         return Comparison(terms, form.query, form.keys, bias)
@@ -146,7 +146,7 @@ def why_not_fused(call: Call) -> str | None:
         return "dropout is not among what the fused operators do in linear memory"
     if operator_for(query, mask=True) is None:
         return f"there is no fused operator for {str(query.dtype).removeprefix('torch.')} on {query.device.type}"
-    if call.bias is not None and query.device.type == "cuda" and query.dtype != torch.float32:
+    if call.bias is not None and query.is_cuda and query.dtype != torch.float32:
         return "the fused operators would round the bias to half precision"
     return no_dot if call.form is None else None
 

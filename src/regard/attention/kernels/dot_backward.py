@@ -8,13 +8,14 @@ is added to a product is there before it, since a product adds to what it finds 
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from regard.attention.base_score import widened
-from regard.attention.comparison import Comparison, blocks
+from regard.attention.comparison import Comparison, Terms, blocks
 from regard.attention.normalise import LOG2_E
 from regard.attention.scores import FixedDot
 from regard.attention.visible import pick, take
@@ -42,24 +43,31 @@ def dot_backward(
     query, keys, values_, gradient_ = (flat(t) for t in (comparison.query, comparison.keys, values, gradient))
     taken_back = -(gradient_ * flat(output)).sum(-1, keepdim=True)
     factor = terms.score.factor
-    scaled, lse_ = query * (factor * LOG2_E), lse * LOG2_E  # to base 2: exp2 is faster than exp
+    scaled, bias_, lse_ = query * (factor * LOG2_E), bias * LOG2_E, lse * LOG2_E  # base 2: exp2 is faster than exp
     of_bias = torch.zeros_like(bias, memory_format=torch.contiguous_format)
     rows_each = max(1, min(ROWS, n, NUMBERS // max(1, len(query) * COLUMNS)))
     of_query, of_keys, of_values = Sums(query), Sums(keys), Sums(values_)
-    room = query.new_empty(2, len(query) * rows_each * min(COLUMNS, m))
-    for rows in blocks(range(n), rows_each):
-        for cols in blocks(range(m), COLUMNS):
-            shape = (len(query), rows.stop - rows.start, cols.stop - cols.start)
-            weights, of_scores = (part[: math.prod(shape)].view(shape) for part in room)
-            fill_with_bias(weights.view(*batch, *shape[1:]), comparison, rows, cols, lse_)
-            weights.baddbmm_(scaled[:, rows], keys[:, cols].mT).exp2_()
-            of_scores.copy_(taken_back[:, rows].expand(shape))
-            of_scores.baddbmm_(gradient_[:, rows], values_[:, cols].mT).mul_(weights)
-            of_values.add(cols, weights.mT, gradient_[:, rows])
-            of_keys.add(cols, of_scores.mT, query[:, rows], factor)
-            of_query.add(rows, of_scores, keys[:, cols], factor)
+    room = [query.new_empty(len(query) * rows_each * min(COLUMNS, m)) for _ in range(2)]
+
+    @cache  # the same but for the last rows and columns; what is done for each tile is done often
+    def tiles(rows: int, cols: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Room for weights and for the gradient of scores, each with one leading axis and with all of them."""
+        flat_ = [part[: len(query) * rows * cols].view(-1, rows, cols) for part in room]
+        return flat_[0], flat_[1], flat_[0].view(*batch, rows, cols), flat_[1].view(*batch, rows, cols)
+
+    by_column = [(cols, keys[:, cols], values_[:, cols].mT) for cols in blocks(range(m), COLUMNS)]
+    for i, rows in enumerate(blocks(range(n), rows_each)):
+        query_rows, scaled_rows, gradient_rows, back = (t[:, rows] for t in (query, scaled, gradient_, taken_back))
+        for j, (cols, key_columns, value_columns) in enumerate(by_column):
+            weights, of_scores, *in_shape = tiles(rows.stop - rows.start, cols.stop - cols.start)
+            fill_with_bias(in_shape[0], terms, bias_, rows, cols, lse_)
+            weights.baddbmm_(scaled_rows, key_columns.mT).exp2_()
+            of_scores.copy_(back.expand_as(of_scores)).baddbmm_(gradient_rows, value_columns).mul_(weights)
+            of_values.add(j, weights.mT, gradient_rows)
+            of_keys.add(j, of_scores.mT, query_rows, factor)
+            of_query.add(i, of_scores, key_columns, factor)
             part = take(take(of_bias, -2, rows), -1, cols)
-            part += of_scores.view(*batch, *shape[1:]).sum_to_size(part.shape)
+            part += in_shape[1].sum_to_size(part.shape)
 
     def folded(sums: Sums, like: Tensor) -> Tensor:
         """The gradient in the shape of what it is for."""
@@ -79,31 +87,32 @@ class Sums:
 
     def __init__(self, like: Float[Tensor, "batch rows width"]) -> None:
         self.like = like
-        self.blocks: dict[int, Tensor] = {}  # by the first of their rows
+        self.blocks: list[Tensor] = []
 
-    def add(self, rows: slice, left: Tensor, right: Tensor, factor: float = 1.0) -> None:
-        """Add factor * left @ right to some rows, always the same ones together."""
-        begun = rows.start in self.blocks
-        if not begun:
-            self.blocks[rows.start] = torch.empty_like(self.like[:, rows], memory_format=torch.contiguous_format)
-        self.blocks[rows.start].baddbmm_(left, right, beta=begun, alpha=factor)
+    def add(self, which: int, left: Tensor, right: Tensor, factor: float = 1.0) -> None:
+        """Add factor * left @ right to a block, which is one of those begun or the next."""
+        if which == len(self.blocks):
+            self.blocks.append(left.new_empty(len(left), left.shape[1], right.shape[2]))
+            self.blocks[which].baddbmm_(left, right, beta=0, alpha=factor)
+        else:
+            self.blocks[which].baddbmm_(left, right, alpha=factor)
 
     def joined(self) -> Float[Tensor, "batch rows width"]:
         """All rows; zeros where there was nothing to add."""
-        return torch.cat(list(self.blocks.values()), 1) if self.blocks else torch.zeros_like(self.like)
+        return torch.cat(self.blocks, 1) if self.blocks else torch.zeros_like(self.like)
 
 
 def fill_with_bias(
     tile: Float[Tensor, "*batch rows cols"],
-    comparison: Comparison,
+    terms: Terms,
+    bias: Float[Tensor, "*bias_batch #queries #keys"],
     rows: slice,
     cols: slice,
     lse: Float[Tensor, "*batch queries 1"],
 ) -> None:
-    """Write to a tile what its products are added to: bias - log-sum-exp to base 2, -inf where none may look."""
-    assert comparison.bias is not None
-    bias = take(take(comparison.bias, -2, rows), -1, cols) * LOG2_E
-    torch.sub(bias.expand(*bias.shape[:-1], tile.shape[-1]), pick(lse, -2, rows), out=tile)
-    if comparison.terms.visible is not None:
-        seen = comparison.terms.visible.tile(rows, cols, comparison.terms.shape, tile.device)
+    """Write to a tile what its products are added to: bias - log-sum-exp, -inf where none may look."""
+    part = take(take(bias, -2, rows), -1, cols)
+    torch.sub(part.expand(*part.shape[:-1], tile.shape[-1]), pick(lse, -2, rows), out=tile)
+    if terms.visible is not None:
+        seen = terms.visible.tile(rows, cols, terms.shape, tile.device)
         tile.masked_fill_(~seen, -math.inf)

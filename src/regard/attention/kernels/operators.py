@@ -53,7 +53,7 @@ class CpuFlash(Operator):
     """FlashAttention for CPUs; takes a mask and causal together."""
 
     def forward(self, work: Work) -> tuple[Tensor, Tensor, Any]:
-        output, lse = aten._scaled_dot_product_flash_attention_for_cpu(
+        output, lse = torch._scaled_dot_product_flash_attention_for_cpu(
             *work.inputs, 0.0, work.causal, attn_mask=work.mask, scale=work.scale
         )
         return output, lse, None
@@ -150,9 +150,9 @@ def operator_for(query: Tensor, mask: bool) -> Operator | None:
     """The fastest operator for tensors like this one, with a mask or without; None where there is none."""
     half = query.dtype in (torch.float16, torch.bfloat16)
     width = query.shape[-1]
-    if query.device.type == "cpu":
+    if query.is_cpu:
         return CpuFlash()
-    if query.device.type != "cuda" or query.dtype == torch.float64:
+    if not query.is_cuda or query.dtype == torch.float64:
         return None
     if half and not mask and width <= 128 and query.shape[-2] >= LONG and has_fast_cudnn(query.device):
         return CudaCudnn()

@@ -38,7 +38,7 @@ def sdpa_attention(
 ) -> tuple[Float[Tensor, "*batch queries width"], Float[Tensor, "*batch queries 1"]]:
     """Output, and the log-sum-exp of every row; the score must be a `FixedDot`."""
     wide = max(1, comparison.query.shape[-1], values.shape[-1])
-    if values.device.type == "cuda":
+    if values.is_cuda:
         wide += -wide % 8  # what its operators take
     query, keys, padded = (
         tensor if tensor.shape[-1] == wide else pad(tensor, (0, wide - tensor.shape[-1]))
@@ -89,7 +89,7 @@ def fused_forward(
     inputs = as_four_axes(terms.shape, query, keys, values)
     output, lse, extras = run_parts(terms, inputs, bias)
     if len(terms.shape) == 4:
-        return output, lse[..., None], extras
+        return output, lse.unsqueeze(-1), extras
     return output.reshape(*terms.shape[:-1], values.shape[-1]), lse.reshape(*terms.shape[:-1], 1), extras
 
 
@@ -191,7 +191,7 @@ class Part:
         """Whether a row may have seen nothing, for which the operators report 0."""
         assert self.mask is not None
         if self.mask.shape[-2] == 1 and not self.causal:
-            lse = lse[..., 0]  # all rows of a head saw the same
+            lse = lse.select(-1, 0)  # all rows of a head saw the same
         return 0.0 in lse.flatten().tolist() if lse.numel() <= FEW else not lse.all()
 
     def blind(self) -> Bool[Tensor, "#batch #heads #rows"]:
