@@ -7,7 +7,7 @@ import torch
 from regard import RegardError, causal, watch
 from regard.attention.scores import SCORES
 from regard.layers import source
-from regard.layers.source import Composition, SourceAttention
+from regard.layers.source import COMPOSITIONS, Composition, SourceAttention
 
 
 def test_the_plain_dot_product_is_what_it_was_taught_to_be():
@@ -123,6 +123,16 @@ def test_state_and_summary_are_composed():
     maxout = Composition("maxout", 2, 2, 1)
     maxout.mix.weight.data = torch.tensor([[0.0, 0, 0, 0, 1], [1, 1, 0, 0, 0]])  # the embedding, or both of the summary
     assert maxout(state, summary, embedded).tolist() == [8]
+
+
+@pytest.mark.parametrize("how", sorted(COMPOSITIONS))
+def test_state_and_summary_may_be_of_two_types_as_autocast_of_a_gpu_leaves_them(how):
+    torch.manual_seed(4)
+    compose = Composition(how, 4, 4, 2)
+    state, summary, embedded = torch.randn(3, 4), torch.randn(3, 4), torch.randn(3, 2)
+    wanted = compose(state, summary, embedded)
+    found = compose(state.half(), summary.bfloat16(), embedded.bfloat16())
+    torch.testing.assert_close(found.float(), wanted, atol=0.03, rtol=0.03)
 
 
 @pytest.mark.parametrize("how", ["sum", "gate"])

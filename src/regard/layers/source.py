@@ -185,6 +185,7 @@ class Composition(nn.Module):
             return torch.tanh(self.mix(torch.cat([summary, state], -1)))
         if self.how == "gate":
             gate = torch.sigmoid(self.mix(torch.cat([summary, state], -1)))
-            return torch.lerp(self.project(summary), state, gate)
+            mixed: Tensor = gate * state + (1 - gate) * self.project(summary)  # autocast may have given them two types
+            return mixed
         both: Tensor = self.mix(torch.cat([summary, state, embedded], -1))
         return torch.maximum(*both.chunk(2, -1))
