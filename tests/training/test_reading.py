@@ -192,18 +192,11 @@ def test_a_run_that_has_learnt_labels_never_reads_again(data, tmp_path, monkeypa
         train(without(table, "data", "unlabelled"), tmp_path / "run", quiet=True)
 
 
-def test_another_text_is_refused_while_it_is_read(data, tmp_path, monkeypatch):
+def test_another_text_is_refused_while_it_is_read(data, tmp_path, begin):
     path, run = tmp_path / "text.txt", tmp_path / "run"
     path.write_text(TEXT)
     table = recipe(data, data={"unlabelled": str(path)})
-
-    def killed(self: Trainer) -> None:
-        raise OSError("no light")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "update", killed)
-        with pytest.raises(OSError, match="no light"):
-            train(table, run, quiet=True)
+    begin(table, run)
     path.write_text(f"{TEXT}more of it\n")
     with pytest.raises(RegardError) as caught:
         train(table, run, quiet=True)

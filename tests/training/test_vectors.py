@@ -147,18 +147,11 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits_without_the_file(tune, 
         assert ("moment.reader.vectors" in theirs) == (tune and part == "optimizer")
 
 
-def test_a_run_that_was_stopped_before_its_first_checkpoint_needs_the_same_vectors_again(data, tmp_path, monkeypatch):
+def test_a_run_that_was_stopped_before_its_first_checkpoint_needs_the_same_vectors_again(data, tmp_path, begin):
     path, run = tmp_path / "v.txt", tmp_path / "run"
     path.write_text(FILE)
     table = recipe(data, vectors=path)
-
-    def killed(self: Trainer) -> None:
-        raise OSError("no light")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "update", killed)
-        with pytest.raises(OSError, match="no light"):
-            train(table, run, quiet=True)
+    begin(table, run)
     path.write_text("one 0.5 -1\n")
     with pytest.raises(RegardError) as caught:
         train(table, run, quiet=True)
