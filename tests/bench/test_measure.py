@@ -75,11 +75,23 @@ def test_no_patience_leaves_the_fewest_rounds():
 def test_quick_calls_go_on_where_a_slow_one_has_used_up_its_share(monkeypatch):
     machine = Machine(ours=1.0, theirs=2.0, slow=100.0)
     monkeypatch.setattr(time, "perf_counter", lambda: machine.now)
-    seconds = time_in_turn(machine.calls(), machine.clock, repeats=10, fewest=2, patience=30).seconds
-    assert seconds["slow"] == [150.0, 100.0]
-    assert len(seconds["ours"]) == 8  # 10 s of 1.5 and 1 by turns
-    assert seconds["theirs"] == [3.0, 2.0, 3.0, 2.0]
-    assert ratio(seconds["slow"], seconds["ours"]) == 100.0
+    timing = time_in_turn(machine.calls(), machine.clock, repeats=10, fewest=2, patience=30)
+    assert timing.seconds["slow"] == [150.0, 100.0]
+    assert timing.seconds["theirs"] == [3.0, 2.0, 3.0, 2.0]  # its share are 10 seconds
+    assert timing.seconds["ours"] == [1.5, 1.0, 1.5, 1.0]  # alone it has nothing to be compared with
+    assert ratio(timing.seconds["slow"], timing.seconds["ours"]) == 100.0
+    assert timing.quiet
+
+
+def test_a_busy_round_is_kept_where_a_slow_call_was_in_no_others(monkeypatch):
+    busy = iter([True, False, False, True])
+    monkeypatch.setattr(Neighbours, "busy", lambda self: next(busy, False))
+    machine = Machine(ours=1.0, theirs=1.0, slow=100.0)
+    monkeypatch.setattr(time, "perf_counter", lambda: machine.now)
+    timing = time_in_turn(machine.calls(), machine.clock, repeats=9, fewest=2, patience=15)
+    assert timing.seconds["slow"] == [150.0, 100.0]
+    assert timing.seconds["ours"] == timing.seconds["theirs"] == [1.5, 1.0, 1.5]  # all but the fourth
+    assert not timing.quiet
 
 
 def test_rounds_beside_a_busy_program_are_left_out(monkeypatch):

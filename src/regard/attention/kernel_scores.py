@@ -109,7 +109,7 @@ def distance(score: Score, query: Float[Tensor, "..."], keys: Float[Tensor, "...
     return torch.cdist(widened(query), widened(keys), compute_mode="donot_use_mm_for_euclid_dist")
 
 
-def squared_norm(keys: Float[Tensor, "... width"]) -> Float[Tensor, "..."]:
+def squared_norm(keys: Float[Tensor, "*places width"]) -> Float[Tensor, "*places"]:
     """|k|², without a copy of the keys."""
     keys = widened(keys)
     found: Tensor = _SquaredNorm.apply(keys) if keys.requires_grad and torch.is_grad_enabled() else squares_of(keys)
@@ -131,8 +131,8 @@ class _SquaredNorm(torch.autograd.Function):
         return found
 
 
-def squares_of(keys: Float[Tensor, "... width"]) -> Float[Tensor, "..."]:
-    """The same, not differentiated."""
+def squares_of(keys: Float[Tensor, "*places width"]) -> Float[Tensor, "*places"]:
+    """|k|², not differentiated."""
     return torch.linalg.vector_norm(keys, dim=-1).square_()
 
 

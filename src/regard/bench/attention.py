@@ -36,8 +36,8 @@ Tell = Callable[[str], None]
 class Cost:
     """What one direction of a candidate costs."""
 
-    seconds: float | None = None  # the median of all rounds
-    rounds: int = 0
+    seconds: float | None = None  # the median of its rounds
+    rounds: int = 0  # in which it was timed
     quiet: bool = True  # no other program was busy meanwhile
     ratios: dict[str, float] = field(default_factory=dict)  # to each peer of the group
     fastest: str | None = None  # the peer of the lowest median

@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -46,32 +47,30 @@ def time_in_turn(
 ) -> Timing:
     """Time some calls against each other, in up to `repeats` rounds.
 
-    In a round every call has its turn, in an order drawn anew, so that all of them
+    In a round the calls have their turns in an order drawn anew, so that all of them
     meet the machine in the same state. Each has an equal share of `patience`, in
     seconds; when it has used it up, in `fewest` rounds or more, the others go on without
-    it. Rounds in which other programs were busy are left out, if `fewest` others can be
-    had.
+    it. Rounds in which other programs were busy are left out, unless a call was in less
+    than `fewest` others.
     """
     for call in calls.values():
         call()  # the first time is never the usual one
-    order, left = random.Random(0), dict.fromkeys(calls, patience / len(calls))
-    rounds: list[dict[str, float]] = []
-    quiet: list[dict[str, float]] = []
-    while len(quiet) < repeats:
+    order, left, quiet = random.Random(0), dict.fromkeys(calls, patience / max(1, len(calls))), Counter[str]()
+    rounds: list[tuple[dict[str, float], bool]] = []
+    while max(quiet.values(), default=0) < repeats:
         going = [name for name in calls if len(rounds) < fewest or left[name] > 0]
-        if not going:
-            break
-        neighbours, taken = Neighbours(), {}
+        if len(going) < max(1, min(2, len(calls))):
+            break  # nothing is left to compare with
+        neighbours, taken = Neighbours(), dict[str, float]()
         for name in order.sample(going, len(going)):
             start = time.perf_counter()
             taken[name] = clock(calls[name])
             left[name] -= time.perf_counter() - start
-        rounds.append(taken)
-        if not neighbours.busy():
-            quiet.append(taken)
-    enough = all(sum(name in taken for taken in quiet) >= min(fewest, repeats) for name in calls)
-    kept = quiet if enough else rounds[:repeats]
-    return Timing({name: [taken[name] for taken in kept if name in taken] for name in calls}, enough)
+        rounds.append((taken, not neighbours.busy()))
+        quiet.update(going if rounds[-1][1] else [])
+    short = {name for name in calls if quiet[name] < min(fewest, repeats)}
+    kept = [taken for taken, calm in rounds if calm or short & taken.keys()][:repeats]
+    return Timing({name: [taken[name] for taken in kept if name in taken] for name in calls}, not short)
 
 
 def ratio(ours: list[float], theirs: list[float]) -> float:

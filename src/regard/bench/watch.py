@@ -39,8 +39,8 @@ class Look:
     """What one way to run the model costs."""
 
     way: str
-    seconds: float | None = None  # the median of all rounds
-    ratio: float | None = None  # to the unwatched model: the median of all rounds
+    seconds: float | None = None  # the median of its rounds
+    ratio: float | None = None  # to the unwatched model: the median of these rounds
     bytes: int | None = None  # peak memory, above that before the call
     rounds: int = 0
     quiet: bool = True  # no other program was busy meanwhile

@@ -43,7 +43,7 @@ def dot_backward(
     query, keys, values_, gradient_ = (flat(t) for t in (comparison.query, comparison.keys, values, gradient))
     taken_back = -(gradient_ * flat(output)).sum(-1, keepdim=True)
     factor = terms.score.factor
-    scaled, bias_, lse_ = query * (factor * LOG2_E), bias * LOG2_E, lse * LOG2_E  # base 2: exp2 is faster than exp
+    scaled, lse_ = query * (factor * LOG2_E), lse * LOG2_E  # to base 2: exp2 is faster than exp
     of_bias = torch.zeros_like(bias, memory_format=torch.contiguous_format)
     rows_each = max(1, min(ROWS, n, NUMBERS // max(1, len(query) * COLUMNS)))
     of_query, of_keys, of_values = Sums(query), Sums(keys), Sums(values_)
@@ -55,19 +55,19 @@ def dot_backward(
         flat_ = [part[: len(query) * rows * cols].view(-1, rows, cols) for part in room]
         return flat_[0], flat_[1], flat_[0].view(*batch, rows, cols), flat_[1].view(*batch, rows, cols)
 
-    by_column = [(cols, keys[:, cols], values_[:, cols].mT) for cols in blocks(range(m), COLUMNS)]
+    by_column = [(cols, keys[:, cols], keys[:, cols].mT, values_[:, cols].mT) for cols in blocks(range(m), COLUMNS)]
     for i, rows in enumerate(blocks(range(n), rows_each)):
         query_rows, scaled_rows, gradient_rows, back = (t[:, rows] for t in (query, scaled, gradient_, taken_back))
-        for j, (cols, key_columns, value_columns) in enumerate(by_column):
-            weights, of_scores, *in_shape = tiles(rows.stop - rows.start, cols.stop - cols.start)
-            fill_with_bias(in_shape[0], terms, bias_, rows, cols, lse_)
-            weights.baddbmm_(scaled_rows, key_columns.mT).exp2_()
+        for j, (cols, some_keys, key_columns, value_columns) in enumerate(by_column):
+            weights, of_scores, as_given, of_given = tiles(rows.stop - rows.start, cols.stop - cols.start)
+            fill_with_bias(as_given, terms, bias, rows, cols, lse_)
+            weights.baddbmm_(scaled_rows, key_columns).exp2_()
             of_scores.copy_(back.expand_as(of_scores)).baddbmm_(gradient_rows, value_columns).mul_(weights)
             of_values.add(j, weights.mT, gradient_rows)
             of_keys.add(j, of_scores.mT, query_rows, factor)
-            of_query.add(i, of_scores, key_columns, factor)
+            of_query.add(i, of_scores, some_keys, factor)
             part = take(take(of_bias, -2, rows), -1, cols)
-            part += in_shape[1].sum_to_size(part.shape)
+            part += of_given.sum_to_size(part.shape)
 
     def folded(sums: Sums, like: Tensor) -> Tensor:
         """The gradient in the shape of what it is for."""
@@ -110,8 +110,8 @@ def fill_with_bias(
     cols: slice,
     lse: Float[Tensor, "*batch queries 1"],
 ) -> None:
-    """Write to a tile what its products are added to: bias - log-sum-exp, -inf where none may look."""
-    part = take(take(bias, -2, rows), -1, cols)
+    """Write to a tile what its products are added to: bias - log-sum-exp to base 2, -inf where none may look."""
+    part = take(take(bias, -2, rows), -1, cols) * LOG2_E
     torch.sub(part.expand(*part.shape[:-1], tile.shape[-1]), pick(lse, -2, rows), out=tile)
     if terms.visible is not None:
         seen = terms.visible.tile(rows, cols, terms.shape, tile.device)
