@@ -33,6 +33,14 @@ def test_the_width_of_a_kernel_measures_distance(kind):
     )
 
 
+@pytest.mark.parametrize("heads", [None, 3])
+def test_a_learnable_width_rounds_nothing_of_double_precision(heads):
+    query, keys, values = tensors(3)
+    score = Gaussian(1.3, learnable=True, heads=heads)
+    wanted = attend(query, keys, values, score, path="reference")
+    torch.testing.assert_close(attend(query, keys, values, score, path="sdpa"), wanted, rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.parametrize("kind", [Gaussian, Epanechnikov])
 @pytest.mark.parametrize("path", ["reference", "tiled"])
 def test_a_learnable_width_for_each_head_has_a_gradient(kind, path):

@@ -61,7 +61,7 @@ class Gaussian(Kernel):
             query, keys, squares = about_zero(query, keys, near=NEAR / factor)
             return DotForm(query, keys, factor, squares * (factor / -2))
         query, keys, squares = about_zero(query, keys)
-        precision = width.square().reciprocal()
+        precision = width.to(squares.dtype).square().reciprocal()
         return DotForm(query * precision.to(query.dtype), keys, 1.0, squares * (precision.squeeze(-1) / -2))
 
 
