@@ -25,7 +25,10 @@ Heads = int | Sequence[int] | None
 
 
 class DotForm(NamedTuple):
-    """A score as `scale * query @ keys.mT + key_bias`, up to a term that no softmax sees."""
+    """A score as `scale * query @ keys.mT + key_bias`, up to a term that no softmax sees.
+
+    The key bias is finite: who may see what is said with `visible`.
+    """
 
     query: Float[Tensor, "*query_batch queries width"]
     keys: Float[Tensor, "*keys_batch keys width"]

@@ -37,6 +37,7 @@ class Terms:
     visible: Rule | None
     normaliser: Normaliser
     shape: torch.Size  # (*batch, queries, keys)
+    hides: bool = True  # whether a key may be hidden from a query, by a rule or by a bias of -inf
 
     def scores(
         self,

@@ -46,8 +46,9 @@ def checked(query: Tensor, keys: Tensor, values: Tensor, visible: Rule | None) -
 
 def of_one_type(query: Tensor, keys: Tensor, values: Tensor) -> Inputs:
     """Query, keys and values in the type that autocast wants, which must be one for all."""
-    if torch.is_autocast_enabled(query.device.type):
-        low = torch.get_autocast_dtype(query.device.type)
+    device = "cpu" if query.is_cpu else query.device.type  # to ask for a name takes longer than all the rest here
+    if torch.is_autocast_enabled(device):
+        low = torch.get_autocast_dtype(device)
         query, keys, values = (t if t.dtype == torch.float64 else t.to(low) for t in (query, keys, values))
     if not query.dtype == keys.dtype == values.dtype:
         found = ", ".join(kind(tensor) for tensor in (query, keys, values))

@@ -64,7 +64,8 @@ class Call:
         if form.key_bias is not None:
             over_keys = form.key_bias.unsqueeze(-2)
             bias = over_keys if bias is None else bias + over_keys
-        terms = Terms(fixed_dot(form.scale), self.terms.visible, self.terms.normaliser, self.terms.shape)
+        hides = self.terms.visible is not None or self.bias is not None
+        terms = Terms(fixed_dot(form.scale), self.terms.visible, self.terms.normaliser, self.terms.shape, hides)
         return Comparison(terms, form.query, form.keys, bias)
 
 
@@ -82,8 +83,8 @@ def by_reference(call: Call) -> tuple[Tensor, See]:
 
 def by_sdpa(call: Call) -> tuple[Tensor, See]:
     """As a dot product, by torch's fused operators."""
-    output, statistic = sdpa_attention(call.comparison, call.values)
-    return output, lambda: LazyWeights(call.comparison, statistic)
+    output, lse = sdpa_attention(call.comparison, call.values)
+    return output, lambda: LazyWeights(call.comparison, lse.unsqueeze(-1))
 
 
 def by_tiles(call: Call) -> tuple[Tensor, See]:

@@ -35,7 +35,7 @@ FEW = 64  # numbers that Python looks through sooner than torch
 
 def sdpa_attention(
     comparison: Comparison, values: Float[Tensor, "*values_batch keys width"]
-) -> tuple[Float[Tensor, "*batch queries width"], Float[Tensor, "*batch queries 1"]]:
+) -> tuple[Float[Tensor, "*batch queries width"], Float[Tensor, "*batch queries"]]:
     """Output, and the log-sum-exp of every row; the score must be a `FixedDot`."""
     wide = max(1, comparison.query.shape[-1], values.shape[-1])
     if values.is_cuda:
@@ -67,6 +67,7 @@ class _Fused(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         refuse_second_derivative()
         query, keys, bias, values, output, lse = ctx.saved_tensors
+        lse = lse.unsqueeze(-1)
         if ctx.needs_input_grad[3]:  # the operators have no gradient for what is added to the scores
             return None, *dot_backward(Comparison(ctx.terms, query, keys, bias), values, output, lse, gradient)
         inputs = as_four_axes(ctx.terms.shape, query, keys, values)
@@ -84,13 +85,13 @@ class _Fused(torch.autograd.Function):
 
 def fused_forward(
     terms: Terms, query: Tensor, keys: Tensor, bias: Tensor | None, values: Tensor
-) -> tuple[Float[Tensor, "*batch queries width"], Float[Tensor, "*batch queries 1"], list[Any]]:
+) -> tuple[Float[Tensor, "*batch queries width"], Float[Tensor, "*batch queries"], list[Any]]:
     """Output, log-sum-exp, and what each operator keeps for its backward."""
     inputs = as_four_axes(terms.shape, query, keys, values)
     output, lse, extras = run_parts(terms, inputs, bias)
     if len(terms.shape) == 4:
-        return output, lse.unsqueeze(-1), extras
-    return output.reshape(*terms.shape[:-1], values.shape[-1]), lse.reshape(*terms.shape[:-1], 1), extras
+        return output, lse, extras
+    return output.reshape(*terms.shape[:-1], values.shape[-1]), lse.reshape(terms.shape[:-1]), extras
 
 
 def run_parts(
@@ -119,7 +120,7 @@ def run_part(
     """Output, log-sum-exp (`nothing` for a row that sees nothing) and what the operator keeps, for one part."""
     operator, work = part.work(terms, inputs)
     found, lse, extra = operator.forward(work)
-    if part.mask is not None and (lse.is_cuda or part.may_be_blind(lse)):
+    if part.mask is not None and terms.hides and (lse.is_cuda or part.may_be_blind(lse)):
         blind = part.blind()
         found.masked_fill_(blind[..., None], 0)
         lse.masked_fill_(blind, nothing)
@@ -206,9 +207,13 @@ class Part:
 def parts_of(terms: Terms, bias: Tensor | None, like: Tensor) -> Iterator[Part]:
     """Cut the queries x keys matrix into parts that the operators can do."""
     *_, n, m = terms.shape
-    rules = conjuncts(terms.visible)
     if math.prod(terms.shape) == 0:
         return  # the operators end the process
+    if terms.visible is None and (bias is None or bias.shape[-2] == 1):
+        mask = mask_of(terms, [], bias, slice(0, 1), slice(0, m), like)
+        yield Part(slice(0, n), slice(0, m), True, mask=mask)
+        return
+    rules = conjuncts(terms.visible)
     if (bias is not None and bias.shape[-2] > 1) or not all(
         isinstance(rule, Causal) or alike_for_all_queries(rule) for rule in rules
     ):
