@@ -79,9 +79,10 @@ def test_the_utterance_before_is_learnt_and_looked_at(dialogues, label_runs):
     weights = [each.context_weights for each in found]
     assert [len(each or ()) for each in weights[:5]] == [0, 1, 2, 2, 2]
     assert weights[1] == (pytest.approx(1),)
-    long = [each for each in weights if each is not None and len(each) == 2]
-    assert all(sum(each) == pytest.approx(1, abs=1e-5) for each in long)
-    assert sum(last for _, last in long) / len(long) > 0.7  # the label is that of the last one
+    long = [(each, example) for each, example in zip(weights, examples, strict=True) if each and len(each) == 2]
+    assert all(sum(each) == pytest.approx(1, abs=1e-5) for each, _ in long)
+    told = [each for each, example in long if len({"good" in text for text in example.context}) == 2]
+    assert sum(last for _, last in told) / len(told) > 0.7  # the label is that of the last one, where the two differ
 
 
 def test_pairs_are_learnt(pairs, label_runs):
@@ -197,10 +198,8 @@ def test_what_is_refused_of_labels(one, several, pairs, dialogues, label_runs):
     refused(single, one.predict, "a", threshold=0.5)
     refused("threshold is 1.5; a number from 0 to 1 is needed", several.predict, "a", threshold=1.5)
     refused("predict: found int; one text or several are needed", one.predict, 3)
-    refused('predict: "a" has no second text; this model labels pairs of texts', pairs.predict, "a")
-    refused(
-        'predict: "a" has no second text; this model labels pairs of texts', pairs.probabilities, [Labelled("a", ())]
-    )
+    refused('text: "a" has no second text; this model labels pairs of texts', pairs.predict, "a")
+    refused('text: "a" has no second text; this model labels pairs of texts', pairs.probabilities, [Labelled("a", ())])
     line = "predict: 2 texts, 1 second ones, 2 contexts; each has its own"
     refused(line, pairs.predict, ["a", "b"], second=["c"])
     line = "predict: 1 texts, 1 second ones, 2 contexts; each has its own"

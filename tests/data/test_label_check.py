@@ -165,6 +165,49 @@ def test_held_out_in_order_and_by_seed():
     assert hold_out(data, share=0.1, seed=2) != (train, valid)
 
 
+def dialogues(*labels: str) -> list[Labelled]:
+    """A dialogue for each of these, an utterance for each letter."""
+    return [
+        Labelled(f"{letter} {place}", (letter,), context=("before",) * min(1, place), dialogue=number)
+        for number, letters in enumerate(labels)
+        for place, letter in enumerate(letters)
+    ]
+
+
+@given(
+    st.lists(st.text("abc", min_size=1, max_size=6).map(lambda letters: f"abc{letters}"), min_size=2, max_size=12),
+    st.floats(0.02, 0.9),
+)
+def test_whole_dialogues_are_held_out(labels, share):
+    data = dialogues(*labels)
+    train, valid = hold_out(data, share)
+    assert Counter(train) + Counter(valid) == Counter(data)
+    assert valid
+    assert not {example.dialogue for example in train} & {example.dialogue for example in valid}
+    longest = max(map(len, labels))
+    assert len(valid) <= max(share * len(data) + 1, longest)
+
+
+def test_of_one_dialogue_utterances_are_held_out():
+    train, valid = hold_out(dialogues("aabbaabb"), share=0.25)
+    assert len(valid) == 2
+    assert label_counts(train) == {"a": 3, "b": 3}
+
+
+def test_where_no_dialogue_can_be_spared_utterances_are_held_out():
+    train, valid = hold_out(dialogues("aaab", "ccccd"), share=0.3)
+    assert valid
+    assert set(label_counts(train)) == set("abcd")
+
+
+def test_common_labels_that_validation_lacks_are_told():
+    lines = list(check(numbered(a=60, b=30, c=10), numbered(a=20)).lines())
+    assert lines[-1] == (
+        "note: validation: has none of b, 30.0% of the labels in training; its scores say nothing about them"
+    )
+    assert not any("has none of" in line for line in check(numbered(a=60, b=30), numbered(a=12, b=1)).lines())
+
+
 def test_the_last_resort_is_one_example_of_the_commonest():
     _, valid = hold_out(numbered(a=2, b=3, c=1), share=0.01)
     assert label_counts(valid) == {"b": 1}

@@ -97,12 +97,16 @@ def test_the_utterances_before_of_the_same_dialogue(write):
         ("deux", ("un",)),
         ("four", ("two", "three")),
     ]
-    assert all(each.context == () for each in read_labelled(path, columns=(2, 3), dialogue=1))
+    assert [each.dialogue for each in found] == [0, 1, 0, 0, 1, 0]
+    alone = list(read_labelled(path, columns=(2, 3), dialogue=1))
+    assert all(each.context == () and each.dialogue is None for each in alone)
 
 
 def test_without_names_a_blank_line_ends_a_dialogue(write):
     path = write("a.tsv", "one\tA\ntwo\tB\n\nun\tA\ndeux\tB\n")
-    assert [each.context for each in read_labelled(path, context=1)] == [(), ("one",), (), ("un",)]
+    found = list(read_labelled(path, context=1))
+    assert [each.context for each in found] == [(), ("one",), (), ("un",)]
+    assert [each.dialogue for each in found] == [0, 0, 1, 1]
 
 
 def test_an_utterance_without_a_label_is_still_context(write):

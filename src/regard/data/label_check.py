@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
 from regard.data.check import counted
@@ -16,6 +16,7 @@ from regard.errors import RegardError
 
 SHOWN = 3  # examples of a note
 MOST_LABELS = 12  # that are counted one by one
+EXPECTED = 5  # examples of a label that validation would have by its share, from which on it is said that it has none
 UNEVEN = 10  # times as many examples has the commonest label as the rarest, from which on it is said
 
 Read = tuple[str, str | None, tuple[str, ...]]
@@ -60,9 +61,8 @@ class Part:
         """Every label with the number and share of its examples; of many the commonest."""
         given = sum(self.labels.values())
         each = [f"{plain(label)} {n} ({n / self.examples:.1%})" for label, n in self.labels.items()]
-        more = f", and {len(each) - MOST_LABELS} more" if len(each) > MOST_LABELS else ""
         several = f", {given / self.examples:.1f} an example" if given != self.examples else ""
-        return f"{counted(len(each), 'label')}{several}: {', '.join(each[:MOST_LABELS])}{more}"
+        return f"{counted(len(each), 'label')}{several}: {first_of(each)}"
 
     def imbalance(self) -> Iterator[str]:
         """Whether the commonest label is far commoner than the rarest."""
@@ -83,6 +83,7 @@ class Report:
     valid: Part | None
     seen: int  # examples of the validation data whose text is also in training
     unseen_labels: dict[str, int]  # of the validation data, that training never shows
+    missing_labels: dict[str, int]  # of the training data, that validation never shows although they are common
 
     def lines(self) -> Iterator[str]:
         """The same in words, a line for each finding."""
@@ -98,12 +99,18 @@ class Report:
             yield f"note: validation: the text of {counted(self.seen, 'example')} ({share:.1%}) is also in training"
         else:
             yield "validation: no text is in training"
+        if self.missing_labels:
+            share = sum(self.missing_labels.values()) / sum(self.train.labels.values())
+            none = first_of([plain(label) for label in self.missing_labels])
+            yield (
+                f"note: validation: has none of {none}, {share:.1%} of the labels in training; "
+                "its scores say nothing about them"
+            )
         if self.unseen_labels:
             each = [f"{plain(label)} {n}" for label, n in self.unseen_labels.items()]
-            more = f", and {len(each) - MOST_LABELS} more" if len(each) > MOST_LABELS else ""
             yield (
                 f"note: validation: {counted(len(each), 'label')} never seen in training, so never predicted: "
-                f"{', '.join(each[:MOST_LABELS])}{more}"
+                f"{first_of(each)}"
             )
 
 
@@ -111,16 +118,19 @@ def check(train: Sequence[Labelled], valid: Sequence[Labelled] = ()) -> Report:
     """Look at data before training; what cannot be right is a `RegardError`."""
     if not train:
         raise RegardError("training data: there are no examples; at least one is needed")
-    labels, known = label_counts(train), {read_of(example) for example in train}
+    labels, found, known = label_counts(train), label_counts(valid), {read_of(example) for example in train}
     for what, only, different in (("label", next(iter(labels), ""), len(labels)), ("text", train[0].text, len(known))):
         if different < 2:
-            found = f"every {what} is {quoted(only)} ({counted(len(train), 'example')})"
-            raise RegardError(f"training data: {found}; two that differ are the least to learn from")
+            every = f"every {what} is {quoted(only)} ({counted(len(train), 'example')})"
+            raise RegardError(f"training data: {every}; two that differ are the least to learn from")
     return Report(
         train=describe("training", train),
         valid=describe("validation", valid) if valid else None,
         seen=sum(read_of(example) in known for example in valid),
-        unseen_labels={label: n for label, n in label_counts(valid).items() if label not in labels},
+        unseen_labels={label: n for label, n in found.items() if label not in labels},
+        missing_labels={
+            label: n for label, n in labels.items() if label not in found and n * len(valid) >= EXPECTED * len(train)
+        },
     )
 
 
@@ -151,6 +161,12 @@ def label_counts(examples: Sequence[Labelled]) -> dict[str, int]:
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
+def first_of(each: Sequence[str]) -> str:
+    """The first of some, and how many more there are."""
+    more = f", and {len(each) - MOST_LABELS} more" if len(each) > MOST_LABELS else ""
+    return f"{', '.join(each[:MOST_LABELS])}{more}"
+
+
 def plain(label: str) -> str:
     """A label in a message, without quotes."""
     return quoted(label, 40)[1:-1]
@@ -167,17 +183,34 @@ def hold_out(examples: Sequence[Labelled], share: float = 0.1, seed: int = 0) ->
     An example of several labels counts for its rarest. What a model reads alike goes to one
     side, and one example of each label at least stays in training, so that nothing in validation
     was trained on and no label is first met there. Where no text repeats and labels are
-    single, each misses its share by one example at most, or keeps that last one.
+    single, each misses its share by one example at most, or keeps that last one. Of dialogues
+    whole ones are held out, if there are several: else validation would be read beside
+    utterances that were trained on.
     """
     if not 0 < share < 1:
         raise RegardError(f"hold_out: share is {share}; one above 0 and below 1 is needed")
-    held = choose(examples, shuffled_strata(examples, seed), share)
-    valid = [example for place, example in enumerate(examples) if place in held]
-    return [example for place, example in enumerate(examples) if place not in held], valid
+    several = len({example.dialogue for example in examples}) > 1
+    for together in (dialogue_of, read_of) if several else (read_of,):
+        held = choose(examples, shuffled_strata(examples, together, seed), share)
+        if held:
+            valid = [example for place, example in enumerate(examples) if place in held]
+            return [example for place, example in enumerate(examples) if place not in held], valid
+    raise RegardError(
+        f"hold_out: {counted(len(examples), 'example')}, no label with two different texts; "
+        "one must stay in training and one is needed for validation"
+    )
+
+
+def dialogue_of(example: Labelled) -> int | None:
+    """The number of its dialogue."""
+    return example.dialogue
 
 
 def choose(examples: Sequence[Labelled], strata: Sequence[Sequence[list[int]]], share: float) -> set[int]:
-    """The places of a share of each stratum, whole groups only; what rounding leaves is owed to the next stratum."""
+    """The places of a share of each stratum, whole groups only; what rounding leaves is owed to the next stratum.
+
+    One group at least, if any can be spared.
+    """
     left = Counter(label_counts(examples))
     held: set[int] = set()
     owed = 0.0
@@ -193,10 +226,7 @@ def choose(examples: Sequence[Labelled], strata: Sequence[Sequence[list[int]]], 
         return held
     for group in (group for groups in reversed(strata) for group in groups if can_spare(left, examples, group)):
         return set(group)
-    raise RegardError(
-        f"hold_out: {counted(len(examples), 'example')}, no label with two different texts; "
-        "one must stay in training and one is needed for validation"
-    )
+    return set()
 
 
 def can_spare(left: Counter[str], examples: Sequence[Labelled], group: Sequence[int]) -> bool:
@@ -204,11 +234,13 @@ def can_spare(left: Counter[str], examples: Sequence[Labelled], group: Sequence[
     return all(left[label] > number for label, number in label_counts([examples[place] for place in group]).items())
 
 
-def shuffled_strata(examples: Sequence[Labelled], seed: int) -> list[list[list[int]]]:
-    """For each label, the rarest first, what has it in random order: groups of examples that are read alike."""
-    alike = defaultdict[Read, list[int]](list)
+def shuffled_strata(
+    examples: Sequence[Labelled], together: Callable[[Labelled], Hashable], seed: int
+) -> list[list[list[int]]]:
+    """For each label, the rarest first, what has it in random order: groups of examples that belong together."""
+    alike = defaultdict[Hashable, list[int]](list)
     for place, example in enumerate(examples):
-        alike[read_of(example)].append(place)
+        alike[together(example)].append(place)
     order = {label: place for place, label in enumerate(reversed(label_counts(examples)))}
     strata = defaultdict[int, list[list[int]]](list)
     for group in alike.values():

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 from regard.data.formats.lines import Path, format_by_name, numbered_lines, quoted, shown
@@ -31,6 +32,7 @@ class Labelled:
     labels: tuple[str, ...]
     second: str | None = None
     context: tuple[str, ...] = ()
+    dialogue: int | None = field(default=None, compare=False)  # the number of its dialogue, where context is read
 
 
 def read_labelled(
@@ -167,10 +169,12 @@ ENDINGS = {**{f".{name}": name for name in READERS}, ".ndjson": "jsonl", ".tab":
 def examples(rows: Iterator[Row], name: str, separator: str, context: int, *, skip: bool) -> Iterator[Labelled]:
     """Rows as examples, each with the utterances before; one without a label is left out, but is still an utterance."""
     before = defaultdict[str, deque[str]](lambda: deque(maxlen=context))
+    number_of = defaultdict[str, int](count().__next__)  # of each dialogue, by its name
     for number, row in rows:
         where = f"{name}, line {number}"
         if not row:
             before.pop("", None)  # where dialogues have names, none has this one
+            number_of.pop("", None)
             continue
         texts = {role: row[role].strip() for role in row if role != "label"}
         labels = labels_of(where, row["label"], separator)
@@ -179,9 +183,11 @@ def examples(rows: Iterator[Row], name: str, separator: str, context: int, *, sk
             raise RegardError(
                 f"{where}: the {empty[0]} is empty; fill it, or leave such examples out: --data.empty skip"
             )
-        utterances = before[texts.get("dialogue", "")]
+        dialogue = texts.get("dialogue", "")
+        utterances = before[dialogue]
         if not empty:
-            yield Labelled(texts["text"], labels, texts.get("second"), tuple(utterances))
+            which = number_of[dialogue] if context else None
+            yield Labelled(texts["text"], labels, texts.get("second"), tuple(utterances), which)
         if texts["text"]:
             utterances.append(texts["text"])
 
