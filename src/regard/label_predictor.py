@@ -258,7 +258,7 @@ class LabelPredictor:
             if not isinstance(example.text, str):
                 raise RegardError(f"predict: found {type(example.text).__name__}; a text is needed")
             if self.model.config.pairs and example.second is None:
-                raise RegardError(f'predict: "{example.text}" has no second text; this model labels pairs of texts')
+                raise RegardError(f'text: "{example.text}" has no second text; this model labels pairs of texts')
 
     @torch.no_grad()
     def _run(

@@ -376,7 +376,7 @@ def test_what_evaluate_refuses(label_runs, complaint, tmp_path):
         ),
         (
             [pairs, "--data", two, "--columns", "1,2"],
-            'predict: "good" has no second text; this model labels pairs of texts',
+            'text: "good" has no second text; this model labels pairs of texts',
         ),
         ([one, "--data", two, "--beam", "2"], f"evaluate: --beam is for other models; {one} labels texts"),
         ([crf, "--data", two, "--gold", "x"], f"evaluate: --gold is for other models; {crf} tags words"),

@@ -37,12 +37,12 @@ def test_each_line_gets_its_log_probability(name, request, monkeypatch, capsys):
     run = request.getfixturevalue(name)
     lines = ["the cat sees the dog", "", "a bird sings and sings and sings", "zzz"]
     wanted = [f"{reading.log_probability:.4f}" for reading in load_text(run).read(lines)]
-    assert answer(monkeypatch, capsys, "\n".join(lines) + "\n", "predict", run) == wanted
+    assert answer(monkeypatch, capsys, "\n".join(lines) + "\n", "predict", run, "--quiet") == wanted
     assert wanted[1] == "0.0000" if name == "gpt_run" else float(wanted[1]) < 0  # the end of a line counts
 
 
 def test_a_file_is_answered_in_parts(text_run, tmp_path, monkeypatch, capsys):
-    lines = ["a bird", "the cat", "dogs", "the dog sleeps", "a"]
+    lines = ["a bird", "the cat", "the dog", "the dog sleeps", "a"]
     (tmp_path / "in.txt").write_text("\n".join(lines))
     whole = answer(monkeypatch, capsys, "", "predict", text_run, "--source", tmp_path / "in.txt")
     monkeypatch.setattr("regard.cli.text_runs.AT_ONCE", 2)
@@ -61,6 +61,15 @@ def test_the_surprise_of_each_token(text_run, monkeypatch, capsys):
     assert float(total) == pytest.approx(-sum(surprises), abs=0.03)
 
 
+def test_what_the_model_does_not_know_is_told_once(text_run, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"the cat zzz\nyyy cat\n")))
+    assert main(["predict", str(text_run)]) == 0
+    assert capsys.readouterr().err == "40 % of the tokens are unknown to this model\n"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"the cat zzz\n")))
+    assert main(["predict", str(text_run), "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_what_is_certain_does_not_surprise():
     reading = Reading("a\tb", ("a", "\\t", "b"), (-1.5, 0.0, -0.001))
     assert text_line(reading, tokens=True) == "-1.5010\ta 1.50\t\\t 0.00\tb 0.00"
@@ -70,7 +79,7 @@ def test_what_is_certain_does_not_surprise():
 
 def test_a_line_as_json(text_run, monkeypatch, capsys):
     texts = ["the çat", "", 'say "a"']
-    found = answer(monkeypatch, capsys, "\n".join(texts) + "\n", "predict", text_run, "--jsonl")
+    found = answer(monkeypatch, capsys, "\n".join(texts) + "\n", "predict", text_run, "--jsonl", "--quiet")
     for line, text in zip(found, texts, strict=True):
         record = json.loads(line)
         assert list(record) == ["text", "log_probability", "tokens", "log_probabilities"]

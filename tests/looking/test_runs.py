@@ -194,7 +194,7 @@ def test_what_a_model_does_not_have(reverse_run, plain_run, text_run, gpt_run, l
         (
             label_runs["pairs"],
             {},
-            'predict: "a b" has no second text; this model labels pairs of texts',
+            'text: "a b" has no second text; this model labels pairs of texts',
         ),
         (reverse_run, {"top": 0}, "look: top is 0; a whole number above 0 is needed"),
         (reverse_run, {"longest": 0}, "look: longest is 0; a whole number above 0 is needed"),

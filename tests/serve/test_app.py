@@ -239,7 +239,7 @@ def test_what_does_not_grow_is_answered_at_once(client):
         ),
         (
             {"text": "a", "model": "label-pairs"},
-            'predict: "a" has no second text; this model labels pairs of texts',
+            'text: "a" has no second text; this model labels pairs of texts',
         ),
     ],
 )  # fmt: skip

@@ -68,7 +68,7 @@ def predict(
         words: Of a tagger, read a word a line, with a blank line after each sentence; as from a file named .bio or
             .conll.
         device: auto, cpu, cuda, cuda:1.
-        quiet: Show no progress, and do not say that sources are unknown or hold a tab.
+        quiet: Show no progress, and do not say that much of the text is unknown or holds a tab.
     """
     from regard.data.formats import read_lines
     from regard.loading import load_pairs

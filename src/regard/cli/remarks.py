@@ -18,6 +18,7 @@ MANY = 0.1
 class Remarks:
     """Counts what a model does not know, and finds the first line with a tab."""
 
+    what: str = "source tokens"
     lines: int = 0
     tokens: int = 0
     unknown: int = 0
@@ -25,14 +26,18 @@ class Remarks:
 
     def hear(self, predictions: Sequence[Prediction]) -> None:
         """Take in some more sources."""
-        from regard.batch import UNKNOWN
-
         for prediction in predictions:
             self.lines += 1
-            self.tokens += len(prediction.pair.source)
-            self.unknown += list(prediction.pair.source).count(UNKNOWN)
+            self.count(prediction.pair.source)
             if self.tab is None and "\t" in prediction.source:
                 self.tab = self.lines
+
+    def count(self, tokens: Sequence[int]) -> None:
+        """Count those that are unknown."""
+        from regard.batch import UNKNOWN
+
+        self.tokens += len(tokens)
+        self.unknown += list(tokens).count(UNKNOWN)
 
     def say(self) -> None:
         """Write to stderr what there is to say."""
@@ -40,4 +45,4 @@ class Remarks:
             print(f"line {self.tab} holds a tab; one source a line is expected", file=sys.stderr)
         if self.unknown > MANY * self.tokens:
             share = 100 * self.unknown / self.tokens
-            print(f"{share:.0f} % of the source tokens are unknown to this model", file=sys.stderr)
+            print(f"{share:.0f} % of the {self.what} are unknown to this model", file=sys.stderr)

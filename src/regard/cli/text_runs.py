@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from regard.cli.counting import after, counted, parts
 from regard.cli.devices import chosen_device
+from regard.cli.remarks import Remarks
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
@@ -40,13 +41,16 @@ def print_surprises(run: Path, source: Path, *, tokens: bool, jsonl: bool, devic
 
     model = load_text(run, chosen_device(device))
     by_hand = source == Path("-") and sys.stdin.isatty()
-    done = 0
+    done, remarks = 0, Remarks("tokens")
     with counted(quiet, "lines") as show:
         for several in parts(read_lines(source), 1 if by_hand else AT_ONCE):
             for reading in model.read(several, progress=after(done, show)):
                 print(json_line(reading) if jsonl else text_line(reading, tokens))
+                remarks.count(model.tokenizer.encode(reading.text))
             sys.stdout.flush()
             done += len(several)
+    if not quiet:
+        remarks.say()
 
 
 def text_line(reading: Reading, tokens: bool) -> str:
