@@ -46,7 +46,7 @@ def checked(query: Tensor, keys: Tensor, values: Tensor, visible: Rule | None) -
 
 def of_one_type(query: Tensor, keys: Tensor, values: Tensor) -> Inputs:
     """Query, keys and values in the type that autocast wants, which must be one for all."""
-    device = "cpu" if query.is_cpu else query.device.type  # to ask for a name takes longer than all the rest here
+    device = "cpu" if query.is_cpu else query.device.type  # to ask for its name takes its time
     if torch.is_autocast_enabled(device):
         low = torch.get_autocast_dtype(device)
         query, keys, values = (t if t.dtype == torch.float64 else t.to(low) for t in (query, keys, values))

@@ -209,7 +209,7 @@ def parts_of(terms: Terms, bias: Tensor | None, like: Tensor) -> Iterator[Part]:
     *_, n, m = terms.shape
     if math.prod(terms.shape) == 0:
         return  # the operators end the process
-    if terms.visible is None and (bias is None or bias.shape[-2] == 1):
+    if terms.visible is None and (bias is None or bias.shape[-2] == 1):  # the usual case, with as little as can be
         mask = mask_of(terms, [], bias, slice(0, 1), slice(0, m), like)
         yield Part(slice(0, n), slice(0, m), True, mask=mask)
         return
