@@ -16,13 +16,14 @@ from torch import Tensor
 
 from regard.attention.base_score import widened
 from regard.attention.comparison import Comparison, blocks
-from regard.attention.normalise import LOG2_E, Normaliser
+from regard.attention.normalise import LOG2_E
 from regard.attention.scores import FixedDot
 from regard.attention.visible import Rule, common, conjuncts, pick, take
 from regard.errors import RegardError, unknown_name
 
 FEW = 64  # rows, of which at least so many make a fast product
-GROUP = 64  # keys whose best is looked at first when the top ones are sought
+GROUP = 16  # keys whose best is looked at first when the top ones are sought
+INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # of as many bytes; as such, weights are ranked faster
 DEEP = -2000.0  # 2 to the power of it is zero in every type
 
 
@@ -34,41 +35,9 @@ class Rows:
         self.span = span
         self.weights = weights  # (*batch, rows, span)
 
-    @property
-    def order(self) -> Tensor:
-        """Numbers that rank the keys of a row as the weights do."""
-        return self.weights
-
-    def at(self, where: Tensor) -> Tensor:
-        """The weights at some places of each row, counted from the start of the span."""
-        return self.weights.gather(-1, where)
-
     def entropy(self) -> Tensor:
         """-sum(w log w) of each row; it may use the weights up, so nothing can be asked after it."""
         return torch.special.entr(self.weights).sum(-1)
-
-
-class ScoredRows(Rows):
-    """Rows of which the scores are there, and the weights if asked for."""
-
-    def __init__(self, rows: slice, span: slice, scores: Tensor, statistic: Tensor, normaliser: Normaliser) -> None:
-        self.rows = rows
-        self.span = span
-        self.scores = scores
-        self.statistic = statistic
-        self.normaliser = normaliser
-
-    @cached_property
-    def weights(self) -> Tensor:  # type: ignore[override]
-        """The weights of these rows."""
-        return self.normaliser.weights(self.scores, self.statistic, self.span)
-
-    @property
-    def order(self) -> Tensor:
-        return self.scores
-
-    def at(self, where: Tensor) -> Tensor:
-        return self.normaliser.weights(self.scores.gather(-1, where), self.statistic, where + self.span.start)
 
 
 class SoftmaxRows(Rows):
@@ -97,13 +66,6 @@ class SoftmaxRows(Rows):
         """The weights of these rows."""
         return torch.exp2(self.logarithms, out=self.room)
 
-    @property
-    def order(self) -> Tensor:
-        return self.logarithms
-
-    def at(self, where: Tensor) -> Tensor:
-        return torch.exp2(self.logarithms.gather(-1, where))
-
     def entropy(self) -> Tensor:
         weights = self.weights
         if self.may_be_infinite:
@@ -120,16 +82,19 @@ def softmax_rows(comparison: Comparison, log_sum_exp: Tensor, rows: slice, span:
 def dot_rows(comparison: Comparison, log_sum_exp: Tensor) -> Iterator[SoftmaxRows]:
     """All rows of a softmax over dot products: the same, in two pieces of memory that are used again for each block.
 
-    The log-sum-exp is there before the product, which adds to what it finds at little cost. Where there is a bias, it
-    is taken off last: where a bias of -1e9 hides a row, both are so large that they cancel only when rounded alike,
-    and even then may leave more than a weight of one.
+    All that belongs to one key lies together in memory: a CPU's cores then share out the product in the same way as
+    what is done with it, and no number has to go from one to the other. The log-sum-exp is there before the product,
+    which adds to what it finds at little cost.
+
+    Not so where there is a bias, whose rows lie together. It is taken off last: where a bias of -1e9 hides a row, both
+    are so large that they cancel only when rounded alike, and even then may leave more than a weight of one.
     """
     terms, bias = comparison.terms, comparison.bias
     *batch, n, m = terms.shape
     assert isinstance(terms.score, FixedDot)
-    query, keys = (
+    query, keys, base = (
         t.expand(*batch, *t.shape[-2:]).reshape(math.prod(batch), *t.shape[-2:])
-        for t in (comparison.query, comparison.keys)
+        for t in (comparison.query, comparison.keys, log_sum_exp.mT.contiguous() * -LOG2_E)
     )
     query, keys = widened(query) * (terms.score.factor * LOG2_E), widened(keys)
     may_be_infinite = bias is not None or terms.visible is not None
@@ -137,16 +102,17 @@ def dot_rows(comparison: Comparison, log_sum_exp: Tensor) -> Iterator[SoftmaxRow
     room = [query.new_empty(len(query) * size * m) for _ in range(2)]
     for rows in blocks(range(n), size):
         span = comparison.reach(rows)
-        shape = (len(query), rows.stop - rows.start, span.stop - span.start)
-        logarithms, weights = (part[: math.prod(shape)].view(*batch, *shape[1:]) for part in room)
-        product = (pick(query, -2, rows), pick(keys, -2, span).mT)
-        own = pick(log_sum_exp, -2, rows)
+        wide, high = span.stop - span.start, rows.stop - rows.start
+        pieces = [part[: len(query) * wide * high] for part in room]
+        own, seen = pick(query, -2, rows), pick(keys, -2, span)
         if bias is None:
-            torch.mul(own.expand_as(logarithms), -LOG2_E, out=logarithms)
-            logarithms.view(shape).baddbmm_(*product)
+            pieces[0].view(len(query), wide, high).copy_(pick(base, -1, rows)).baddbmm_(seen, own.mT)
+            logarithms, weights = (piece.view(*batch, wide, high).mT for piece in pieces)
         else:
-            logarithms.view(shape).baddbmm_(*product, beta=0, alpha=1 / LOG2_E)
-            logarithms.add_(take(take(bias, -2, rows), -1, span)).sub_(own).clamp_max_(0).mul_(LOG2_E)
+            pieces[0].view(len(query), high, wide).baddbmm_(own, seen.mT, beta=0, alpha=1 / LOG2_E)
+            logarithms, weights = (piece.view(*batch, high, wide) for piece in pieces)
+            logarithms.add_(take(take(bias, -2, rows), -1, span)).sub_(pick(log_sum_exp, -2, rows))
+            logarithms.clamp_max_(0).mul_(LOG2_E)
         for rule in conjuncts(terms.visible):
             for part in uncertain(rule, rows, span, terms.shape):
                 hidden = ~rule.tile(rows, part, terms.shape, logarithms.device)
@@ -194,11 +160,12 @@ class Top(Reduction):
         self.indices = like.new_full((*shape[:-1], self.k), -1, dtype=torch.long)
 
     def add(self, block: Rows) -> None:
-        k = min(self.k, block.order.shape[-1])
+        k = min(self.k, block.weights.shape[-1])
         if k == 0:
             return
-        where = top_places(block.order, k)
-        pick(self.values, -2, block.rows)[..., :k] = block.at(where)
+        numbers = block.weights.view(INTEGERS[block.weights.element_size()])
+        found, where = greatest(numbers, k)
+        pick(self.values, -2, block.rows)[..., :k] = found.view(block.weights.dtype)
         pick(self.indices, -2, block.rows)[..., :k] = where + block.span.start if block.span.start else where
 
     def result(self) -> tuple[Tensor, Tensor]:
@@ -213,10 +180,9 @@ class Argmax(Reduction):
         self.found = like.new_full(shape[:-1], -1, dtype=torch.long)
 
     def add(self, block: Rows) -> None:
-        if block.order.shape[-1]:
-            where = block.order.argmax(-1, keepdim=True)
-            found = torch.where(block.at(where) > 0, where + block.span.start, -1)
-            pick(self.found, -1, block.rows)[:] = found[..., 0]
+        if block.weights.shape[-1]:
+            most, where = block.weights.max(-1)
+            pick(self.found, -1, block.rows)[:] = torch.where(most > 0, where + block.span.start, -1)
 
     def result(self) -> Tensor:
         return self.found
@@ -267,20 +233,22 @@ def as_reduction(name: str, shape: torch.Size, like: Tensor) -> Reduction:
     return kinds[name](shape, like)
 
 
-def top_places(order: Tensor, k: int) -> Tensor:
-    """Where the k greatest numbers of each row stand, the greatest first.
+def greatest(numbers: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k greatest numbers of each row, the greatest first, and where they stand.
 
     They lie in the k groups whose own greatest numbers are the greatest, which are found
     in the same way, so that only few numbers are ever sorted.
     """
-    groups = order.shape[-1] // GROUP
+    groups = numbers.shape[-1] // GROUP
     if groups <= 2 * k:
-        return order.topk(k).indices
+        return numbers.topk(k)
     together = groups * GROUP
-    greatest = order[..., :together].unflatten(-1, (GROUP, groups)).amax(-2)
-    members = torch.arange(0, together, groups, device=order.device)
-    places = (top_places(greatest, k)[..., None] + members).flatten(-2)
-    if together < order.shape[-1]:
-        rest = torch.arange(together, order.shape[-1], device=order.device)
+    grouped = numbers[..., :together].unflatten(-1, (GROUP, groups))
+    best = torch.amax(grouped, -2, out=torch.empty_like(numbers[..., :groups]))  # lies in memory as the numbers do
+    members = torch.arange(0, together, groups, device=numbers.device)
+    places = (greatest(best, k)[1][..., None] + members).flatten(-2)
+    if together < numbers.shape[-1]:
+        rest = torch.arange(together, numbers.shape[-1], device=numbers.device)
         places = torch.cat([places, rest.expand(*places.shape[:-1], -1)], -1)
-    return places.gather(-1, order.gather(-1, places).topk(k).indices)
+    found, chosen = numbers.gather(-1, places).topk(k)
+    return found, places.gather(-1, chosen)

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from regard.attention.base_score import learnt
 from regard.attention.comparison import Comparison, Gradients, blocks, rebound
-from regard.attention.normalise import HardMax, Softmax
-from regard.attention.reductions import Rows, ScoredRows, as_reduction, dot_rows, softmax_rows
+from regard.attention.normalise import Softmax
+from regard.attention.reductions import Rows, as_reduction, dot_rows, softmax_rows
 from regard.attention.scores import FixedDot
 from regard.attention.surroundings import Autocast, refuse_second_derivative
 from regard.attention.visible import Index, Within, count, pick, positions
@@ -215,9 +215,7 @@ class LazyWeights(Weights):
         if isinstance(normaliser, Softmax):
             return softmax_rows(comparison, self.statistic, rows, span)
         scores, statistic = comparison.span(rows, span), pick(self.statistic, -2, rows)
-        if isinstance(normaliser, HardMax):  # scores may be equal where weights are not
-            return Rows(rows, span, normaliser.weights(scores, statistic, span))
-        return ScoredRows(rows, span, scores, statistic, normaliser)
+        return Rows(rows, span, normaliser.weights(scores, statistic, span))
 
     def bound(self) -> Comparison:
         """The comparison with the parameters of the time when these weights were used."""
@@ -300,7 +298,8 @@ class MeanWeights(Weights):
     def row_blocks(self) -> Iterator[Rows]:
         for block in self.whole.row_blocks():
             full = block.weights.expand(*self.whole.shape[:-2], *block.weights.shape[-2:])
-            yield Rows(block.rows, block.span, full.mean(self.axis))
+            like = torch.empty_like(full.select(self.axis, 0))  # lies in memory as the weights do
+            yield Rows(block.rows, block.span, torch.mean(full, self.axis, out=like))
 
     def block(self, rows: Index, cols: Index) -> Float[Tensor, "*batch rows cols"]:
         return self.whole.block(rows, cols).mean(self.axis)
