@@ -83,18 +83,22 @@ class Recurrent(nn.Module):
         directions the second, which has read the whole from its end, is the one that is
         remembered.
         """
+        if would_be_half(inputs):
+            with torch.autocast("cuda", enabled=False):
+                begin = None if state is None else [tuple(part.float() for part in layer) for layer in state]
+                return self(inputs.float(), lengths, begin)
         if lengths is not None and (not len(lengths) or int(lengths.min()) == inputs.shape[1]):
             lengths = None
         drops = self.training and self.dropout > 0 and self.layers > 1
         faster = inputs.is_cpu and (drops or lengths is not None) and (lengths is None or self.cell in HOLDS)
         if faster or self._drops_for_all_steps():
             return self._by_layer(inputs, lengths, state)
-        begin = None if state is None else self._stacked(state)
+        at_first = None if state is None else self._stacked(state)
         if lengths is None:
-            states, last = self.stack(inputs, begin)
+            states, last = self.stack(inputs, at_first)
         else:
             packed = pack_padded_sequence(inputs, lengths.cpu(), batch_first=True, enforce_sorted=False)
-            states, last = self.stack(packed, begin)
+            states, last = self.stack(packed, at_first)
             states, _ = pad_packed_sequence(states, batch_first=True, total_length=inputs.shape[1])
         parts = last if isinstance(last, tuple) else (last,)
         each = 2 if self.bidirectional else 1
@@ -108,6 +112,9 @@ class Recurrent(nn.Module):
         Of a stack that reads both ways this is the only layer whose first half knows nothing of what follows, and
         whose second half knows nothing of what came before.
         """
+        if would_be_half(inputs):
+            with torch.autocast("cuda", enabled=False):
+                return self.first_layer(inputs.float(), lengths)
         if self.layers == 1:
             return self(inputs, lengths)[0]
         if lengths is None or self.cell in HOLDS:
@@ -208,6 +215,15 @@ class Recurrent(nn.Module):
         """As torch's layers want it: (layers, batch, hidden), a pair of them for an LSTM."""
         parts = tuple(torch.stack(part) for part in zip(*state, strict=True))
         return parts if self.cell == "lstm" else parts[0]
+
+
+def would_be_half(inputs: Float[Tensor, "..."]) -> bool:
+    """Whether cuDNN's layers would compute in float16, as they do under autocast to any type.
+
+    Its range is too small to learn in without scaling the loss. In float32, whose products a GPU may take in TF32,
+    they take little longer.
+    """
+    return inputs.is_cuda and torch.is_autocast_enabled("cuda")
 
 
 def is_real(lengths: Int[Tensor, " batch"], size: int) -> Bool[Tensor, "batch time 1"]:
