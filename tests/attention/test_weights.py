@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 from regard import RegardError, Weights, attend, causal, documents, lengths
 from regard.attention import Score
 from regard.attention.reductions import greatest
+from regard.attention.weights import DenseWeights
 
 from .cases import DEVICES, FINITE, NAMES, make_score, numpy_weights, tensors
 
@@ -78,7 +79,9 @@ def test_the_weights_are_exact_to_the_rounding_of_the_log_sum_exp(name, device):
     torch.testing.assert_close(weights.dense().double(), exact.dense(), rtol=0, atol=tolerance)
     torch.testing.assert_close(weights.received().double(), exact.received(), rtol=1e-4, atol=300 * tolerance)
     torch.testing.assert_close(weights.entropy().double(), exact.entropy(), rtol=1e-4, atol=30 * tolerance)
-    torch.testing.assert_close(weights.top(5)[0].double(), exact.top(5)[0], rtol=0, atol=tolerance)
+    found, where = weights.top(5)
+    torch.testing.assert_close(found.double(), exact.dense().topk(5).values, rtol=0, atol=tolerance)
+    torch.testing.assert_close(exact.dense().gather(-1, where), found.double(), rtol=0, atol=tolerance)
 
 
 def test_answers_do_not_depend_on_what_else_is_asked_nor_on_the_order():
@@ -90,6 +93,24 @@ def test_answers_do_not_depend_on_what_else_is_asked_nor_on_the_order():
             torch.testing.assert_close(found, alone[name], rtol=0, atol=0)
     entropy, again = weights.reduce("entropy", "entropy")
     assert torch.equal(entropy, again)
+
+
+@pytest.mark.parametrize("path", ["sdpa", "tiled"])
+@pytest.mark.parametrize("beyond", [1e20, -1e20])
+def test_a_weight_that_is_no_number_is_not_hidden_by_those_that_are(path, beyond):
+    query, keys = torch.tensor([[beyond], [1.0]]), torch.tensor([[0.0], [beyond]])
+    weights = attend(query, keys, torch.ones(2, 1), "dot", path=path, return_weights=True)[1]
+    values, where = weights.top(1)
+    assert values[0].isnan()
+    torch.testing.assert_close((values[1], where[1]), (torch.tensor([1.0]), torch.tensor([int(beyond > 0)])))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_of_given_weights_of_every_type_the_top_ones_are_found(dtype):
+    matrix = torch.softmax(torch.randn(3, 400, dtype=torch.float64), -1).to(dtype)
+    found, where = DenseWeights(matrix).top(3)
+    assert torch.equal(found, matrix.topk(3).values)
+    assert torch.equal(matrix.gather(-1, where), found)
 
 
 @pytest.mark.parametrize("hidden", [-1e9, torch.finfo(torch.float32).min])
@@ -443,3 +464,11 @@ def test_a_wrong_question_is_said():
     with pytest.raises(RegardError) as error:
         lazy().mean(-1)
     assert str(error.value) == "mean: there is no axis -1 among the leading axes of (6, 9)"
+
+
+def test_an_empty_axis_has_no_mean():
+    weights = attend(*tensors(0, 2), return_weights=True)[1]
+    with pytest.raises(RegardError) as error:
+        weights.mean(0)
+    found = tuple(weights.shape)
+    assert str(error.value) == f"mean: axis 0 of {found} is empty; there is nothing to average"

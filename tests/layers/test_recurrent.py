@@ -209,17 +209,24 @@ def test_a_gpu_does_the_same_without_a_warning(cell, bidirectional, monkeypatch)
 @pytest.mark.parametrize("cell", CELLS)
 def test_under_autocast_gradients_may_pass_what_float16_holds(cell, settings):
     layer = stack(cell, layers=2, **settings).float().cuda()
-    with torch.no_grad():
-        for weight in layer.stack.parameters():
-            weight.zero_()
-    inputs = torch.randn(3, 4, 3, device="cuda", requires_grad=True)
-    begin = [tuple(torch.full((3, 5), 0.5, device="cuda") for _ in part) for part in layer.zeros(3, inputs)]
+    inputs = torch.randn(3, 4, 3, device="cuda").bfloat16()
+    begin = [tuple(part.bfloat16() for part in each) for each in layer.zeros(3, inputs)]
     with torch.autocast("cuda", torch.bfloat16):
-        states, last = layer(inputs.bfloat16(), state=begin)
-        first = layer.first_layer(inputs.bfloat16())
+        states, last = layer(inputs, state=begin)
+        first = layer.first_layer(inputs)
     assert {states.dtype, first.dtype, *(part.dtype for each in last for part in each)} == {torch.float32}
     (states.sum() * 1e6).backward()
     assert all(weight.grad.isfinite().all() for weight in layer.stack.parameters())
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_under_autocast_a_layer_keeps_the_type_of_its_parameters():
+    layer = stack("lstm", layers=2).cuda()
+    inputs = torch.randn(3, 4, 3, dtype=torch.float64, device="cuda")
+    wanted = layer(inputs, torch.tensor([4, 2, 1]))[0]
+    with torch.autocast("cuda", torch.bfloat16):
+        found = layer(inputs.float(), torch.tensor([4, 2, 1]))[0]
+    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,8 @@ class Weights(ABC):
         place = axis % len(self.shape) if known else len(self.shape)
         if place >= len(self.shape) - 2:
             raise RegardError(f"mean: there is no axis {axis!r} among the leading axes of {tuple(self.shape)}")
+        if self.shape[place] == 0:
+            raise RegardError(f"mean: axis {axis} of {tuple(self.shape)} is empty; there is nothing to average")
         return MeanWeights(self, place)
 
     def settled(self) -> Weights:

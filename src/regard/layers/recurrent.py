@@ -85,8 +85,9 @@ class Recurrent(nn.Module):
         """
         if would_be_half(inputs):
             with torch.autocast("cuda", enabled=False):
-                begin = None if state is None else [tuple(part.float() for part in layer) for layer in state]
-                return self(inputs.float(), lengths, begin)
+                own = self.stack.all_weights[0][0].dtype
+                begin = None if state is None else [tuple(part.to(own) for part in layer) for layer in state]
+                return self.forward(inputs.to(own), lengths, begin)
         if lengths is not None and (not len(lengths) or int(lengths.min()) == inputs.shape[1]):
             lengths = None
         drops = self.training and self.dropout > 0 and self.layers > 1
@@ -114,7 +115,7 @@ class Recurrent(nn.Module):
         """
         if would_be_half(inputs):
             with torch.autocast("cuda", enabled=False):
-                return self.first_layer(inputs.float(), lengths)
+                return self.first_layer(inputs.to(self.stack.all_weights[0][0].dtype), lengths)
         if self.layers == 1:
             return self(inputs, lengths)[0]
         if lengths is None or self.cell in HOLDS:
@@ -220,8 +221,8 @@ class Recurrent(nn.Module):
 def would_be_half(inputs: Float[Tensor, "..."]) -> bool:
     """Whether cuDNN's layers would compute in float16, as they do under autocast to any type.
 
-    Its range is too small to learn in without scaling the loss. In float32, whose products a GPU may take in TF32,
-    they take little longer.
+    Its range is too small to learn in without scaling the loss. In the type of the parameters, float32, whose products
+    a GPU may take in TF32, they take little longer. A single `step` is done in the type that was asked for.
     """
     return inputs.is_cuda and torch.is_autocast_enabled("cuda")
 
