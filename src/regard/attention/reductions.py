@@ -75,7 +75,7 @@ class SoftmaxRows(Rows):
 
     @property
     def order(self) -> Tensor:
-        """Integers where that may be: floats from 0 up stand in the order of their bits, and so torch ranks them faster."""
+        """Integers where that may be, which torch ranks faster: floats from 0 up stand in the order of their bits."""
         return self.weights.view(INTEGERS[self.weights.element_size()]) if self.as_integers else self.weights
 
     def entropy(self) -> Tensor:
