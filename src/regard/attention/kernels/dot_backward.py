@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.attention.base_score import widened
-from regard.attention.comparison import Comparison, blocks
+from regard.attention.comparison import Comparison, Terms, blocks
 from regard.attention.normalise import LOG2_E
 from regard.attention.scores import FixedDot
 from regard.attention.visible import pick, take
@@ -43,47 +43,31 @@ def dot_backward(
     query, keys, values_, gradient_ = (flat(t) for t in (comparison.query, comparison.keys, values, gradient))
     taken_back = -(gradient_ * flat(output)).sum(-1, keepdim=True)
     factor = terms.score.factor
-    scaled = query * (factor * LOG2_E)  # to base 2: exp2 is faster than exp
+    scaled, lse_ = query * (factor * LOG2_E), lse * LOG2_E  # to base 2: exp2 is faster than exp
     of_bias = torch.zeros_like(bias, memory_format=torch.contiguous_format)
     rows_each = max(1, min(ROWS, n, NUMBERS // max(1, len(query) * COLUMNS)))
     of_query, of_keys, of_values = Sums(query), Sums(keys), Sums(values_)
     room = [query.new_empty(len(query) * rows_each * min(COLUMNS, m)) for _ in range(2)]
 
     @cache  # the same but for the last rows and columns; what is done for each tile is done often
-    def tiles(rows: int, cols: int) -> tuple[Tensor, ...]:
-        """Room for weights and for the gradient of scores, each with one leading axis, turned, and with all of them."""
+    def tiles(rows: int, cols: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Room for weights and for the gradient of scores, each with one leading axis and with all of them."""
         flat_ = [part[: len(query) * rows * cols].view(-1, rows, cols) for part in room]
-        return tuple(view for tile in flat_ for view in (tile, tile.mT, tile.view(*batch, rows, cols)))
+        return flat_[0], flat_[1], flat_[0].view(*batch, rows, cols), flat_[1].view(*batch, rows, cols)
 
-    by_column = [
-        (
-            cols,
-            keys[:, cols],
-            keys[:, cols].mT,
-            values_[:, cols].mT,
-            take(bias, -1, cols).expand(*bias.shape[:-1], cols.stop - cols.start),
-            take(of_bias, -1, cols),
-        )
-        for cols in blocks(range(m), COLUMNS)
-    ]
+    by_column = [(cols, keys[:, cols], keys[:, cols].mT, values_[:, cols].mT) for cols in blocks(range(m), COLUMNS)]
     for i, rows in enumerate(blocks(range(n), rows_each)):
         query_rows, scaled_rows, gradient_rows, back = (t[:, rows] for t in (query, scaled, gradient_, taken_back))
-        lse_rows = pick(lse, -2, rows)
-        for j, (cols, some_keys, key_columns, value_columns, some_bias, of_some_bias) in enumerate(by_column):
-            weights, weights_turned, weights_given, of_scores, of_scores_turned, of_scores_given = tiles(
-                rows.stop - rows.start, cols.stop - cols.start
-            )
-            torch.sub(take(some_bias, -2, rows), lse_rows, out=weights_given)
-            if terms.visible is not None:
-                seen = terms.visible.tile(rows, cols, terms.shape, weights.device)
-                weights_given.masked_fill_(~seen, -math.inf)
-            weights.baddbmm_(scaled_rows, key_columns, beta=LOG2_E).exp2_()
-            of_scores.copy_(back).baddbmm_(gradient_rows, value_columns).mul_(weights)
-            of_values.add(j, weights_turned, gradient_rows)
-            of_keys.add(j, of_scores_turned, query_rows, factor)
+        for j, (cols, some_keys, key_columns, value_columns) in enumerate(by_column):
+            weights, of_scores, as_given, of_given = tiles(rows.stop - rows.start, cols.stop - cols.start)
+            fill_with_bias(as_given, terms, bias, rows, cols, lse_)
+            weights.baddbmm_(scaled_rows, key_columns).exp2_()
+            of_scores.copy_(back.expand_as(of_scores)).baddbmm_(gradient_rows, value_columns).mul_(weights)
+            of_values.add(j, weights.mT, gradient_rows)
+            of_keys.add(j, of_scores.mT, query_rows, factor)
             of_query.add(i, of_scores, some_keys, factor)
-            part = take(of_some_bias, -2, rows)
-            part += of_scores_given.sum_to_size(part.shape)
+            part = take(take(of_bias, -2, rows), -1, cols)
+            part += of_given.sum_to_size(part.shape)
 
     def folded(sums: Sums, like: Tensor) -> Tensor:
         """The gradient in the shape of what it is for."""
@@ -114,10 +98,21 @@ class Sums:
             self.blocks[which].baddbmm_(left, right, alpha=factor)
 
     def joined(self) -> Float[Tensor, "batch rows width"]:
-        """All rows; zeros where there was nothing to add. On two cores, copies were faster than `torch.cat`."""
-        if not self.blocks:
-            return torch.zeros_like(self.like)
-        whole = self.blocks[0].new_empty(self.like.shape)
-        for block, part in zip(self.blocks, whole.split(self.blocks[0].shape[1], 1), strict=True):
-            part.copy_(block)
-        return whole
+        """All rows; zeros where there was nothing to add."""
+        return torch.cat(self.blocks, 1) if self.blocks else torch.zeros_like(self.like)
+
+
+def fill_with_bias(
+    tile: Float[Tensor, "*batch rows cols"],
+    terms: Terms,
+    bias: Float[Tensor, "*bias_batch #queries #keys"],
+    rows: slice,
+    cols: slice,
+    lse: Float[Tensor, "*batch queries 1"],
+) -> None:
+    """Write to a tile what its products are added to: bias - log-sum-exp to base 2, -inf where none may look."""
+    part = take(take(bias, -2, rows), -1, cols) * LOG2_E
+    torch.sub(part.expand(*part.shape[:-1], tile.shape[-1]), pick(lse, -2, rows), out=tile)
+    if terms.visible is not None:
+        seen = terms.visible.tile(rows, cols, terms.shape, tile.device)
+        tile.masked_fill_(~seen, -math.inf)
