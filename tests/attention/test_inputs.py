@@ -37,3 +37,41 @@ def test_a_bias_of_true_and_false_is_said():
     with pytest.raises(RegardError) as error:
         fitting_bias(torch.ones(4, 7, dtype=torch.bool), Softmax(), torch.zeros(4, 6), torch.Size((4, 7)))
     assert str(error.value) == "bias: is bool; a float type is needed (what may be seen is said with visible)"
+
+
+@pytest.mark.parametrize("path", ["sdpa", "tiled", "reference"])
+@pytest.mark.parametrize("normaliser", ["softmax", "sparsemax", "entmax15"])
+@pytest.mark.parametrize("hidden", [-1e9, -1e4, torch.finfo(torch.float32).min])
+def test_a_row_that_a_large_bias_hides_is_as_exact_as_the_others(path, normaliser, hidden):
+    if path == "sdpa" and normaliser != "softmax":
+        pytest.skip("the fused operators know softmax alone")
+    inputs = [tensor.float() for tensor in tensors(2, n=5, m=300, spread=1.0)]
+    bias = torch.zeros(5, 300)
+    bias[3] = hidden
+    bias[4, :100] = hidden
+
+    def answer(*tensors, **options):
+        leaves = [tensor.detach().clone().requires_grad_() for tensor in tensors]
+        output, weights = attend(*leaves, normaliser=normaliser, return_weights=True, **options)
+        gradients = torch.autograd.grad(output.sin().sum(), leaves)
+        return output, weights.dense(), weights.received(), *gradients
+
+    found = answer(*inputs, bias=bias, path=path)
+    shifted = bias.double()  # the same by hand, for truth: what is added to all scores of a row changes nothing
+    shifted[3] -= hidden
+    exact = answer(*(tensor.double() for tensor in inputs), bias=shifted, path="reference")
+    torch.testing.assert_close([tensor.double() for tensor in found], list(exact), rtol=1e-4, atol=1e-5)
+
+
+def test_a_bias_that_is_lifted_has_its_own_gradient():
+    query, keys, values = tensors(n=3, m=5)
+    deep = torch.randn(3, 5, dtype=torch.float64) - torch.tensor([[0.0], [500.0], [0.0]], dtype=torch.float64)
+    assert torch.autograd.gradcheck(
+        lambda bias: attend(query, keys, values, bias=bias, path="tiled"), deep.requires_grad_()
+    )
+
+
+def test_without_a_normaliser_a_large_bias_counts_as_it_is():
+    query, keys, values = tensors(n=3, m=5)
+    found = attend(query, keys, values, "dot", bias=torch.full((3, 5), -1e3), normaliser="none")
+    torch.testing.assert_close(found, (query @ keys.mT - 1e3) @ values)

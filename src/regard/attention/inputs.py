@@ -17,6 +17,8 @@ from regard.errors import RegardError
 Inputs = tuple[Tensor, Tensor, Tensor]
 """Query, keys and values."""
 
+DEEP = -100.0  # a row's greatest bias, from which on float32 rounds its weights by less than a hundred thousandth
+
 
 def checked(query: Tensor, keys: Tensor, values: Tensor, visible: Rule | None) -> tuple[Inputs, torch.Size]:
     """Query, keys and values as autocast wants them and the shape of the scores, or a `RegardError`."""
@@ -66,7 +68,22 @@ def fitting_bias(
         raise RegardError(f"bias: is {kind(bias)}; a float type is needed (what may be seen is said with visible)")
     check_broadcast("bias", bias.shape, shape)
     bias = torch.atleast_2d(bias).to(widened(query).dtype)
-    return bias - row_peaks(bias) if isinstance(normaliser, KernelSum) else bias
+    if isinstance(normaliser, KernelSum):
+        return bias - row_peaks(bias)
+    return lifted(bias) if normaliser.ranked else bias
+
+
+def lifted(bias: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """The bias with its lowest rows raised to a peak of 0, which changes no weight of rows that sum to one.
+
+    Beside a bias of -1e9 for all its keys, float32 has no room for the scores of a row, nor for the logarithm of how
+    many they are: in their backward the fused operators would weigh each key as if it were the only one. A peak above
+    zero is left, since it may be that of a key which may not be seen.
+    """
+    peaks = row_peaks(bias).clamp_max(0)
+    if bias.is_cpu and peaks.numel() and peaks.amin().item() > DEEP:  # on a GPU a look costs more than it saves
+        return bias
+    return bias - peaks
 
 
 def row_peaks(bias: Float[Tensor, "..."]) -> Float[Tensor, "..."]:

@@ -209,9 +209,12 @@ def parts_of(terms: Terms, bias: Tensor | None, like: Tensor) -> Iterator[Part]:
     *_, n, m = terms.shape
     if math.prod(terms.shape) == 0:
         return  # the operators end the process
-    if terms.visible is None and (bias is None or bias.shape[-2] == 1):  # the usual case, with as little as can be
-        mask = mask_of(terms, [], bias, slice(0, 1), slice(0, m), like)
-        yield Part(slice(0, n), slice(0, m), True, mask=mask)
+    everything = slice(0, n), slice(0, m)
+    as_it_is = (
+        bias is None or bias.shape[-2] == 1 or len(terms.shape) <= 4
+    )  # a mask is no copy of the bias, or a small one
+    if terms.visible is None and as_it_is:  # the usual case, with as little as can be
+        yield Part(*everything, True, mask=mask_of(terms, [], bias, *everything, like))
         return
     rules = conjuncts(terms.visible)
     if (bias is not None and bias.shape[-2] > 1) or not all(
@@ -223,7 +226,7 @@ def parts_of(terms: Terms, bias: Tensor | None, like: Tensor) -> Iterator[Part]:
     for_all = [rule for rule in rules if not isinstance(rule, Causal)]
     for rows, cols, is_causal in causal_parts(n, m, offset):
         mask = mask_of(terms, for_all, bias, slice(0, 1), cols, like)
-        yield Part(rows, cols, rows == slice(0, n) and cols == slice(0, m), is_causal, mask)
+        yield Part(rows, cols, (rows, cols) == everything, is_causal, mask)
 
 
 def causal_parts(n: int, m: int, offset: int) -> Iterator[tuple[slice, slice, bool]]:
