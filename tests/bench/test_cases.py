@@ -1,5 +1,6 @@
 """A race is fair where all run the same course."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from regard.bench.attention import chosen_groups, measure_group, with_compiled
 from regard.bench.cases import all_groups, make_calls
 from regard.bench.settings import Settings
 
-SETTINGS = Settings(length=12, width=8, heads=2, dtype="float64")
+SETTINGS = Settings(length=12, width=8, heads=2, dtype="float64", processes=1)
 GROUPS = all_groups(SETTINGS)
 
 
@@ -55,6 +56,15 @@ def test_what_does_not_fit_is_skipped_and_said(monkeypatch):
     assert (plain.forward.seconds, plain.backward.seconds) == (None, None)
     assert chosen.forward.seconds is not None
     assert (chosen.forward.ratio, chosen.notes) == (None, ())
+
+
+@pytest.mark.parametrize(("processes", "rounds"), [(1, 4), (3, 6)])
+def test_rounds_are_shared_out_among_processes(processes, rounds):
+    (group,) = chosen_groups(SETTINGS, ["uniform"])
+    settings = replace(SETTINGS, fewest=4, patience=-1.0, processes=processes)  # no more rounds than there must be
+    rows = measure_group(group, settings, tell=lambda text: None)
+    assert {row.forward.rounds for row in rows} == {rounds}
+    assert {row.backward.rounds for row in rows} == {rounds}
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # of torch.compile's own imports

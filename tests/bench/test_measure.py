@@ -16,8 +16,8 @@ from regard.bench.measure import (
     after_itself,
     free_memory,
     in_fresh_process,
-    ratio,
     resident_growth,
+    time_in_processes,
     time_in_turn,
     wall_seconds,
 )
@@ -51,7 +51,7 @@ def quiet(monkeypatch):
 def test_every_call_has_its_turn_in_every_round():
     machine = Machine(ours=3.0, theirs=2.0)
     timing = time_in_turn(machine.calls(), machine.clock, repeats=4, fewest=1, patience=60)
-    assert timing == Timing({"ours": [4.5, 3.0, 4.5, 3.0], "theirs": [3.0, 2.0, 3.0, 2.0]}, quiet=True)
+    assert timing == Timing([{"ours": 4.5, "theirs": 3.0}, {"ours": 3.0, "theirs": 2.0}] * 2, quiet=True)
     assert machine.ran[:2] == ["ours", "theirs"]
     turns = [set(machine.ran[start : start + 2]) for start in range(0, 10, 2)]
     assert turns == [{"ours", "theirs"}] * 5
@@ -60,15 +60,15 @@ def test_every_call_has_its_turn_in_every_round():
 @pytest.mark.usefixtures("quiet")
 def test_the_ratio_does_not_see_a_machine_that_changes_its_speed():
     machine = Machine(ours=3.0, theirs=2.0)
-    seconds = time_in_turn(machine.calls(), machine.clock, repeats=5, fewest=1, patience=60).seconds
-    assert ratio(seconds["ours"], seconds["theirs"]) == 1.5
+    timing = time_in_turn(machine.calls(), machine.clock, repeats=5, fewest=1, patience=60)
+    assert timing.ratio("ours", "theirs") == 1.5
 
 
 @pytest.mark.usefixtures("quiet")
 def test_no_patience_leaves_the_fewest_rounds():
     machine = Machine(ours=1.0)
     timing = time_in_turn(machine.calls(), machine.clock, repeats=9, fewest=3, patience=-1)
-    assert timing.seconds == {"ours": [1.5, 1.0, 1.5]}
+    assert timing.rounds == [{"ours": 1.5}, {"ours": 1.0}, {"ours": 1.5}]
 
 
 @pytest.mark.usefixtures("quiet")
@@ -76,10 +76,10 @@ def test_quick_calls_go_on_where_a_slow_one_has_used_up_its_share(monkeypatch):
     machine = Machine(ours=1.0, theirs=2.0, slow=100.0)
     monkeypatch.setattr(time, "perf_counter", lambda: machine.now)
     timing = time_in_turn(machine.calls(), machine.clock, repeats=10, fewest=2, patience=30)
-    assert timing.seconds["slow"] == [150.0, 100.0]
-    assert timing.seconds["theirs"] == [3.0, 2.0, 3.0, 2.0]  # its share are 10 seconds
-    assert timing.seconds["ours"] == [1.5, 1.0, 1.5, 1.0]  # alone it has nothing to be compared with
-    assert ratio(timing.seconds["slow"], timing.seconds["ours"]) == 100.0
+    assert timing.seconds("slow") == [150.0, 100.0]
+    assert timing.seconds("theirs") == [3.0, 2.0, 3.0, 2.0]  # its share are 10 seconds
+    assert timing.seconds("ours") == [1.5, 1.0, 1.5, 1.0]  # alone it has nothing to be compared with
+    assert timing.ratio("slow", "ours") == 100.0
     assert timing.quiet
 
 
@@ -89,8 +89,8 @@ def test_a_busy_round_is_kept_where_a_slow_call_was_in_no_others(monkeypatch):
     machine = Machine(ours=1.0, theirs=1.0, slow=100.0)
     monkeypatch.setattr(time, "perf_counter", lambda: machine.now)
     timing = time_in_turn(machine.calls(), machine.clock, repeats=9, fewest=2, patience=15)
-    assert timing.seconds["slow"] == [150.0, 100.0]
-    assert timing.seconds["ours"] == timing.seconds["theirs"] == [1.5, 1.0, 1.5]  # all but the fourth
+    assert timing.seconds("slow") == [150.0, 100.0]
+    assert timing.seconds("ours") == timing.seconds("theirs") == [1.5, 1.0, 1.5]  # all but the fourth
     assert not timing.quiet
 
 
@@ -99,19 +99,43 @@ def test_rounds_beside_a_busy_program_are_left_out(monkeypatch):
     monkeypatch.setattr(Neighbours, "busy", lambda self: next(busy, False))
     machine = Machine(ours=1.0)
     timing = time_in_turn(machine.calls(), machine.clock, repeats=3, fewest=3, patience=60)
-    assert timing == Timing({"ours": [1.0, 1.5, 1.5]}, quiet=True)  # the second, the third and the fifth
+    assert timing == Timing(
+        [{"ours": 1.0}, {"ours": 1.5}, {"ours": 1.5}], quiet=True
+    )  # the second, the third and the fifth
 
 
 def test_a_machine_that_is_never_quiet_is_not_waited_for(monkeypatch):
     monkeypatch.setattr(Neighbours, "busy", lambda self: True)
     machine = Machine(ours=1.0)
     timing = time_in_turn(machine.calls(), machine.clock, repeats=5, fewest=2, patience=-1)
-    assert timing == Timing({"ours": [1.5, 1.0]}, quiet=False)
+    assert timing == Timing([{"ours": 1.5}, {"ours": 1.0}], quiet=False)
 
 
-def test_the_ratio_is_the_median_of_the_rounds():
-    assert ratio([2.0, 100.0, 3.0], [2.0, 1.0, 2.0]) == 1.5
-    assert ratio([1.0, 2.0], [1.0, 1.0]) == 1.5
+def test_the_ratio_is_the_median_of_the_rounds_that_both_were_in():
+    rounds = [
+        {"ours": 2.0, "theirs": 2.0},
+        {"ours": 100.0, "theirs": 1.0},
+        {"theirs": 9.0},
+        {"ours": 3.0, "theirs": 2.0},
+    ]
+    assert Timing(rounds, quiet=True).ratio("ours", "theirs") == 1.5
+    assert Timing(rounds[:2] + rounds[3:], quiet=True).seconds("ours") == [2.0, 100.0, 3.0]
+    assert Timing(rounds[::3], quiet=True).ratio("ours", "theirs") == 1.25
+
+
+def where_and_when(number: int) -> Timing:
+    """One round, which tells the process it was in."""
+    return Timing([{"process": float(os.getpid())}] * number, quiet=number > 1)
+
+
+def test_the_rounds_of_all_processes_count():
+    timing = time_in_processes(3, where_and_when, 2)
+    assert len(timing.rounds) == 6
+    assert timing.quiet
+    found = timing.seconds("process")
+    assert len(set(found)) == 3
+    assert float(os.getpid()) not in found
+    assert not time_in_processes(2, where_and_when, 1).quiet
 
 
 def allocate(megabytes: int) -> list[int]:

@@ -85,7 +85,7 @@ def test_the_clock_counts_tokens(monkeypatch):
 
 
 def new_speeds(ours, theirs, quiet=True):
-    timing = Timing({"regard": ours, "nn.LSTM": theirs}, quiet)
+    timing = Timing([{"regard": o, "nn.LSTM": t} for o, t in zip(ours, theirs, strict=True)], quiet)
     return speeds(contest(LSTM), timing, vocabulary=25, parameters=1234, tokens=20.0)
 
 

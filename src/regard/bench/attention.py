@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from statistics import median
@@ -13,12 +14,13 @@ from regard.bench.cases import NAIVE, Case, Group, all_groups, make_calls, make_
 from regard.bench.measure import (
     Call,
     ProcessEndedError,
+    Timing,
     after_itself,
     clock_of,
     free_memory,
     growth_of,
     in_fresh_process,
-    ratio,
+    time_in_processes,
     time_in_turn,
 )
 from regard.bench.settings import Settings, WatchBench
@@ -109,9 +111,8 @@ def measure_group(group: Group, settings: Settings, tell: Tell) -> list[Row]:
     costs: dict[str, dict[str, Cost]] = {direction: {} for direction in DIRECTIONS}
     for direction in group.directions:
         tell(f"{group.name}, {direction}: timing")
-        fitting = [case for case in cases if fits(case, direction, settings, notes[case.name])]
-        calls = {case.name: make_calls(group, case, settings)[direction] for case in fitting}
-        costs[direction] = compare(group, calls, settings)
+        names = [case.name for case in cases if fits(case, direction, settings, notes[case.name])]
+        costs[direction] = costs_of(group, names, time_cases(group, names, direction, settings))
     for case in cases:
         tell(f"{group.name}, {case.name}: memory")
         directions = [direction for direction in group.directions if case.name in costs[direction]]
@@ -158,21 +159,48 @@ def fits(case: Case, direction: str, settings: Settings, notes: list[str]) -> bo
     return False
 
 
-def compare(group: Group, calls: dict[str, Call], settings: Settings) -> dict[str, Cost]:
-    """Time some calls in turn, and put each beside the peers."""
+def time_cases(group: Group, names: list[str], direction: str, settings: Settings) -> Timing:
+    """Some cases, timed in turn; on a CPU in several processes, each with its share of rounds and patience."""
+    if settings.processes == 1 or torch.device(settings.device).type != "cpu":
+        return time_here(settings, group.name, names, direction)
+    share = replace(
+        settings,
+        repeats=math.ceil(settings.repeats / settings.processes),
+        fewest=math.ceil(settings.fewest / settings.processes),
+        patience=settings.patience / settings.processes,
+    )
+    try:
+        return time_in_processes(settings.processes, time_here, share, group.name, names, direction)
+    except ProcessEndedError:
+        raise RegardError(
+            f"{group.name}, {direction}: a process was ended by the system while it timed this, which happens when "
+            "memory runs out; take a smaller --length"
+        ) from None
+
+
+def time_here(settings: Settings, group_name: str, names: list[str], direction: str) -> Timing:
+    """The same in this process."""
+    group = all_groups(settings)[group_name]
+    if COMPILED in names:
+        group = with_compiled(group)
+    calls = {name: make_calls(group, group.case(name), settings)[direction] for name in names}
     clock = after_itself(clock_of(torch.device(settings.device)))
-    timing = time_in_turn(
+    return time_in_turn(
         calls, clock, repeats=settings.repeats, fewest=settings.fewest, patience=settings.patience
     )  # fmt: skip
-    middle = {name: median(times) for name, times in timing.seconds.items()}
-    peers = [name for name in calls if not group.case(name).ours]
-    fastest = min(peers, key=lambda name: middle[name], default=None)
 
-    def cost(times: list[float]) -> Cost:
-        ratios = {peer: ratio(times, timing.seconds[peer]) for peer in peers}
-        return Cost(median(times), len(times), timing.quiet, ratios, fastest)
 
-    return {name: cost(times) for name, times in timing.seconds.items()}
+def costs_of(group: Group, names: list[str], timing: Timing) -> dict[str, Cost]:
+    """The time of each case, beside that of its peers."""
+    times = {name: timing.seconds(name) for name in names}
+    peers = [name for name in names if not group.case(name).ours]
+    fastest = min(peers, key=lambda name: median(times[name]), default=None)
+
+    def cost(name: str) -> Cost:
+        ratios = {peer: timing.ratio(name, peer) for peer in peers}
+        return Cost(median(times[name]), len(times[name]), timing.quiet, ratios, fastest)
+
+    return {name: cost(name) for name in names}
 
 
 def measure_memory(

@@ -33,13 +33,18 @@ class ProcessEndedError(Exception):
 
 @dataclass(frozen=True)
 class Timing:
-    """The seconds of each call in each round, and whether the machine was quiet meanwhile.
+    """The seconds of each call in each round that it was in, and whether the machine was quiet meanwhile."""
 
-    A slow call was in the first rounds only.
-    """
-
-    seconds: dict[str, list[float]]
+    rounds: list[dict[str, float]]
     quiet: bool
+
+    def seconds(self, name: str) -> list[float]:
+        """Those of one call, in all its rounds."""
+        return [taken[name] for taken in self.rounds if name in taken]
+
+    def ratio(self, ours: str, theirs: str) -> float:
+        """How much longer one takes than the other: the median of the ratios within each round that both were in."""
+        return median(taken[ours] / taken[theirs] for taken in self.rounds if ours in taken and theirs in taken)
 
 
 def time_in_turn(
@@ -70,12 +75,17 @@ def time_in_turn(
         quiet.update(going if rounds[-1][1] else [])
     short = {name for name in calls if quiet[name] < min(fewest, repeats)}
     kept = [taken for taken, calm in rounds if calm or short & taken.keys()][:repeats]
-    return Timing({name: [taken[name] for taken in kept if name in taken] for name in calls}, not short)
+    return Timing(kept, not short)
 
 
-def ratio(ours: list[float], theirs: list[float]) -> float:
-    """How much longer ours take: the median of the ratios within each round that both were in."""
-    return median(mine / other for mine, other in zip(ours, theirs, strict=False))
+def time_in_processes(count: int, function: Callable[..., Timing], *arguments: object) -> Timing:
+    """What a function finds out in each of some fresh processes, together.
+
+    Where a process happens to have its memory makes a few hundredths of difference
+    between two calls, in all rounds alike, and another process has it elsewhere.
+    """
+    found: list[Timing] = [in_fresh_process(function, *arguments) for _ in range(count)]
+    return Timing([taken for timing in found for taken in timing.rounds], all(timing.quiet for timing in found))
 
 
 def clock_of(device: torch.device) -> Callable[[Call], float]:

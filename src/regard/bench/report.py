@@ -55,11 +55,13 @@ def megabytes(cost: Cost) -> str:
 
 def conditions(settings: Settings) -> str:
     """Under which the figures hold."""
-    where = f"{torch.get_num_threads()} threads" if settings.device == "cpu" else device_name(settings.device)
+    on_cpu = settings.device == "cpu"
+    where = f"{torch.get_num_threads()} threads" if on_cpu else device_name(settings.device)
+    spread = f" in {settings.processes} processes" if on_cpu and settings.processes > 1 else ""
     return (
         f"length {settings.length}, {settings.heads} heads of width {settings.width}, {settings.dtype}, "
-        f"{settings.device}, {where}, torch {torch.__version__}. Times are medians of up to {settings.repeats} rounds, "
-        "in each of which the second of two calls is timed; "
+        f"{settings.device}, {where}, torch {torch.__version__}. Times are medians of up to {settings.repeats} "
+        f"rounds{spread}, in each of which the second of two calls is timed; "
         "a ratio is the median, over the rounds, of that to the fastest row of plain PyTorch in the same round. "
         "Memory is the peak above that before the call."
     )

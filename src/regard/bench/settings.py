@@ -22,6 +22,7 @@ class Settings:
     repeats: int = 100  # rounds at most
     fewest: int = 3  # rounds at least, however long they take
     patience: float = 30.0  # seconds, of which each candidate has its share
+    processes: int = 3  # among which rounds and patience are shared out, on a CPU
 
     def __post_init__(self) -> None:
         for name in ("length", "width", "heads", "repeats"):
@@ -29,7 +30,7 @@ class Settings:
                 raise RegardError(f"--{name} is {getattr(self, name)}; 1 or more is needed")
 
 
-QUICK = Settings(length=256, repeats=5, fewest=2, patience=0.5)
+QUICK = Settings(length=256, repeats=5, fewest=2, patience=0.5, processes=1)
 """What `--quick` measures."""
 
 

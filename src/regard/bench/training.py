@@ -17,7 +17,7 @@ from rich.table import Table
 from torch import nn
 
 from regard.batch import TextBatch
-from regard.bench.measure import Call, Timing, ratio, time_in_turn
+from regard.bench.measure import Call, Timing, time_in_turn
 from regard.bench.plain import PlainLoop, plain_lstm, transformers_gpt2
 from regard.bench.settings import TrainingBench
 from regard.data.check import counted
@@ -187,8 +187,7 @@ def speeds(contest: Contest, timing: Timing, *, vocabulary: int, parameters: int
     """The seconds a token of both sides, each beside the other."""
 
     def speed(name: str, other: str) -> Speed:
-        times = timing.seconds[name]
-        faster = ratio(timing.seconds[other], times)
+        times, faster = timing.seconds(name), timing.ratio(other, name)
         return Speed(
             contest.name, name, contest.sizes, vocabulary, parameters, tokens, median(times), faster,
             len(times), timing.quiet,

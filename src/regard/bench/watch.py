@@ -21,7 +21,6 @@ from regard.bench.measure import (
     free_memory,
     growth_of,
     in_fresh_process,
-    ratio,
     time_in_turn,
 )
 from regard.bench.settings import WatchBench
@@ -95,12 +94,13 @@ def measure_looks(settings: WatchBench, tell: Tell) -> list[Look]:
         calls, clock_of(torch.device(settings.device)), repeats=settings.repeats, fewest=settings.fewest,
         patience=settings.patience,
     )  # fmt: skip
-    plain, rows = timing.seconds[UNWATCHED], []
-    for way, times in timing.seconds.items():
+    rows = []
+    for way in calls:
         tell(f"{way}: memory")
         peak = peak_of(way, settings)
         note = "ended by the system while its memory was measured" if peak is None else ""
-        rows.append(Look(way, median(times), ratio(times, plain), peak, len(times), timing.quiet, note))
+        times, longer = timing.seconds(way), timing.ratio(way, UNWATCHED)
+        rows.append(Look(way, median(times), longer, peak, len(times), timing.quiet, note))
     return [*rows, Look(EAGER, note=skipped)] if skipped else rows
 
 
