@@ -141,9 +141,10 @@ def aligned_mask(work: Work) -> Tensor | None:
     """The mask in the query's type, each row starting at a multiple of 16 numbers, as CUDA's operator wants it."""
     if work.mask is None:
         return None
-    length = work.keys.shape[-2]
-    padded = pad(work.mask.to(work.query.dtype), (0, -length % 16))[..., :length]
-    return padded.expand(*work.query.shape[:-1], length)
+    length, mask = work.keys.shape[-2], work.mask.to(work.query.dtype)
+    if length % 16 or not mask.is_contiguous():
+        mask = pad(mask, (0, -length % 16))[..., :length]
+    return mask.expand(*work.query.shape[:-1], length)
 
 
 def operator_for(query: Tensor, mask: bool) -> Operator | None:
