@@ -17,7 +17,7 @@ BLOCKS = {  # page -> how many Python blocks it has
     "README.md": 2,
     "docs/README.md": 0,
     "docs/align.md": 7,
-    "docs/attend.md": 21,
+    "docs/attend.md": 22,
     "docs/data.md": 13,
     "docs/explain.md": 2,
     "docs/label.md": 6,

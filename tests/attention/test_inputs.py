@@ -1,7 +1,10 @@
+import math
+
+import jaxtyping
 import pytest
 import torch
 
-from regard import RegardError, attend
+from regard import RegardError, attend, causal
 from regard.attention.inputs import checked, fitting_bias
 from regard.attention.normalise import Softmax
 
@@ -35,20 +38,27 @@ def test_types_that_differ_are_said():
 
 def test_a_bias_of_true_and_false_is_said():
     with pytest.raises(RegardError) as error:
-        fitting_bias(torch.ones(4, 7, dtype=torch.bool), Softmax(), torch.zeros(4, 6), torch.Size((4, 7)))
+        fitting_bias(torch.ones(4, 7, dtype=torch.bool), Softmax(), None, torch.zeros(4, 6), torch.Size((4, 7)))
     assert str(error.value) == "bias: is bool; a float type is needed (what may be seen is said with visible)"
+
+
+def test_a_bias_that_is_no_tensor_is_said(monkeypatch):
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as outside of tests, where any value may come
+    with pytest.raises(RegardError) as error:
+        attend(*tensors(), bias=1.0)
+    assert str(error.value) == "bias: is float; a torch tensor is needed"
 
 
 @pytest.mark.parametrize("path", ["sdpa", "tiled", "reference"])
 @pytest.mark.parametrize("normaliser", ["softmax", "sparsemax", "entmax15"])
-@pytest.mark.parametrize("hidden", [-1e9, -1e4, torch.finfo(torch.float32).min])
-def test_a_row_that_a_large_bias_hides_is_as_exact_as_the_others(path, normaliser, hidden):
+@pytest.mark.parametrize("hidden", [-1e9, -1e4, torch.finfo(torch.float32).min, 1e9])
+def test_a_row_that_a_large_bias_moves_is_as_exact_as_the_others(path, normaliser, hidden):
     if path == "sdpa" and normaliser != "softmax":
         pytest.skip("the fused operators know softmax alone")
     inputs = [tensor.float() for tensor in tensors(2, n=5, m=300, spread=1.0)]
     bias = torch.zeros(5, 300)
     bias[3] = hidden
-    bias[4, :100] = hidden
+    bias[4, :100] = -1e9
 
     def answer(*tensors, **options):
         leaves = [tensor.detach().clone().requires_grad_() for tensor in tensors]
@@ -63,7 +73,7 @@ def test_a_row_that_a_large_bias_hides_is_as_exact_as_the_others(path, normalise
     torch.testing.assert_close([tensor.double() for tensor in found], list(exact), rtol=1e-4, atol=1e-5)
 
 
-def test_a_bias_that_is_lifted_has_its_own_gradient():
+def test_a_bias_that_is_moved_has_its_own_gradient():
     query, keys, values = tensors(n=3, m=5)
     deep = torch.randn(3, 5, dtype=torch.float64) - torch.tensor([[0.0], [500.0], [0.0]], dtype=torch.float64)
     assert torch.autograd.gradcheck(
@@ -75,3 +85,24 @@ def test_without_a_normaliser_a_large_bias_counts_as_it_is():
     query, keys, values = tensors(n=3, m=5)
     found = attend(query, keys, values, "dot", bias=torch.full((3, 5), -1e3), normaliser="none")
     torch.testing.assert_close(found, (query @ keys.mT - 1e3) @ values)
+
+
+@pytest.mark.parametrize("path", ["sdpa", "tiled", "reference"])
+@pytest.mark.parametrize("beyond", [math.nan, math.inf, -math.inf, 1e9])
+def test_a_bias_of_a_key_that_may_not_be_seen_counts_for_nothing(path, beyond):
+    query, keys, values = (tensor.float() for tensor in tensors(n=5, m=5))
+    bias = torch.randn(5, 5)
+    expected = attend(query, keys, values, visible=causal(), bias=bias, path=path)
+    bias[:2, 4] = beyond
+    torch.testing.assert_close(attend(query, keys, values, visible=causal(), bias=bias, path=path), expected)
+
+
+@pytest.mark.parametrize("axes", [(2, 3, 5, 5), (2, 3, -1, 5), (2, 3, 5, -1)])
+def test_an_expanded_bias_is_not_copied_out(axes):
+    small = torch.randn(*(1 if size in (2, 3) else 5 for size in axes))
+    if -1 in axes:
+        small = small.narrow(axes.index(-1), 0, 1)
+    wide = (small - 1e9).expand(2, 3, 5, 5)
+    found = fitting_bias(wide, Softmax(), None, torch.zeros(2, 3, 5, 6), torch.Size((2, 3, 5, 5)))
+    assert found is not None
+    assert found.shape == small.shape

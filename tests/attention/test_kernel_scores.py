@@ -87,3 +87,12 @@ def test_a_power_that_cannot_be_is_said(monkeypatch):
     with pytest.raises(RegardError) as error:
         Epanechnikov(power="a")
     assert str(error.value) == "Epanechnikov: power is 'a'; a number above 0 is needed"
+
+
+def test_gaussian_has_second_derivatives_also_where_query_and_key_are_one():
+    query, keys, values = (tensor.requires_grad_() for tensor in tensors(2))
+    assert torch.autograd.gradgradcheck(
+        lambda *inputs: attend(*inputs, "gaussian", path="reference"), (query, keys[:1], values[:1])
+    )
+    same = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradgradcheck(lambda x: attend(x, x, x, "gaussian", path="reference"), same)

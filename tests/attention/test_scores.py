@@ -135,7 +135,11 @@ def test_all_names_are_listed():
     [
         ("scaled-dot", 'score: there is no "scaled-dot"; did you mean "scaled_dot"?'),
         ("additive", 'score: "additive" has parameters; make it with regard.attention.build_score("additive", ...)'),
-        (torch.dot, "score: found builtin_function_or_method; give a name or a subclass of regard.attention.Score"),
+        (
+            torch.dot,
+            "score: found builtin_function_or_method; give a name or a score, such as regard.attention.Gaussian()",
+        ),
+        (Gaussian, "score: found the class Gaussian; give a name or a score, such as regard.attention.Gaussian()"),
     ],
 )
 def test_a_wrong_score_is_said(score, message):

@@ -1,5 +1,7 @@
 """A race is fair where all run the same course."""
 
+import os
+import signal
 from dataclasses import replace
 from typing import Any
 
@@ -7,7 +9,7 @@ import pytest
 import torch
 
 from regard.attention import SCORES
-from regard.bench.attention import chosen_groups, measure_group, with_compiled
+from regard.bench.attention import chosen_groups, measure_group, time_cases, with_compiled
 from regard.bench.cases import all_groups, make_calls
 from regard.bench.settings import Settings
 
@@ -65,6 +67,25 @@ def test_rounds_are_shared_out_among_processes(processes, rounds):
     rows = measure_group(group, settings, tell=lambda text: None)
     assert {row.forward.rounds for row in rows} == {rounds}
     assert {row.backward.rounds for row in rows} == {rounds}
+
+
+def test_few_rounds_are_not_made_more_by_processes():
+    timing = time_cases(GROUPS["uniform"], ["SDPA", "attend"], "forward", replace(SETTINGS, repeats=2, processes=3))
+    assert len(timing.rounds) == 2
+
+
+def test_a_process_that_is_ended_is_noted(monkeypatch):
+    monkeypatch.setattr("regard.bench.attention.time_by_name", end_this_process)
+    (group,) = chosen_groups(SETTINGS, ["uniform"])
+    rows = measure_group(group, replace(SETTINGS, processes=2), tell=lambda text: None)
+    told = "forward: a process was ended by the system while it timed this group"
+    assert {row.notes[0] for row in rows} == {told}
+    assert {row.forward.seconds for row in rows} == {None}
+
+
+def end_this_process(*arguments: object) -> None:
+    """As the system does when memory runs out."""
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # of torch.compile's own imports

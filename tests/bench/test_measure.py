@@ -17,7 +17,6 @@ from regard.bench.measure import (
     free_memory,
     in_fresh_process,
     resident_growth,
-    time_in_processes,
     time_in_turn,
     wall_seconds,
 )
@@ -123,19 +122,20 @@ def test_the_ratio_is_the_median_of_the_rounds_that_both_were_in():
     assert Timing(rounds[::3], quiet=True).ratio("ours", "theirs") == 1.25
 
 
-def where_and_when(number: int) -> Timing:
-    """One round, which tells the process it was in."""
-    return Timing([{"process": float(os.getpid())}] * number, quiet=number > 1)
+def threads_and_place() -> tuple[int, int]:
+    """What this process may use, and where it has some memory."""
+    return torch.get_num_threads(), torch.empty(2**22).data_ptr()
 
 
-def test_the_rounds_of_all_processes_count():
-    timing = time_in_processes(3, where_and_when, 2)
-    assert len(timing.rounds) == 6
-    assert timing.quiet
-    found = timing.seconds("process")
-    assert len(set(found)) == 3
-    assert float(os.getpid()) not in found
-    assert not time_in_processes(2, where_and_when, 1).quiet
+def test_a_process_has_as_many_threads_and_if_executed_anew_its_memory_elsewhere():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(threads + 1)
+    try:
+        found = [in_fresh_process(threads_and_place, anew=True) for _ in range(2)]
+    finally:
+        torch.set_num_threads(threads)
+    assert [number for number, _ in found] == [threads + 1] * 2
+    assert found[0] != found[1]
 
 
 def allocate(megabytes: int) -> list[int]:

@@ -76,7 +76,8 @@ def attend(
         visible: True where a query may look: a bool tensor that broadcasts to
             (*batch, n, m), or `causal()`, `lengths(...)`, `window(...)`, `documents(...)`,
             combined with `&`, `|`, `~`.
-        bias: Added to the scores; broadcasts to (*batch, n, m).
+        bias: Added to the scores; broadcasts to (*batch, n, m). To hide keys say so with `visible`: a
+            query that sees nothing but keys of -1e9 mixes these, one that may see none gets zero.
         normaliser: `softmax`, `sparsemax`, `entmax15`, or `none`: the scores (for a kernel
             its values) are the weights.
         dropout: The share of weights set to zero; the `Weights` are those before it.
@@ -96,7 +97,7 @@ def attend(
     check_share("attend", dropout)
     (query, keys, values), shape = checked(query, keys, values, rule)
     check_widths(module, query, keys)
-    bias = fitting_bias(bias, how, query, shape)
+    bias = fitting_bias(bias, how, rule, query, shape)
     call = Call(Terms(module, rule, how, shape), query, keys, values, bias, dropout)
     for listen in _listeners.get():
         listen(call.terms, query, keys)

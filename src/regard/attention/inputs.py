@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -17,7 +15,7 @@ from regard.errors import RegardError
 Inputs = tuple[Tensor, Tensor, Tensor]
 """Query, keys and values."""
 
-DEEP = -100.0  # a row's greatest bias, from which on float32 rounds its weights by less than a hundred thousandth
+FAR = 100.0  # a row's greatest bias up to which float32 rounds its weights by less than a hundred thousandth
 
 
 def checked(query: Tensor, keys: Tensor, values: Tensor, visible: Rule | None) -> tuple[Inputs, torch.Size]:
@@ -59,39 +57,53 @@ def of_one_type(query: Tensor, keys: Tensor, values: Tensor) -> Inputs:
 
 
 def fitting_bias(
-    bias: Tensor | None, normaliser: Normaliser, query: Tensor, shape: torch.Size
+    bias: Tensor | None, normaliser: Normaliser, visible: Rule | None, query: Tensor, shape: torch.Size
 ) -> Float[Tensor, "*bias_batch #queries #keys"] | None:
     """What is added to scores of this shape, or a `RegardError` where it cannot be."""
     if bias is None:
         return None
-    if not isinstance(bias, Tensor) or not bias.is_floating_point():
+    if not isinstance(bias, Tensor):
+        raise RegardError(f"bias: is {type(bias).__name__}; a torch tensor is needed")
+    if not bias.is_floating_point():
         raise RegardError(f"bias: is {kind(bias)}; a float type is needed (what may be seen is said with visible)")
     check_broadcast("bias", bias.shape, shape)
-    bias = torch.atleast_2d(bias).to(widened(query).dtype)
+    bias = unrepeated(torch.atleast_2d(bias).to(widened(query).dtype))
     if isinstance(normaliser, KernelSum):
         return bias - row_peaks(bias)
-    return lifted(bias) if normaliser.ranked else bias
+    return level(bias, visible) if normaliser.ranked else bias
 
 
-def lifted(bias: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """The bias with its lowest rows raised to a peak of 0, which changes no weight of rows that sum to one.
+def unrepeated(bias: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """The bias with one entry along each axis that was expanded: it broadcasts, and whoever copies it copies less."""
+    if bias.requires_grad or 0 not in bias.stride() or bias.numel() == 0:
+        return bias
+    return bias[tuple(slice(0, 1) if step == 0 else slice(None) for step in bias.stride())]
+
+
+def level(bias: Float[Tensor, "..."], visible: Rule | None) -> Float[Tensor, "..."]:
+    """The bias with rows far from zero moved there, which changes no weight of rows that sum to one.
 
     Beside a bias of -1e9 for all its keys, float32 has no room for the scores of a row, nor for the logarithm of how
-    many they are: in their backward the fused operators would weigh each key as if it were the only one. A peak above
-    zero is left, since it may be that of a key which may not be seen.
+    many they are: in their backward the fused operators would weigh each key as if it were the only one. Where a rule
+    hides keys, a peak above zero may be that of one that is hidden, and stays. (So does a row that sees nothing but
+    keys of -1e9 by a rule that hides others: to know that takes as long as the attention itself.)
     """
-    peaks = row_peaks(bias).clamp_max(0)
-    if bias.is_cpu and peaks.numel() and peaks.amin().item() > DEEP:  # on a GPU a look costs more than it saves
+    peaks = row_peaks(bias)
+    if visible is not None:
+        peaks = peaks.clamp_max(0)
+    if bias.is_cpu and peaks.numel() and peaks.abs().amax().item() < FAR:  # on a GPU a look costs more than it saves
         return bias
     return bias - peaks
 
 
 def row_peaks(bias: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """The greatest bias of each row: taken off, it leaves a kernel's weights as they are and its exp finite."""
+    """The greatest bias of each row, 0 where that is no finite number.
+
+    Taken off, it leaves a kernel's weights as they are and its exp finite.
+    """
     if bias.shape[-1] == 0:
         return torch.zeros_like(bias)
-    peaks = bias.detach().amax(-1, keepdim=True)
-    return peaks.masked_fill(peaks == -math.inf, 0)
+    return bias.detach().amax(-1, keepdim=True).nan_to_num(0.0, 0.0, 0.0)
 
 
 def check_share(where: str, dropout: float) -> None:

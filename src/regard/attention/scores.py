@@ -234,7 +234,8 @@ def as_score(score: object) -> Score:
     if isinstance(score, Score):
         return score
     if not isinstance(score, str):
-        raise RegardError(f"score: found {type(score).__name__}; give a name or a subclass of regard.attention.Score")
+        found = f"the class {score.__name__}" if isinstance(score, type) else type(score).__name__
+        raise RegardError(f"score: found {found}; give a name or a score, such as regard.attention.Gaussian()")
     if score in PARAMETER_FREE:
         return PARAMETER_FREE[score]()
     if score in SCORES:

@@ -20,7 +20,6 @@ from regard.bench.measure import (
     free_memory,
     growth_of,
     in_fresh_process,
-    time_in_processes,
     time_in_turn,
 )
 from regard.bench.settings import Settings, WatchBench
@@ -112,7 +111,11 @@ def measure_group(group: Group, settings: Settings, tell: Tell) -> list[Row]:
     for direction in group.directions:
         tell(f"{group.name}, {direction}: timing")
         names = [case.name for case in cases if fits(case, direction, settings, notes[case.name])]
-        costs[direction] = costs_of(group, names, time_cases(group, names, direction, settings))
+        try:
+            costs[direction] = costs_of(group, names, time_cases(group, names, direction, settings))
+        except ProcessEndedError:
+            for name in names:
+                notes[name].append(f"{direction}: a process was ended by the system while it timed this group")
     for case in cases:
         tell(f"{group.name}, {case.name}: memory")
         directions = [direction for direction in group.directions if case.name in costs[direction]]
@@ -160,29 +163,29 @@ def fits(case: Case, direction: str, settings: Settings, notes: list[str]) -> bo
 
 
 def time_cases(group: Group, names: list[str], direction: str, settings: Settings) -> Timing:
-    """Some cases, timed in turn; on a CPU in several processes, each with its share of rounds and patience."""
-    if settings.processes == 1 or torch.device(settings.device).type != "cpu":
-        return time_here(settings, group.name, names, direction)
-    share = replace(
-        settings,
-        repeats=math.ceil(settings.repeats / settings.processes),
-        fewest=math.ceil(settings.fewest / settings.processes),
-        patience=settings.patience / settings.processes,
-    )
-    try:
-        return time_in_processes(settings.processes, time_here, share, group.name, names, direction)
-    except ProcessEndedError:
-        raise RegardError(
-            f"{group.name}, {direction}: a process was ended by the system while it timed this, which happens when "
-            "memory runs out; take a smaller --length"
-        ) from None
+    """Some cases, timed in turn; on a CPU in several processes, among which rounds and patience are shared out.
+
+    Where a process happens to have its memory makes a few hundredths of difference
+    between two cases, in all its rounds alike. What is compiled would be so in each.
+    """
+    if settings.processes == 1 or torch.device(settings.device).type != "cpu" or COMPILED in names:
+        return time_here(group, names, direction, settings)
+    fewest, patience = math.ceil(settings.fewest / settings.processes), settings.patience / settings.processes
+    found: list[Timing] = []
+    for place in range(min(settings.processes, settings.repeats)):
+        rounds = len(range(place, settings.repeats, settings.processes))
+        share = replace(settings, repeats=rounds, fewest=fewest, patience=patience)
+        found.append(in_fresh_process(time_by_name, group.name, names, direction, share, anew=True))
+    return Timing([taken for timing in found for taken in timing.rounds], all(timing.quiet for timing in found))
 
 
-def time_here(settings: Settings, group_name: str, names: list[str], direction: str) -> Timing:
-    """The same in this process."""
-    group = all_groups(settings)[group_name]
-    if COMPILED in names:
-        group = with_compiled(group)
+def time_by_name(group_name: str, names: list[str], direction: str, settings: Settings) -> Timing:
+    """The same for a group that is told by its name, in one process."""
+    return time_here(all_groups(settings)[group_name], names, direction, settings)
+
+
+def time_here(group: Group, names: list[str], direction: str, settings: Settings) -> Timing:
+    """Some cases, timed in turn in this process."""
     calls = {name: make_calls(group, group.case(name), settings)[direction] for name in names}
     clock = after_itself(clock_of(torch.device(settings.device)))
     return time_in_turn(

@@ -11,7 +11,8 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -60,7 +61,7 @@ def time_in_turn(
     """
     for call in calls.values():
         call()  # the first time is never the usual one
-    order, left, quiet = random.Random(0), dict.fromkeys(calls, patience / max(1, len(calls))), Counter[str]()
+    order, left, quiet = random.Random(), dict.fromkeys(calls, patience / max(1, len(calls))), Counter[str]()
     rounds: list[tuple[dict[str, float], bool]] = []
     while max(quiet.values(), default=0) < repeats:
         going = [name for name in calls if len(rounds) < fewest or left[name] > 0]
@@ -76,16 +77,6 @@ def time_in_turn(
     short = {name for name in calls if quiet[name] < min(fewest, repeats)}
     kept = [taken for taken, calm in rounds if calm or short & taken.keys()][:repeats]
     return Timing(kept, not short)
-
-
-def time_in_processes(count: int, function: Callable[..., Timing], *arguments: object) -> Timing:
-    """What a function finds out in each of some fresh processes, together.
-
-    Where a process happens to have its memory makes a few hundredths of difference
-    between two calls, in all rounds alike, and another process has it elsewhere.
-    """
-    found: list[Timing] = [in_fresh_process(function, *arguments) for _ in range(count)]
-    return Timing([taken for timing in found for taken in timing.rounds], all(timing.quiet for timing in found))
 
 
 def clock_of(device: torch.device) -> Callable[[Call], float]:
@@ -154,38 +145,55 @@ def cuda_growth(*calls: Call) -> list[int]:
     return found
 
 
-def in_fresh_process(function: Callable[..., Any], *arguments: object) -> Any:
+def in_fresh_process(function: Callable[..., Any], *arguments: object, anew: bool = False) -> Any:
     """What a function returns in a process that has imported torch and done nothing else.
 
     Forked from a server, not started from here: a process that another one executes
-    inherits, as its own peak, the peak of the other's resident memory.
+    inherits, as its own peak, the peak of the other's resident memory. One that is
+    executed `anew` has its libraries and its memory at other addresses each time.
     """
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(PRELOAD)
+    context: Any = multiprocessing.get_context("spawn" if anew else "forkserver")
+    if not anew:
+        context.set_forkserver_preload(PRELOAD)
     receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=answer, args=(sender, function, arguments))
-    process.start()
-    sender.close()
+    process = context.Process(target=answer, args=(sender, torch.get_num_threads(), function, arguments))
     try:
+        with interrupts_held():
+            process.start()
+        sender.close()
         found, failure = receiver.recv()
     except EOFError:
         raise ProcessEndedError from None
     finally:
-        process.kill()
-        process.join()
+        if process.pid is not None:
+            process.kill()
+            process.join()
         receiver.close()
     if failure:
         raise RuntimeError(f"in a process of its own:\n{failure}")
     return found
 
 
-def answer(sender: Connection, function: Callable[..., Any], arguments: tuple[object, ...]) -> None:
-    """Send what a function returns, or how it failed; an interrupt is for the process that waits."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+@contextmanager
+def interrupts_held() -> Iterator[None]:
+    """An interrupt comes when this is over; a process that is started meanwhile never gets one."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        sender.send((function(*arguments), None))
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def answer(sender: Connection, threads: int, function: Callable[..., Any], arguments: tuple[object, ...]) -> None:
+    """Send what a function returns, or how it failed."""
+    torch.set_num_threads(threads)
+    message: tuple[Any, str | None]
+    try:
+        message = function(*arguments), None
     except Exception:
-        sender.send((None, traceback.format_exc()))
+        message = None, traceback.format_exc()
+    with suppress(BrokenPipeError):  # nobody waits for it any more
+        sender.send(message)
 
 
 def free_memory(device: torch.device) -> int | None:

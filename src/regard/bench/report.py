@@ -55,7 +55,7 @@ def megabytes(cost: Cost) -> str:
 
 def conditions(settings: Settings) -> str:
     """Under which the figures hold."""
-    on_cpu = settings.device == "cpu"
+    on_cpu = torch.device(settings.device).type == "cpu"
     where = f"{torch.get_num_threads()} threads" if on_cpu else device_name(settings.device)
     spread = f" in {settings.processes} processes" if on_cpu and settings.processes > 1 else ""
     return (

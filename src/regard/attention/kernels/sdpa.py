@@ -210,10 +210,8 @@ def parts_of(terms: Terms, bias: Tensor | None, like: Tensor) -> Iterator[Part]:
     if math.prod(terms.shape) == 0:
         return  # the operators end the process
     everything = slice(0, n), slice(0, m)
-    as_it_is = (
-        bias is None or bias.shape[-2] == 1 or len(terms.shape) <= 4
-    )  # a mask is no copy of the bias, or a small one
-    if terms.visible is None and as_it_is:  # the usual case, with as little as can be
+    small = bias is None or bias.shape[-2] == 1
+    if terms.visible is None and (small or len(terms.shape) <= 4):  # the bias is the mask, as it is
         yield Part(*everything, True, mask=mask_of(terms, [], bias, *everything, like))
         return
     rules = conjuncts(terms.visible)
