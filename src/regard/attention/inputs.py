@@ -85,8 +85,8 @@ def level(bias: Float[Tensor, "..."], visible: Rule | None) -> Float[Tensor, "..
 
     Beside a bias of -1e9 for all its keys, float32 has no room for the scores of a row, nor for the logarithm of how
     many they are: in their backward the fused operators would weigh each key as if it were the only one. Where a rule
-    hides keys, a peak above zero may be that of one that is hidden, and stays. (So does a row that sees nothing but
-    keys of -1e9 by a rule that hides others: to know that takes as long as the attention itself.)
+    hides keys, a peak above zero may be that of one that is hidden, and stays. (So does a row to which a rule leaves
+    nothing but keys of -1e9: to know that, all pairs would have to be looked at.)
     """
     peaks = row_peaks(bias)
     if visible is not None:

@@ -51,8 +51,7 @@ class Gaussian(Kernel):
         return self.forward(query, keys).exp()
 
     def forward(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
-        same_width(self, query, keys)
-        apart: Tensor = _SquaredDistance.apply(widened(query), widened(keys))
+        apart: Tensor = _SquaredDistance.apply(self, widened(query), widened(keys))
         return -apart / self.width.to(apart.dtype) ** 2 / 2
 
     def as_dot(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> DotForm:
@@ -106,36 +105,36 @@ class Exact(Kernel):
 
 
 def distance(score: Score, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
-    """|q - k|, exact at the edge of a kernel."""
+    """|q - k| by differences, exact at the edge of a kernel where |q|² - 2q·k + |k|² is not."""
     same_width(score, query, keys)
-    return differences(widened(query), widened(keys))
-
-
-def differences(query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
-    """|q - k| by differences, which are exact where |q|² - 2q·k + |k|² is not."""
-    return torch.cdist(query, keys, compute_mode="donot_use_mm_for_euclid_dist")
+    return torch.cdist(widened(query), widened(keys), compute_mode="donot_use_mm_for_euclid_dist")
 
 
 class _SquaredDistance(torch.autograd.Function):
     """|q - k|², whose gradient has a gradient itself, which that of torch's distance has not."""
 
     @staticmethod
-    def forward(ctx: Any, query: Tensor, keys: Tensor) -> Tensor:
-        apart = differences(query, keys)
+    def forward(ctx: Any, score: Score, query: Tensor, keys: Tensor) -> Tensor:
+        apart = distance(score, query, keys)
         ctx.save_for_backward(query, keys, apart)
         return apart.square()
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         query, keys, apart = ctx.saved_tensors
-        if torch.is_grad_enabled():  # by products, which can be differentiated again
-            of_query = gradient.sum(-1, keepdim=True) * query - gradient @ keys
-            of_keys = gradient.sum(-2).unsqueeze(-1) * keys - gradient.mT @ query
-        else:
-            pull, of_distance = gradient * apart, torch.ops.aten._cdist_backward
-            of_query = of_distance(pull, query, keys, 2.0, apart)
-            of_keys = of_distance(pull.mT.contiguous(), keys, query, 2.0, apart.mT.contiguous())
-        return 2 * of_query.sum_to_size(query.shape), 2 * of_keys.sum_to_size(keys.shape)
+
+        def pulled(mine: Tensor, others: Tensor, gradient: Tensor, apart: Tensor) -> Tensor:
+            """The gradient of those that are the rows."""
+            if torch.is_grad_enabled():  # by products, which can be differentiated again
+                found = gradient.sum(-1, keepdim=True) * mine - gradient @ others
+            else:
+                found = torch.ops.aten._cdist_backward((gradient * apart).contiguous(), mine, others, 2.0, apart)
+            return 2 * found.sum_to_size(mine.shape)
+
+        _, by_query, by_keys = ctx.needs_input_grad
+        of_query = pulled(query, keys, gradient, apart) if by_query else None
+        of_keys = pulled(keys, query, gradient.mT, apart.mT.contiguous()) if by_keys else None
+        return None, of_query, of_keys
 
 
 def squared_norm(keys: Float[Tensor, "*places width"]) -> Float[Tensor, "*places"]:

@@ -99,8 +99,8 @@ def dot_rows(comparison: Comparison, log_sum_exp: Tensor) -> Iterator[SoftmaxRow
     other had computed. The log-sum-exp is there before the product, which adds to what it finds at little cost.
 
     Where there is a bias, whose rows lie together, so do those of the product, and the log-sum-exp is taken off last:
-    where a bias of -1e9 hides a row, both are so large that they cancel only when rounded alike, and even then may
-    leave more than a weight of one.
+    where a rule leaves a row nothing but keys of -1e9, both are so large that they cancel only when rounded alike, and
+    even then may leave more than a weight of one.
     """
     terms, bias = comparison.terms, comparison.bias
     *batch, n, m = terms.shape
