@@ -501,6 +501,10 @@ def test_the_path_is_chosen_for_speed():
             "visible: has shape (2, 7, 4), which does not broadcast to (2, 4, 7)",
         ),
         (
+            {"visible": torch.ones(2, 7, dtype=torch.bool)},
+            "visible: has shape (2, 7), which does not broadcast to (2, 4, 7); as (2, 1, 7) it would",
+        ),
+        (
             {"visible": torch.ones(2, 4, 7)},
             "visible: found float32; give a bool tensor (True = may look) or a rule such as causal()",
         ),

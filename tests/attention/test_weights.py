@@ -370,7 +370,7 @@ def test_weights_of_keys_that_changed_say_so():
         with pytest.raises(RegardError) as error:
             ask()
         assert str(error.value) == (
-            "weights: query, keys or parameters were changed in place since; ask before they change, "
+            "weights: query, keys, bias or parameters were changed in place since; ask before they change, "
             "or attend with lazy=False"
         )
     torch.testing.assert_close(now.dense(), wanted)
@@ -455,6 +455,9 @@ def test_a_wrong_question_is_said():
     with pytest.raises(RegardError) as error:
         lazy().reduce("tops")
     assert str(error.value) == 'reduction: there is no "tops"; did you mean "top:8"?'
+    with pytest.raises(RegardError) as error:
+        lazy().reduce("topp:2")
+    assert str(error.value) == 'reduction: there is no "topp:2"; did you mean "top:2"?'
     with pytest.raises(RegardError) as error:
         lazy().reduce("top:x")
     assert str(error.value) == '"top:x" asks for no number of keys; write "top:8" for the eight with most weight'

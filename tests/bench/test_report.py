@@ -31,8 +31,12 @@ def test_targets_are_about_the_peer_they_name():
 
 def test_a_busy_machine_is_noted():
     idle, busy = Cost(), Cost(quiet=False)
-    rows = [Row("dot", "SDPA", False, idle, busy), Row("hard", "attend", True, idle, idle, ("too large",))]
+    rows = [
+        Row("dot", "SDPA", False, idle, busy),
+        Row("dot", "attend", True, idle, busy),
+        Row("hard", "attend", True, busy, idle, ("too large",)),
+    ]
     assert list(notes(rows)) == [
         "hard, attend: too large",
-        "dot, with backward: other programs were busy meanwhile; these times are unsound",
+        "dot with backward, hard forward: other programs were busy meanwhile; these times are unsound",
     ]

@@ -70,6 +70,12 @@ def test_version(capsys):
         (["bench", "attention", "--length", "x"], 'invalid value for --length: unable to convert "x" into int.'),
         (["bench", "attention", "--heads", "0"], "--heads is 0; 1 or more is needed"),
         (["bench", "attention", "--scores", "dott"], '--scores: there is no "dott"; did you mean "dot"?'),
+        (["bench", "attention", "--scores", "dot dott"], '--scores: there is no "dott"; did you mean "dot"?'),
+        (
+            ["bench", "attention", "--scores", ","],
+            "--scores: has no name in it; there are: dot, scaled_dot, bilinear, reduced_rank, gaussian, uniform, "
+            "additive, concat, boxcar, epanechnikov, exact, hard, dropout, sparsemax, entmax15, weights",
+        ),
         (["bench", "attention", "--scores", "dot", "--jsonl", "."], ".: cannot be written: Is a directory"),
     ],
 )

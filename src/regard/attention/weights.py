@@ -284,7 +284,7 @@ class LazyWeights(Weights):
             )
         if [version(tensor) for tensor in self.tensors()] != self._versions:
             raise RegardError(
-                "weights: query, keys or parameters were changed in place since; ask before they change, "
+                "weights: query, keys, bias or parameters were changed in place since; ask before they change, "
                 "or attend with lazy=False"
             )
 

@@ -67,13 +67,17 @@ class Row:
         return asdict(self) | {"settings": asdict(settings), "threads": threads, "torch": version}
 
 
-def chosen_groups(settings: Settings, names: Sequence[str]) -> list[Group]:
-    """The groups of these names; all, where there are none."""
+def chosen_groups(settings: Settings, names: Sequence[str] | None) -> list[Group]:
+    """The groups of these names, or all."""
     known = all_groups(settings)
+    if names is None:
+        return list(known.values())
+    if not names:
+        raise RegardError(f"--scores: has no name in it; there are: {', '.join(known)}")
     for name in names:
         if name not in known:
             raise unknown_name("--scores", name, known)
-    return [known[name] for name in names] or list(known.values())
+    return [known[name] for name in names]
 
 
 def with_compiled(group: Group) -> Group:

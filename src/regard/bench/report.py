@@ -77,10 +77,14 @@ def notes(rows: list[Row]) -> Iterator[str]:
     for row in rows:
         for note in row.notes:
             yield f"{row.group}, {row.case}: {note}"
-    for group, members in groupby(rows, lambda row: row.group):
-        costs = [cost for row in members for cost in (("forward", row.forward), ("with backward", row.backward))]
-        for direction in sorted({direction for direction, cost in costs if not cost.quiet}):
-            yield f"{group}, {direction}: other programs were busy meanwhile; these times are unsound"
+    disturbed = {
+        f"{row.group} {direction}": None
+        for row in rows
+        for direction, cost in (("forward", row.forward), ("with backward", row.backward))
+        if not cost.quiet
+    }
+    if disturbed:
+        yield f"{', '.join(disturbed)}: other programs were busy meanwhile; these times are unsound"
 
 
 def growth_lines(growth: list[tuple[int, int]]) -> Iterator[str]:

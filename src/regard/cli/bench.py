@@ -56,7 +56,7 @@ def attention(
         dtype: The type of all numbers.
         device: Where to measure: cpu, cuda, cuda:1.
         repeats: How many rounds at most.
-        scores: Some parts of the table only: names with commas between.
+        scores: Some parts of the table only, with commas between: scores, dropout, sparsemax, entmax15, weights.
         quick: Short sequences and few rounds, to see that it works.
         growth: Also measure memory at 1, 2, 4 and 8 times the length.
         compiled: Also time torch.compile of the plain form.
@@ -65,7 +65,7 @@ def attention(
     usual = QUICK if quick else Settings()
     length, repeats = usual.length if length is None else length, usual.repeats if repeats is None else repeats
     settings = replace(usual, length=length, width=width, heads=heads, dtype=dtype, device=device, repeats=repeats)
-    groups = choose(settings, [name.strip() for name in (scores or "").split(",") if name.strip()], compiled=compiled)
+    groups = choose(settings, None if scores is None else scores.replace(",", " ").split(), compiled=compiled)
     with opened(jsonl) as records:
         rows, grown = measure(settings, groups, growth=growth, records=records)
     print_report(rows, grown, settings)
@@ -156,7 +156,7 @@ def watch(
     print_watch(rows, settings)
 
 
-def choose(settings: Settings, names: list[str], *, compiled: bool) -> list[Group]:
+def choose(settings: Settings, names: list[str] | None, *, compiled: bool) -> list[Group]:
     """What to measure, once it is clear that it can be."""
     from regard.bench.attention import check_device, chosen_groups, compiler_works, with_compiled
 
