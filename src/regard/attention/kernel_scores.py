@@ -12,7 +12,8 @@ from regard.attention.base_score import DotForm, Heads, Score, head_axes, widene
 from regard.attention.score_checks import is_number, same_width
 from regard.errors import RegardError
 
-NEAR = 256.0  # |k|², in widths, up to which scores in float32 are right to a fifty thousandth as they are
+NEAR = 16.0  # |k|, in widths, up to which scores in float32 are right to a fifty thousandth as they are
+ZERO = torch.zeros((), device="cpu")
 
 
 class Kernel(Score):
@@ -58,12 +59,13 @@ class Gaussian(Kernel):
         same_width(self, query, keys)
         width: Tensor = self.width
         if width.ndim == 0 and not width.requires_grad and width.is_cpu:
-            factor = width.item() ** -2  # as a number, it rounds no query
-            query, keys, squares = about_zero(query, keys, near=NEAR / factor)
-            return DotForm(query, keys, factor, squares * (factor / -2))
-        query, keys, squares = about_zero(query, keys)
-        precision = width.to(squares.dtype).square().reciprocal()
-        return DotForm(query * precision.to(query.dtype), keys, 1.0, squares * (precision.squeeze(-1) / -2))
+            number = width.item()  # which rounds no query
+            query, keys, norms = about_zero(query, keys, near=NEAR * number)
+            return DotForm(query, keys, number**-2, squares_of(keys, norms, number**-2 / -2))
+        query, keys, norms = about_zero(query, keys)
+        precision = width.to(norms.dtype).square().reciprocal()
+        squares = squares_of(keys, norms, -0.5)
+        return DotForm(query * precision.to(query.dtype), keys, 1.0, squares * precision.squeeze(-1))
 
 
 class Boxcar(Kernel):
@@ -137,57 +139,64 @@ class _SquaredDistance(torch.autograd.Function):
         return None, of_query, of_keys
 
 
-def squared_norm(keys: Float[Tensor, "*places width"]) -> Float[Tensor, "*places"]:
-    """|k|², without a copy of the keys."""
-    keys = widened(keys)
-    found: Tensor = _SquaredNorm.apply(keys) if keys.requires_grad and torch.is_grad_enabled() else squares_of(keys)
-    return found
+def squares_of(
+    keys: Float[Tensor, "*places width"], norms: Float[Tensor, "*places"], times: float
+) -> Float[Tensor, "*places"]:
+    """|k|² times a number, of keys whose |k| is known; nothing as large as the keys is made."""
+    if keys.requires_grad and torch.is_grad_enabled():
+        found: Tensor = _Squares.apply(widened(keys), norms, times)
+        return found
+    return squared(norms, times)
 
 
-class _SquaredNorm(torch.autograd.Function):
+class _Squares(torch.autograd.Function):
     """The gradient of |k|² as one product; by way of torch's norm it takes several."""
 
     @staticmethod
-    def forward(ctx: Any, keys: Tensor) -> Tensor:
+    def forward(ctx: Any, keys: Tensor, norms: Tensor, times: float) -> Tensor:
         ctx.save_for_backward(keys)
-        return squares_of(keys)
+        ctx.times = times
+        return squared(norms, times)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         (keys,) = ctx.saved_tensors
-        found: Tensor = (2 * gradient).unsqueeze(-1) * keys
-        return found
+        return (2 * ctx.times * gradient).unsqueeze(-1) * keys, None, None
 
 
-def squares_of(keys: Float[Tensor, "*places width"]) -> Float[Tensor, "*places"]:
-    """|k|², not differentiated."""
-    return torch.linalg.vector_norm(keys, dim=-1).square_()
+def squared(numbers: Float[Tensor, "*places"], times: float) -> Float[Tensor, "*places"]:
+    """Their squares times a number, in one operation."""
+    return torch.addcmul(ZERO if numbers.is_cpu else numbers.new_zeros(()), numbers, numbers, value=times)
+
+
+def norms_of(keys: Float[Tensor, "*places width"]) -> Float[Tensor, "*places"]:
+    """|k|, not differentiated."""
+    return torch.linalg.vector_norm(widened(keys).detach(), dim=-1)
 
 
 def about_zero(
     query: Float[Tensor, "..."], keys: Float[Tensor, "..."], near: float = 0.0
 ) -> tuple[Tensor, Tensor, Float[Tensor, "..."]]:
-    """Query and keys, moved where the keys lie far off, and the keys' |k|²."""
-    squares = squared_norm(keys)
-    if not lies_far_off(keys, squares, near):
-        return query, keys, squares
+    """Query and keys, moved where the keys lie far off, and the keys' |k|."""
+    norms = norms_of(keys)
+    if not lies_far_off(keys, norms, near):
+        return query, keys, norms
     centre = keys.detach().mean(-2, keepdim=True)
     query, keys = query - centre, keys - centre
-    return query, keys, squared_norm(keys)
+    return query, keys, norms_of(keys)
 
 
-def lies_far_off(keys: Float[Tensor, "..."], squares: Float[Tensor, "..."], near: float) -> bool:
+def lies_far_off(keys: Float[Tensor, "..."], norms: Float[Tensor, "..."], near: float) -> bool:
     """Whether keys should be moved to lie about zero, where q·k and |k|² are small and so exact.
 
     Those of half precision stay, since moving would round them, and so do those whose
-    |k|² is `near` at the most. On a GPU a look costs more than the move.
+    |k| is `near` at the most. On a GPU a look costs more than the move.
     """
     if keys.dtype in (torch.float16, torch.bfloat16) or keys.numel() == 0:
         return False
     if not keys.is_cpu:
         return True
-    if squares.amax().item() <= near:
+    if norms.amax().item() <= near:
         return False
-    with torch.no_grad():
-        some = keys[..., :: 1 + keys.shape[-2] // 64, :]  # enough to see where they lie
-        return squared_norm(some.mean(-2)).amax().item() > squares.mean().item() / 2
+    some = keys.detach()[..., :: 1 + keys.shape[-2] // 64, :]  # enough to see where they lie
+    return norms_of(some.mean(-2)).amax().item() ** 2 > norms.square().mean().item() / 2

@@ -51,7 +51,7 @@ def as_dot_form(score: Score, found: object, query: Tensor, keys: Tensor) -> Dot
         raise RegardError(f"{where} {shown}; DotForm(query, keys, scale, key_bias) is needed")
     form = DotForm(*found)
     for name, tensor, length in (("query", form.query, query.shape[-2]), ("keys", form.keys, keys.shape[-2])):
-        if not isinstance(tensor, Tensor) or tensor.shape[-2:-1] != (length,):
+        if not isinstance(tensor, Tensor) or tensor.ndim < 2 or tensor.shape[-2] != length:
             shown = f"shape {tuple(tensor.shape)}" if isinstance(tensor, Tensor) else f"type {kind(tensor)}"
             raise RegardError(f"{where} {name} of {shown}; (*batch, {length}, width) is needed")
     if not is_number(form.scale):

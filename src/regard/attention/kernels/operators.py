@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -20,8 +19,7 @@ Gradients = tuple[Tensor, Tensor, Tensor]
 """Of query, keys and values."""
 
 
-@dataclass(frozen=True, eq=False)
-class Work:
+class Work(NamedTuple):
     """What an operator is given: values as wide as keys, and causal from the top left (query i sees keys 0..i)."""
 
     query: Float[Tensor, "batch heads queries width"]

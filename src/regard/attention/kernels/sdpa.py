@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
@@ -168,8 +167,7 @@ def room_for_sums(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     return tuple(torch.zeros_like(widened(tensor), memory_format=torch.contiguous_format) for tensor in tensors)
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """Some rows and columns that one call of an operator can do."""
 
     rows: slice
@@ -272,8 +270,9 @@ def mask_of(
 
 def as_four_axes(shape: torch.Size, *tensors: Tensor) -> tuple[Tensor, ...]:
     """Tensors that broadcast over *batch, as (batch, heads, positions, width), each row in one piece."""
-    flat = (flatten_batch(tensor, shape[:-2], expand=True) for tensor in tensors)
-    return tuple(t if t.stride(-1) == 1 or t.shape[-1] <= 1 else t.contiguous() for t in flat)
+    batch = shape[:-2]
+    flat = [flatten_batch(tensor, batch, expand=True) for tensor in tensors]
+    return tuple([t if t.stride(-1) == 1 or t.shape[-1] <= 1 else t.contiguous() for t in flat])
 
 
 def flatten_batch(tensor: Tensor, batch: torch.Size, *, expand: bool) -> Float[Tensor, "batch heads rows cols"]:
