@@ -370,7 +370,7 @@ def test_weights_of_keys_that_changed_say_so():
         with pytest.raises(RegardError) as error:
             ask()
         assert str(error.value) == (
-            "weights: query, keys, bias or parameters were changed in place since; ask before they change, "
+            "weights: query, keys, visible, bias or parameters were changed in place since; ask before they change, "
             "or attend with lazy=False"
         )
     torch.testing.assert_close(now.dense(), wanted)

@@ -13,7 +13,7 @@ from regard.attention.score_checks import is_number, same_width
 from regard.errors import RegardError
 
 NEAR = 16.0  # |k|, in widths, up to which scores in float32 are right to a fifty thousandth as they are
-ZERO = torch.zeros((), device="cpu")
+ZERO = torch.zeros((), device="cpu")  # made once: to make it takes as long as what it is added to
 
 
 class Kernel(Score):
@@ -142,9 +142,9 @@ class _SquaredDistance(torch.autograd.Function):
 def squares_of(
     keys: Float[Tensor, "*places width"], norms: Float[Tensor, "*places"], times: float
 ) -> Float[Tensor, "*places"]:
-    """|k|² times a number, of keys whose |k| is known; nothing as large as the keys is made."""
+    """|k|² times a number, of keys whose |k| is known."""
     if keys.requires_grad and torch.is_grad_enabled():
-        found: Tensor = _Squares.apply(widened(keys), norms, times)
+        found: Tensor = _Squares.apply(keys, norms, times)
         return found
     return squared(norms, times)
 
@@ -166,7 +166,8 @@ class _Squares(torch.autograd.Function):
 
 def squared(numbers: Float[Tensor, "*places"], times: float) -> Float[Tensor, "*places"]:
     """Their squares times a number, in one operation."""
-    return torch.addcmul(ZERO if numbers.is_cpu else numbers.new_zeros(()), numbers, numbers, value=times)
+    zero = ZERO if numbers.is_cpu and type(numbers) is Tensor else numbers.new_zeros(())
+    return torch.addcmul(zero, numbers, numbers, value=times)
 
 
 def norms_of(keys: Float[Tensor, "*places width"]) -> Float[Tensor, "*places"]:
@@ -199,4 +200,4 @@ def lies_far_off(keys: Float[Tensor, "..."], norms: Float[Tensor, "..."], near: 
     if norms.amax().item() <= near:
         return False
     some = keys.detach()[..., :: 1 + keys.shape[-2] // 64, :]  # enough to see where they lie
-    return norms_of(some.mean(-2)).amax().item() ** 2 > norms.square().mean().item() / 2
+    return norms_of(some.mean(-2)).amax().square().item() > norms.square().mean().item() / 2

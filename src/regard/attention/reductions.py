@@ -244,7 +244,7 @@ def as_reduction(name: str, shape: torch.Size, like: Tensor) -> Reduction:
         return Top(shape, like, int(number))
     kinds: dict[str, type[Argmax | Received | Entropy]] = {"argmax": Argmax, "entropy": Entropy, "received": Received}
     if name not in kinds:
-        raise unknown_name("reduction", name, [*kinds, f"top:{number if number.isdecimal() else 8}"])
+        raise unknown_name("reduction", name, [*kinds, f"top:{number if number.strip('0').isdecimal() else 8}"])
     return kinds[name](shape, like)
 
 

@@ -419,9 +419,8 @@ def fit_batch(tensor: Tensor, own: int, shape: torch.Size) -> Tensor:
 def check_broadcast(what: str, found: torch.Size, shape: torch.Size) -> None:
     """Raise a `RegardError` unless a shape broadcasts to another."""
     if len(found) > len(shape) or any(a not in (1, b) for a, b in zip(found[::-1], shape[::-1], strict=False)):
-        of_keys = (*found[:-1], *(1,) * (len(shape) - len(found)), *found[-1:])  # for each sequence, alike for its rows
-        fits = len(found) < len(shape) and all(a in (1, b) for a, b in zip(of_keys, shape, strict=True))
-        hint = f"; as {of_keys} it would" if fits else ""
+        of_keys = len(found) == 2 and found == (shape[0], shape[-1])
+        hint = f"; the keys of each sequence are (*batch, 1, {shape[-1]})" if of_keys else ""
         raise RegardError(f"{what}: has shape {tuple(found)}, which does not broadcast to {tuple(shape)}{hint}")
 
 

@@ -284,8 +284,8 @@ class LazyWeights(Weights):
             )
         if [version(tensor) for tensor in self.tensors()] != self._versions:
             raise RegardError(
-                "weights: query, keys, bias or parameters were changed in place since; ask before they change, "
-                "or attend with lazy=False"
+                "weights: query, keys, visible, bias or parameters were changed in place since; "
+                "ask before they change, or attend with lazy=False"
             )
 
 

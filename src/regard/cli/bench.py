@@ -56,7 +56,7 @@ def attention(
         dtype: The type of all numbers.
         device: Where to measure: cpu, cuda, cuda:1.
         repeats: How many rounds at most.
-        scores: Some parts of the table only, with commas between: scores, dropout, sparsemax, entmax15, weights.
+        scores: Some parts only, with commas between: names of scores, dropout, sparsemax, entmax15, weights.
         quick: Short sequences and few rounds, to see that it works.
         growth: Also measure memory at 1, 2, 4 and 8 times the length.
         compiled: Also time torch.compile of the plain form.
