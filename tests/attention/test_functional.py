@@ -503,7 +503,7 @@ def test_the_path_is_chosen_for_speed():
         (
             {"visible": torch.ones(2, 7, dtype=torch.bool)},
             "visible: has shape (2, 7), which does not broadcast to (2, 4, 7); "
-            "the keys of each sequence are (*batch, 1, 7)",
+            "for keys of each sequence put axes of 1 between",
         ),
         (
             {"visible": torch.ones(2, 4, 7)},

@@ -98,7 +98,11 @@ QUERY, KEYS, _ = tensors(2)
         ((QUERY, KEYS, 1.0, None, None), "5 things; DotForm(query, keys, scale, key_bias) is needed"),
         ((KEYS, KEYS), "query of shape (2, 7, 6); (*batch, 4, width) is needed"),
         ((QUERY, None), "keys of type NoneType; (*batch, 7, width) is needed"),
+        ((QUERY[..., :3], KEYS), "query of width 3, keys of 6; one width is needed"),
+        ((QUERY, KEYS[..., :3]), "query of width 6, keys of 3; one width is needed"),
         ((QUERY, KEYS, torch.ones(())), "a scale of type float32; a plain number is needed"),
+        ((QUERY, KEYS, 1.0, 2.0), "a key_bias of type float; (*batch, 7) is needed"),
+        ((QUERY, KEYS, 1.0, torch.zeros(2, 4)), "a key_bias of shape (2, 4); (*batch, 7) is needed"),
     ],
 )
 def test_what_is_no_dot_form_is_said(found, message, monkeypatch):

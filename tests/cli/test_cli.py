@@ -70,6 +70,10 @@ def test_version(capsys):
         (["bench", "attention", "--length", "x"], 'invalid value for --length: unable to convert "x" into int.'),
         (["bench", "attention", "--heads", "0"], "--heads is 0; 1 or more is needed"),
         (["bench", "attention", "--scores", "dott"], '--scores: there is no "dott"; did you mean "dot"?'),
+        (
+            ["bench", "attention", "--device", "meta"],
+            '--device: "meta" cannot be used here: Tensor.item() cannot be called on meta tensors',
+        ),
         (["bench", "attention", "--scores", "dot dott"], '--scores: there is no "dott"; did you mean "dot"?'),
         (
             ["bench", "attention", "--scores", ","],

@@ -54,8 +54,16 @@ def as_dot_form(score: Score, found: object, query: Tensor, keys: Tensor) -> Dot
         if not isinstance(tensor, Tensor) or tensor.ndim < 2 or tensor.shape[-2] != length:
             shown = f"shape {tuple(tensor.shape)}" if isinstance(tensor, Tensor) else f"type {kind(tensor)}"
             raise RegardError(f"{where} {name} of {shown}; (*batch, {length}, width) is needed")
+    if form.query.shape[-1] != form.keys.shape[-1]:
+        raise RegardError(
+            f"{where} query of width {form.query.shape[-1]}, keys of {form.keys.shape[-1]}; one width is needed"
+        )
     if not is_number(form.scale):
         raise RegardError(f"{where} a scale of type {kind(form.scale)}; a plain number is needed")
+    bias, m = form.key_bias, keys.shape[-2]
+    if bias is not None and (not isinstance(bias, Tensor) or bias.ndim == 0 or bias.shape[-1] != m):
+        shown = f"shape {tuple(bias.shape)}" if isinstance(bias, Tensor) else f"type {kind(bias)}"
+        raise RegardError(f"{where} a key_bias of {shown}; (*batch, {m}) is needed")
     return form
 
 

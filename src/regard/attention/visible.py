@@ -419,8 +419,7 @@ def fit_batch(tensor: Tensor, own: int, shape: torch.Size) -> Tensor:
 def check_broadcast(what: str, found: torch.Size, shape: torch.Size) -> None:
     """Raise a `RegardError` unless a shape broadcasts to another."""
     if len(found) > len(shape) or any(a not in (1, b) for a, b in zip(found[::-1], shape[::-1], strict=False)):
-        of_keys = len(found) == 2 and found == (shape[0], shape[-1])
-        hint = f"; the keys of each sequence are (*batch, 1, {shape[-1]})" if of_keys else ""
+        hint = "; for keys of each sequence put axes of 1 between" if found == (shape[0], shape[-1]) else ""
         raise RegardError(f"{what}: has shape {tuple(found)}, which does not broadcast to {tuple(shape)}{hint}")
 
 

@@ -91,9 +91,9 @@ def with_compiled(group: Group) -> Group:
 
 
 def check_device(settings: Settings | WatchBench) -> None:
-    """Raise a `RegardError` where the device is not there."""
+    """Raise a `RegardError` where the device is not there, or holds no numbers."""
     try:
-        torch.empty(1, device=settings.device)
+        torch.zeros(1, device=settings.device).item()
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise RegardError(f'--device: "{settings.device}" cannot be used here: {reason}') from None
