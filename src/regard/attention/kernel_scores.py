@@ -13,7 +13,7 @@ from regard.attention.score_checks import is_number, same_width
 from regard.errors import RegardError
 
 NEAR = 16.0  # |k|, in widths, up to which scores in float32 are right to a fifty thousandth as they are
-ZERO = torch.zeros((), device="cpu")  # made once: to make it takes as long as what it is added to
+ZERO = torch.zeros((), device="cpu")  # made once, since to make it takes as long as to use it
 
 
 class Kernel(Score):
@@ -166,7 +166,8 @@ class _Squares(torch.autograd.Function):
 
 def squared(numbers: Float[Tensor, "*places"], times: float) -> Float[Tensor, "*places"]:
     """Their squares times a number, in one operation."""
-    zero = ZERO if numbers.is_cpu and type(numbers) is Tensor else numbers.new_zeros(())
+    plain = numbers.is_cpu and type(numbers) is Tensor  # a fake tensor goes with none that is real
+    zero = ZERO if plain else numbers.new_zeros(())
     return torch.addcmul(zero, numbers, numbers, value=times)
 
 
