@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from regard.attention import SCORES
-from regard.bench.attention import chosen_groups, measure_group, time_cases, with_compiled
+from regard.bench.attention import chosen_groups, measure_groups, steps_of, sweeps_of, with_compiled
 from regard.bench.cases import all_groups, make_calls
 from regard.bench.settings import Settings
 
@@ -52,7 +52,7 @@ def test_the_three_answers_are_those_of_the_whole_matrix():
 def test_what_does_not_fit_is_skipped_and_said(monkeypatch):
     monkeypatch.setattr("regard.bench.attention.free_memory", lambda device: 10_000)
     (group,) = chosen_groups(SETTINGS, ["additive"])
-    plain, chosen, _ = measure_group(group, SETTINGS, tell=lambda text: None)
+    plain, chosen, _ = measure_groups([group], SETTINGS, tell=lambda text: None)
     needs = 2 * 8 * 2 * 12 * 12 * 8
     assert plain.notes[0] == f"forward skipped: needs about {needs / 1e9:.1f} GB, 0.0 GB are free"
     assert (plain.forward.seconds, plain.backward.seconds) == (None, None)
@@ -64,20 +64,39 @@ def test_what_does_not_fit_is_skipped_and_said(monkeypatch):
 def test_rounds_are_shared_out_among_processes(processes, rounds):
     (group,) = chosen_groups(SETTINGS, ["uniform"])
     settings = replace(SETTINGS, fewest=4, patience=-1.0, processes=processes)  # no more rounds than there must be
-    rows = measure_group(group, settings, tell=lambda text: None)
+    rows = list(measure_groups([group], settings, tell=lambda text: None))
     assert {row.forward.rounds for row in rows} == {rounds}
     assert {row.backward.rounds for row in rows} == {rounds}
 
 
 def test_few_rounds_are_not_made_more_by_processes():
-    timing = time_cases(GROUPS["uniform"], ["SDPA", "attend"], "forward", replace(SETTINGS, repeats=2, processes=3))
-    assert len(timing.rounds) == 2
+    settings = replace(SETTINGS, repeats=2, patience=60.0, processes=3)
+    rows = list(measure_groups([GROUPS["uniform"]], settings, tell=lambda text: None))
+    assert {row.forward.rounds for row in rows} == {2}
+
+
+def test_all_groups_are_gone_over_before_one_has_its_next_rounds():
+    told: list[str] = []
+    groups, settings = [GROUPS["uniform"], GROUPS["weights"]], replace(SETTINGS, patience=-1.0, processes=2)
+    rows = list(measure_groups(groups, settings, told.append))
+    sweep = ["uniform, forward", "uniform, backward", "weights, forward"]
+    assert told[:6] == [f"{what}: timing, {number} of 2" for number in (1, 2) for what in sweep]
+    assert [row.group for row in rows] == ["uniform"] * len(groups[0].cases) + ["weights"] * len(groups[1].cases)
+    assert len(told) == steps_of(groups, settings)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # of torch.compile's own imports
+def test_what_is_compiled_is_timed_in_one_process():
+    settings = replace(SETTINGS, processes=4)
+    assert sweeps_of(GROUPS["dot"], settings) == 4
+    assert sweeps_of(with_compiled(GROUPS["dot"]), settings) == 1
+    assert sweeps_of(GROUPS["dot"], replace(settings, device="cuda")) == 1
 
 
 def test_a_process_that_is_ended_is_noted(monkeypatch):
     monkeypatch.setattr("regard.bench.attention.time_by_name", end_this_process)
     (group,) = chosen_groups(SETTINGS, ["uniform"])
-    rows = measure_group(group, replace(SETTINGS, processes=2), tell=lambda text: None)
+    rows = list(measure_groups([group], replace(SETTINGS, processes=2), tell=lambda text: None))
     told = "forward: a process was ended by the system while it timed this group"
     assert {row.notes[0] for row in rows} == {told}
     assert {row.forward.seconds for row in rows} == {None}

@@ -20,6 +20,7 @@ from regard.bench.measure import (
     free_memory,
     growth_of,
     in_fresh_process,
+    joined,
     time_in_turn,
 )
 from regard.bench.settings import Settings, WatchBench
@@ -108,35 +109,79 @@ def compiler_works(settings: Settings) -> bool:
     return True
 
 
-def measure_group(group: Group, settings: Settings, tell: Tell) -> list[Row]:
-    """Every case of a group: timed in turn with the others, then its memory."""
-    cases, notes = runnable(group, settings)
-    costs: dict[str, dict[str, Cost]] = {direction: {} for direction in DIRECTIONS}
-    for direction in group.directions:
-        tell(f"{group.name}, {direction}: timing")
-        names = [case.name for case in cases if fits(case, direction, settings, notes[case.name])]
-        try:
-            costs[direction] = costs_of(group, names, time_cases(group, names, direction, settings))
-        except ProcessEndedError:
-            for name in names:
-                notes[name].append(f"{direction}: a process was ended by the system while it timed this group")
-    for case in cases:
-        tell(f"{group.name}, {case.name}: memory")
-        directions = [direction for direction in group.directions if case.name in costs[direction]]
-        for direction, peak in measure_memory(group, case, directions, settings, notes[case.name]).items():
-            costs[direction][case.name] = replace(costs[direction][case.name], bytes=peak)
-    nothing = Cost()
-    return [
-        Row(
-            group.name,
-            case.name,
-            case.ours,
-            forward=costs["forward"].get(case.name, nothing),
-            backward=costs["backward"].get(case.name, nothing),
-            notes=tuple(notes[case.name]),
-        )
-        for case in group.cases
-    ]
+def measure_groups(groups: list[Group], settings: Settings, tell: Tell) -> Iterator[Row]:
+    """A row for every case of these groups.
+
+    On a CPU they are timed in several sweeps, in each of which every group has a process
+    of its own and a share of its rounds and patience. So a bad minute of the machine
+    falls on a few rounds of several groups, not on all rounds of one.
+    """
+    races = [Race(group, settings, tell) for group in groups]
+    for sweep in range(max((race.sweeps for race in races), default=0)):
+        for race in races:
+            race.time(sweep)
+    for race in races:
+        yield from race.rows()
+
+
+class Race:
+    """One group while it is measured."""
+
+    def __init__(self, group: Group, settings: Settings, tell: Tell) -> None:
+        self.group, self.settings, self.tell, self.sweeps = group, settings, tell, sweeps_of(group, settings)
+        self.cases, self.notes = runnable(group, settings)
+        self.names = {
+            direction: [case.name for case in self.cases if fits(case, direction, settings, self.notes[case.name])]
+            for direction in group.directions
+        }
+        self.timings: dict[str, list[Timing]] = {direction: [] for direction in group.directions}
+
+    def time(self, sweep: int) -> None:
+        """The rounds of one sweep, in both directions; none where this group has had all its sweeps."""
+        if sweep >= self.sweeps:
+            return
+        for direction, names in self.names.items():
+            self.tell(f"{self.group.name}, {direction}: timing, {sweep + 1} of {self.sweeps}")
+            try:
+                found = time_cases(self.group, names, direction, self.settings, sweep)
+            except ProcessEndedError:
+                for name in names:
+                    self.notes[name].append(f"{direction}: a process was ended by the system while it timed this group")
+                self.names[direction] = []
+            else:
+                self.timings[direction].append(found)
+
+    def rows(self) -> Iterator[Row]:
+        """What it came to, once the memory of each case is measured."""
+        costs = {
+            direction: costs_of(self.group, names, joined(self.timings[direction]))
+            for direction, names in self.names.items()
+        }
+        for case in self.cases:
+            self.tell(f"{self.group.name}, {case.name}: memory")
+            directions = [direction for direction in costs if case.name in costs[direction]]
+            found = measure_memory(self.group, case, directions, self.settings, self.notes[case.name])
+            for direction, peak in found.items():
+                costs[direction][case.name] = replace(costs[direction][case.name], bytes=peak)
+        for case in self.group.cases:
+            forward, backward = (costs.get(direction, {}).get(case.name, Cost()) for direction in DIRECTIONS)
+            yield Row(self.group.name, case.name, case.ours, forward, backward, tuple(self.notes[case.name]))
+
+
+def sweeps_of(group: Group, settings: Settings) -> int:
+    """In how many processes a group is timed.
+
+    Where a process happens to have its memory makes a few hundredths of difference
+    between two cases, in all its rounds alike. What is compiled would be so in each.
+    """
+    compiled = any(case.name == COMPILED for case in group.cases)
+    on_cpu = torch.device(settings.device).type == "cpu"
+    return min(settings.processes, settings.repeats) if on_cpu and not compiled else 1
+
+
+def steps_of(groups: list[Group], settings: Settings) -> int:
+    """How often `measure_groups` tells what it does, if all cases can run."""
+    return sum(sweeps_of(group, settings) * len(group.directions) + len(group.cases) for group in groups)
 
 
 def runnable(group: Group, settings: Settings) -> tuple[list[Case], dict[str, list[str]]]:
@@ -166,21 +211,19 @@ def fits(case: Case, direction: str, settings: Settings, notes: list[str]) -> bo
     return False
 
 
-def time_cases(group: Group, names: list[str], direction: str, settings: Settings) -> Timing:
-    """Some cases, timed in turn; on a CPU in several processes, among which rounds and patience are shared out.
-
-    Where a process happens to have its memory makes a few hundredths of difference
-    between two cases, in all its rounds alike. What is compiled would be so in each.
-    """
-    if settings.processes == 1 or torch.device(settings.device).type != "cpu" or COMPILED in names:
+def time_cases(group: Group, names: list[str], direction: str, settings: Settings, sweep: int) -> Timing:
+    """Some cases, timed in turn; where there are several sweeps, in a new process and for a share of the rounds."""
+    sweeps = sweeps_of(group, settings)
+    if sweeps == 1 or not names:
         return time_here(group, names, direction, settings)
-    fewest, patience = math.ceil(settings.fewest / settings.processes), settings.patience / settings.processes
-    found: list[Timing] = []
-    for place in range(min(settings.processes, settings.repeats)):
-        rounds = len(range(place, settings.repeats, settings.processes))
-        share = replace(settings, repeats=rounds, fewest=fewest, patience=patience)
-        found.append(in_fresh_process(time_by_name, group.name, names, direction, share, anew=True))
-    return Timing([taken for timing in found for taken in timing.rounds], all(timing.quiet for timing in found))
+    share = replace(
+        settings,
+        repeats=len(range(sweep, settings.repeats, sweeps)),
+        fewest=math.ceil(settings.fewest / sweeps),
+        patience=settings.patience / sweeps,
+    )
+    found: Timing = in_fresh_process(time_by_name, group.name, names, direction, share, anew=True)
+    return found
 
 
 def time_by_name(group_name: str, names: list[str], direction: str, settings: Settings) -> Timing:

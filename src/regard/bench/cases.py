@@ -142,7 +142,7 @@ DOT_PRODUCTS: dict[str, DotInputs] = {
 def sdpa_of(inputs: DotInputs) -> Attention:
     """Torch's fused attention, of a dot product."""
 
-    def attention(score: Score, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    def attention(score: object, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         query, keys, scale = inputs(score, query, keys)
         return functional.scaled_dot_product_attention(query, keys, values, scale=scale)
 

@@ -48,6 +48,12 @@ class Timing:
         return median(taken[ours] / taken[theirs] for taken in self.rounds if ours in taken and theirs in taken)
 
 
+def joined(timings: list[Timing]) -> Timing:
+    """The rounds of all."""
+    rounds = [taken for timing in timings for taken in timing.rounds]
+    return Timing(rounds, all(timing.quiet for timing in timings))
+
+
 def time_in_turn(
     calls: Mapping[str, Call], clock: Callable[[Call], float], *, repeats: int, fewest: int, patience: float
 ) -> Timing:

@@ -22,7 +22,7 @@ class Settings:
     repeats: int = 100  # rounds at most
     fewest: int = 3  # rounds at least, however long they take
     patience: float = 30.0  # seconds, of which each candidate has its share
-    processes: int = 3  # among which rounds and patience are shared out, on a CPU
+    processes: int = 5  # one after another, among which rounds and patience are shared out, on a CPU
 
     def __post_init__(self) -> None:
         for name in ("length", "width", "heads", "repeats"):

@@ -181,16 +181,14 @@ def measure(
     settings: Settings, groups: list[Group], *, growth: bool, records: TextIO | None
 ) -> tuple[list[Row], list[tuple[int, int]]]:
     """All rows, and the memory at growing lengths; each kept as soon as it is there."""
-    from regard.bench.attention import LENGTHS, measure_group, measure_growth
+    from regard.bench.attention import LENGTHS, measure_groups, measure_growth, steps_of
 
     rows: list[Row] = []
     grown: list[tuple[int, int]] = []
-    steps = sum(len(group.directions) + len(group.cases) for group in groups) + growth * len(LENGTHS)
-    with progress(steps) as tell:
-        for group in groups:
-            for row in measure_group(group, settings, tell):
-                rows.append(row)
-                keep(row.record(settings), records)
+    with progress(steps_of(groups, settings) + growth * len(LENGTHS)) as tell:
+        for row in measure_groups(groups, settings, tell):
+            rows.append(row)
+            keep(row.record(settings), records)
         for length, peak in measure_growth(settings, tell) if growth else ():
             grown.append((length, peak))
             keep({"group": "growth", "length": length, "bytes": peak}, records)
