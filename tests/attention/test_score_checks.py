@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from regard import RegardError, attend
-from regard.attention import Kernel, Score
+from regard.attention import Additive, Bilinear, Gaussian, Kernel, ReducedRank, Score, build_score
 
 from .cases import tensors
 
@@ -50,6 +50,51 @@ def test_scores_that_are_none_are_said(found, message, path, monkeypatch):
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as outside of tests, where any value may come
     with pytest.raises(RegardError) as error:
         attend(*tensors(2), Given(found), path=path)
+    assert str(error.value) == message
+
+
+@pytest.mark.parametrize(
+    ("score", "axes", "message"),
+    [
+        (
+            Additive(5, 5, 4, heads=3),
+            (2, 4),
+            "Additive: made for 3 heads, found leading axes (2, 4); they must end in 3",
+        ),
+        (Bilinear(5, 5, heads=3), (), "Bilinear: made for 3 heads, found leading axes (); they must end in 3"),
+        (
+            Gaussian(heads=(2, 3)),
+            (3, 2),
+            "Gaussian: made for 2 x 3 heads, found leading axes (3, 2); they must end in 2, 3",
+        ),
+    ],
+)
+@pytest.mark.parametrize("path", ["reference", "tiled", None])
+def test_heads_that_are_not_those_of_the_score_are_said(score, axes, message, path):
+    with pytest.raises(RegardError) as error:
+        attend(torch.zeros(*axes, 4, 5), torch.zeros(*axes, 7, 5), torch.zeros(*axes, 7, 5), score, path=path)
+    assert str(error.value) == message
+
+
+@pytest.mark.parametrize("axes", [(3,), (2, 3), (3, 1)])
+def test_heads_that_are_those_of_the_score_are_taken(axes):
+    score = Gaussian(heads=axes[-1])
+    found = attend(torch.zeros(*axes, 4, 5), torch.zeros(*axes, 7, 5), torch.ones(*axes, 7, 5), score)
+    torch.testing.assert_close(found, torch.ones(*axes, 4, 5))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Bilinear(0, 5), "Bilinear: query_dim is 0; a whole number above 0 is needed"),
+        (lambda: ReducedRank(5, 5, 0), "ReducedRank: rank is 0; a whole number above 0 is needed"),
+        (lambda: Additive(5, 5, -4), "Additive: hidden is -4; a whole number above 0 is needed"),
+        (lambda: build_score("concat", 5, 5, hidden=0), "Concat: hidden is 0; a whole number above 0 is needed"),
+    ],
+)
+def test_a_score_of_no_size_is_not_made(make, message):
+    with pytest.raises(RegardError) as error:
+        make()
     assert str(error.value) == message
 
 

@@ -186,6 +186,23 @@ def test_a_wrong_name_is_said_before_the_run(model):
         pass
 
 
+def test_all_that_can_be_kept_is_named(model):
+    with pytest.raises(RegardError) as error, watch(model, "mean"):
+        pass
+    assert str(error.value) == (
+        'reduction: there is no "mean"; there are: all, argmax, dense, entropy, received, top:8'
+    )
+
+
+def test_torchs_own_attention_is_said_not_to_be_seen(model):
+    ours, theirs = model.layers[0], torch.nn.MultiheadAttention(8, 2)
+    told = "'1.x': the attention of torch.nn.MultiheadAttention is not seen"
+    both = torch.nn.Sequential(ours, torch.nn.ModuleDict({"x": theirs}))
+    with pytest.warns(UserWarning, match=told), watch(both) as seen:
+        ours(X)
+    assert list(seen) == ["0"]
+
+
 def stepwise(layer, steps):
     """Attend to what came before, some rows at a time; each row sees itself and all before it."""
     cache = layer.new_cache(3, capacity=5)

@@ -172,9 +172,11 @@ def test_bench_attention_measures_and_keeps_its_rows(tmp_path):
     kept = tmp_path / "rows.jsonl"
     sizes = ["--length", "16", "--width", "8", "--heads", "2", "--repeats", "2"]
     options = [*sizes, "--quick", "--scores", "dot, additive,sparsemax ,weights", "--growth", "--jsonl", str(kept)]
+    kept.write_text('{"group": "of another run"}\n')
     found = python(COMMAND, "bench", "attention", *options)
     assert (found.returncode, found.stderr) == (0, "")
-    rows = [json.loads(line) for line in kept.read_text().splitlines()]
+    older, *rows = (json.loads(line) for line in kept.read_text().splitlines())
+    assert older == {"group": "of another run"}
     assert [(row["group"], row["case"]) for row in rows if row["group"] == "additive"] == [
         ("additive", "plain torch"),
         ("additive", "attend"),

@@ -45,6 +45,7 @@ class Score(nn.Module):
 
     query_dim: int | None = None  # the widths it is made for; None takes any
     key_dim: int | None = None
+    head_grid: tuple[int, ...] = ()  # the heads that have parameters of their own; one set for all where it is empty
     differentiable: ClassVar[bool] = True  # whether query and key get a gradient
     constant: ClassVar[bool] = False  # whether every score is 0, so that all keys weigh alike
 

@@ -15,7 +15,7 @@ from regard.attention.comparison import Terms
 from regard.attention.inputs import check_share, checked, fitting_bias
 from regard.attention.normalise import as_normaliser
 from regard.attention.paths import PATHS, Call, Path, check_path, choose_path
-from regard.attention.score_checks import check_widths
+from regard.attention.score_checks import check_made_for
 from regard.attention.scores import score_for_a_call
 from regard.attention.visible import Rule, as_rule
 from regard.attention.watch import report, watching
@@ -96,7 +96,7 @@ def attend(
     how = as_normaliser(normaliser, module)
     check_share("attend", dropout)
     (query, keys, values), shape = checked(query, keys, values, rule)
-    check_widths(module, query, keys)
+    check_made_for(module, query, keys, shape[:-2])
     bias = fitting_bias(bias, how, rule, query, shape)
     call = Call(Terms(module, rule, how, shape), query, keys, values, bias, dropout)
     for listen in _listeners.get():

@@ -29,7 +29,7 @@ class Kernel(Score):
         super().__init__()
         if not is_number(width) or not width > 0:
             raise RegardError(f"{type(self).__name__}: width is {width!r}; a kernel's width is above 0")
-        grid = head_axes(heads)
+        self.head_grid = grid = head_axes(heads)
         self.width = nn.Parameter(torch.full((*grid, 1, 1) if grid else (), float(width)), requires_grad=learnable)
 
     def kernel(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 import torch
@@ -235,8 +235,8 @@ class Entropy(Reduction):
         return self.found.clamp_min_(0)  # a weight of 1, rounded, may have a logarithm above 0
 
 
-def as_reduction(name: str, shape: torch.Size, like: Tensor) -> Reduction:
-    """The reduction of a name: `top:K`, `received`, `entropy` or `argmax`."""
+def as_reduction(name: str, shape: torch.Size, like: Tensor, others: Sequence[str] = ()) -> Reduction:
+    """The reduction of a name: `top:K`, `received`, `entropy` or `argmax`; `others` are names that would do as well."""
     kind, _, number = name.partition(":")
     if kind == "top":
         if not number.isdecimal() or int(number) == 0:
@@ -244,7 +244,9 @@ def as_reduction(name: str, shape: torch.Size, like: Tensor) -> Reduction:
         return Top(shape, like, int(number))
     kinds: dict[str, type[Argmax | Received | Entropy]] = {"argmax": Argmax, "entropy": Entropy, "received": Received}
     if name not in kinds:
-        raise unknown_name("reduction", name, [*kinds, f"top:{number if number.strip('0').isdecimal() else 8}"])
+        raise unknown_name(
+            "reduction", name, [*kinds, *others, f"top:{number if number.strip('0').isdecimal() else 8}"]
+        )
     return kinds[name](shape, like)
 
 

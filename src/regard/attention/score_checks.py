@@ -10,13 +10,33 @@ from regard.attention.base_score import DotForm, Score
 from regard.errors import RegardError
 
 
-def check_widths(score: Score, query: Tensor, keys: Tensor) -> None:
-    """Raise a `RegardError` where queries or keys are not as wide as a score was made for."""
+def check_made_for(score: Score, query: Tensor, keys: Tensor, batch: tuple[int, ...]) -> None:
+    """Raise a `RegardError` where queries and keys, or their leading axes, are not what a score was made for."""
     for name, made_for, found in (("query", score.query_dim, query), ("keys", score.key_dim, keys)):
         if made_for is not None and found.shape[-1] != made_for:
             raise RegardError(
                 f"{type(score).__name__}: made for {name} of width {made_for}, found width {found.shape[-1]}"
             )
+    grid = score.head_grid
+    if grid and not fits(grid, batch):
+        heads = " x ".join(str(size) for size in grid)
+        raise RegardError(
+            f"{type(score).__name__}: made for {heads} heads, found leading axes {tuple(batch)}; "
+            f"they must end in {', '.join(str(size) for size in grid)}"
+        )
+
+
+def check_sizes(where: str, **sizes: int | None) -> None:
+    """Raise a `RegardError` that names the size which is no whole number above 0; None stands for the usual one."""
+    for name, size in sizes.items():
+        if size is not None and (not isinstance(size, int) or size < 1):
+            raise RegardError(f"{where}: {name} is {size!r}; a whole number above 0 is needed")
+
+
+def fits(axes: tuple[int, ...], batch: tuple[int, ...]) -> bool:
+    """Whether these are the last leading axes, or one where it is the same for all."""
+    pairs = zip(reversed(axes), reversed(batch), strict=False)
+    return len(axes) <= len(batch) and all(size in (1, wanted) for size, wanted in pairs)
 
 
 def same_width(score: Score, query: Tensor, keys: Tensor) -> None:
@@ -32,9 +52,7 @@ def check_scores(score: Score, found: object, shape: tuple[int, ...]) -> None:
     """Raise a `RegardError` unless a score gave (*batch, queries, keys), where an axis of *batch may be one for all."""
     if not isinstance(found, Tensor) or not found.is_floating_point():
         raise RegardError(f"{type(score).__name__}: gave scores of type {kind(found)}; a tensor of floats is needed")
-    leading = zip(found.shape[-3::-1], shape[-3::-1], strict=False)
-    fits = found.ndim <= len(shape) and all(size in (1, wanted) for size, wanted in leading)
-    if not fits or found.shape[-2:] != shape[-2:]:
+    if found.shape[-2:] != shape[-2:] or not fits(found.shape[:-2], shape[:-2]):
         raise RegardError(
             f"{type(score).__name__}: gave scores of shape {tuple(found.shape)}; "
             f"(*batch, queries, keys) is needed, {tuple(shape)}"

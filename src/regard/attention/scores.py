@@ -21,12 +21,13 @@ from regard.attention.base_score import (
     Score,
     SplitScore,
     broadcast_shapes,
+    head_axes,
     new_parameter,
     product,
     widened,
 )
 from regard.attention.kernel_scores import Boxcar, Epanechnikov, Exact, Gaussian
-from regard.attention.score_checks import same_width
+from regard.attention.score_checks import check_sizes, same_width
 from regard.errors import RegardError, unknown_name
 
 
@@ -84,7 +85,8 @@ class Bilinear(Score):
 
     def __init__(self, query_dim: int, key_dim: int, *, heads: Heads = None) -> None:
         super().__init__()
-        self.query_dim, self.key_dim = query_dim, key_dim
+        check_sizes("Bilinear", query_dim=query_dim, key_dim=key_dim)
+        self.query_dim, self.key_dim, self.head_grid = query_dim, key_dim, head_axes(heads)
         self.weight = new_parameter(heads, query_dim, key_dim, fan_in=query_dim)
 
     def forward(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
@@ -102,7 +104,8 @@ class ReducedRank(SplitScore):
 
     def __init__(self, query_dim: int, key_dim: int, rank: int, *, heads: Heads = None) -> None:
         super().__init__()
-        self.query_dim, self.key_dim = query_dim, key_dim
+        check_sizes("ReducedRank", query_dim=query_dim, key_dim=key_dim, rank=rank)
+        self.query_dim, self.key_dim, self.head_grid = query_dim, key_dim, head_axes(heads)
         self.query_weight = new_parameter(heads, rank, query_dim, fan_in=query_dim)
         self.key_weight = new_parameter(heads, key_dim, rank, fan_in=key_dim)
 
@@ -138,7 +141,8 @@ class Additive(SplitScore):
         activation: Callable[[Tensor], Tensor] = torch.tanh,
     ) -> None:
         super().__init__()
-        self.query_dim, self.key_dim = query_dim, key_dim
+        check_sizes("Additive", query_dim=query_dim, key_dim=key_dim, hidden=hidden)
+        self.query_dim, self.key_dim, self.head_grid = query_dim, key_dim, head_axes(heads)
         self.query_weight = new_parameter(heads, hidden, query_dim, fan_in=query_dim)
         self.key_weight = new_parameter(heads, hidden, key_dim, fan_in=key_dim)
         self.energy = new_parameter(heads, hidden, fan_in=hidden)
@@ -168,7 +172,8 @@ class Concat(SplitScore):
 
     def __init__(self, query_dim: int, key_dim: int, hidden: int, *, heads: Heads = None) -> None:
         super().__init__()
-        self.query_dim, self.key_dim = query_dim, key_dim
+        check_sizes("Concat", query_dim=query_dim, key_dim=key_dim, hidden=hidden)
+        self.query_dim, self.key_dim, self.head_grid = query_dim, key_dim, head_axes(heads)
         self.weight = new_parameter(heads, hidden, query_dim + key_dim, fan_in=query_dim + key_dim)
         self.energy = new_parameter(heads, hidden, fan_in=hidden)
 
@@ -270,11 +275,12 @@ def build_score(
     """
     if name in ("additive", "concat"):
         kind = Additive if name == "additive" else Concat
-        return kind(query_dim, key_dim, hidden or key_dim, heads=heads)
+        return kind(query_dim, key_dim, key_dim if hidden is None else hidden, heads=heads)
     if name == "bilinear":
         return Bilinear(query_dim, key_dim, heads=heads)
     if name == "reduced_rank":
-        return ReducedRank(query_dim, key_dim, rank or max(1, min(query_dim, key_dim) // 4), heads=heads)
+        rank = max(1, min(query_dim, key_dim) // 4) if rank is None else rank
+        return ReducedRank(query_dim, key_dim, rank, heads=heads)
     return as_score(name)
 
 

@@ -151,9 +151,22 @@ def watch(model: nn.Module, keep: Keep = "all", *, grad: bool = False) -> Iterat
             seen._paths[id(module)] = plain
             for hook in follow(module, plain, seen):
                 stack.callback(hook.remove)
+        warn_of_unseen(model)
         token = _active.set((*_active.get(), seen))
         stack.callback(_active.reset, token)
         yield seen
+
+
+def warn_of_unseen(model: nn.Module) -> None:
+    """Say which modules compute attention that nobody sees, since torch does it all in one."""
+    paths = [path for path, module in model.named_modules() if isinstance(module, nn.MultiheadAttention)]
+    if paths:
+        more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+        warnings.warn(
+            f"regard.watch: {paths[0]!r}{more}: the attention of torch.nn.MultiheadAttention is not seen; "
+            "that of regard.layers.MultiHeadAttention is, which computes the same",
+            stacklevel=4,
+        )
 
 
 def libraries_of(model: nn.Module) -> list[str]:
@@ -188,7 +201,8 @@ def keeper(keep: Keep, grad: bool) -> Callable[[Weights], Any]:
         return (lambda weights: weights.dense()) if grad else (lambda weights: weights.detach().dense())
     if not isinstance(keep, str):
         raise RegardError(f"watch: keep is {type(keep).__name__}; a name or a function is needed")
-    as_reduction(keep, torch.Size((0, 0)), torch.empty(()))  # a wrong name is said here, not in the middle of a run
+    others = ("all", "dense")
+    as_reduction(keep, torch.Size((0, 0)), torch.empty(()), others)  # a wrong name is said here, not during a run
     if grad:
         raise RegardError(f'watch: "{keep}" has no gradient; keep "all" or "dense" with grad=True')
     return lambda weights: weights.reduce(keep)[0]

@@ -60,7 +60,7 @@ def attention(
         quick: Short sequences and few rounds, to see that it works.
         growth: Also measure memory at 1, 2, 4 and 8 times the length.
         compiled: Also time torch.compile of the plain form.
-        jsonl: Keep the rows in this file.
+        jsonl: Add the rows to this file, one JSON object a line.
     """
     usual = QUICK if quick else Settings()
     length, repeats = usual.length if length is None else length, usual.repeats if repeats is None else repeats
@@ -98,7 +98,7 @@ def training(
         tokens: How many tokens a batch has, at most.
         repeats: How many rounds at most.
         quick: Small models and few rounds, to see that it works.
-        jsonl: Keep the rows in this file.
+        jsonl: Add the rows to this file, one JSON object a line.
     """
     open_ones = {
         "words": words, "width": width, "segment": segment, "context": context, "tokens": tokens, "repeats": repeats,
@@ -140,7 +140,7 @@ def watch(
         device: Where to measure: cpu, cuda, cuda:1.
         repeats: How many rounds at most.
         quick: A small model and a short text, to see that it works.
-        jsonl: Keep the rows in this file.
+        jsonl: Add the rows to this file, one JSON object a line.
     """
     sizes = {"length": length, "layers": layers, "width": width, "heads": heads}
     settings = replace(
@@ -172,7 +172,7 @@ def choose(settings: Settings, names: list[str] | None, *, compiled: bool) -> li
 def opened(path: Path | None) -> AbstractContextManager[TextIO | None]:
     """The file for the rows, if one is wanted; before anything is measured."""
     try:
-        return nullcontext() if path is None else path.open("w")
+        return nullcontext() if path is None else path.open("a")
     except OSError as error:
         raise RegardError(f"{path}: cannot be written: {error.strerror}") from None
 

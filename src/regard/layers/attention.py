@@ -13,6 +13,7 @@ from regard.attention.base_score import Score
 from regard.attention.functional import attend
 from regard.attention.inputs import check_share
 from regard.attention.normalise import as_normaliser
+from regard.attention.score_checks import check_sizes
 from regard.attention.scores import as_score, build_score
 from regard.attention.visible import Rule, as_rule, over_given
 from regard.attention.weights import Weights
@@ -62,6 +63,7 @@ class MultiHeadAttention(nn.Module):
     ) -> None:
         super().__init__()
         check_sizes(
+            "MultiHeadAttention",
             width=width,
             heads=heads,
             head_width=head_width,
@@ -261,13 +263,6 @@ class MultiHeadAttention(nn.Module):
         if self.groups == self.heads:
             return tensor
         return tensor.unsqueeze(-3) if tensor.shape[-3] == 1 else self._grouped(tensor, self.heads // self.groups)
-
-
-def check_sizes(**sizes: int | None) -> None:
-    """Raise a `RegardError` that names the size which is no whole number above 0; None stands for the usual one."""
-    for name, size in sizes.items():
-        if size is not None and (not isinstance(size, int) or size < 1):
-            raise RegardError(f"MultiHeadAttention: {name} is {size!r}; a whole number above 0 is needed")
 
 
 def turned(heads: Float[Tensor, "..."], turn: Turn | None) -> Float[Tensor, "..."]:
