@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from regard import RegardError, attend
-from regard.attention import Additive, Bilinear, Gaussian, Kernel, ReducedRank, Score, build_score
+from regard.attention import Additive, Bilinear, Boxcar, Gaussian, Kernel, ReducedRank, Score, build_score
 
 from .cases import tensors
 
@@ -81,6 +81,52 @@ def test_heads_that_are_those_of_the_score_are_taken(axes):
     score = Gaussian(heads=axes[-1])
     found = attend(torch.zeros(*axes, 4, 5), torch.zeros(*axes, 7, 5), torch.ones(*axes, 7, 5), score)
     torch.testing.assert_close(found, torch.ones(*axes, 4, 5))
+
+
+@pytest.mark.parametrize("name", ["additive", "bilinear", "concat", "reduced_rank"])
+@pytest.mark.parametrize("path", ["reference", "tiled", None])
+def test_parameters_of_another_type_are_said(name, path):
+    score = build_score(name, 5, 5)
+    inputs = torch.ones(2, 4, 5).double(), torch.ones(2, 7, 5).double(), torch.ones(2, 7, 5).double()
+    with pytest.raises(RegardError) as error:
+        attend(*inputs, score, path=path)
+    told = "has parameters of float32, a query or key of float64 came; .to(torch.float64) makes it fit"
+    assert str(error.value) == f"{type(score).__name__}: {told}"
+    torch.testing.assert_close(attend(*inputs, score.to(torch.float64), path=path), torch.ones(2, 4, 5).double())
+
+
+@pytest.mark.parametrize("given", [torch.float16, torch.float32, torch.float64])
+@pytest.mark.parametrize("gives", [torch.float16, torch.float32, torch.float64])
+@pytest.mark.parametrize("path", ["reference", "tiled"])
+def test_a_score_may_give_another_type(given, gives, path):
+    class Other(Score):
+        def forward(self, query, keys):
+            return (query @ keys.mT).to(gives)
+
+    query, keys, values = (tensor.to(given) for tensor in tensors(2))
+    found = attend(query, keys, values, Other(), path=path)
+    assert found.dtype == given
+    torch.testing.assert_close(found, attend(query, keys, values, "dot", path="reference"), rtol=1e-2, atol=1e-2)
+
+
+def test_a_width_without_a_gradient_is_not_learnt():
+    with pytest.raises(RegardError) as error:
+        Boxcar(learnable=True)
+    assert str(error.value) == "Boxcar: learnable is True, but its width has no gradient to learn from"
+
+
+def test_an_activation_must_be_a_function(monkeypatch):
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as outside of tests, where any value may come
+    with pytest.raises(RegardError) as error:
+        Additive(5, 5, 4, activation="tanh")
+    assert str(error.value) == "Additive: activation is 'tanh'; a function is needed, such as torch.tanh"
+
+
+def test_a_settled_score_knows_its_heads():
+    score, keys = Additive(5, 5, 4, heads=3).settle(torch.zeros(2, 3, 7, 5))
+    assert attend(torch.zeros(2, 3, 4, 5), keys, torch.ones(2, 3, 7, 5), score).shape == (2, 3, 4, 5)
+    with pytest.raises(RegardError, match="Settled: made for 3 heads"):
+        attend(torch.zeros(2, 4, 4, 5), keys[:, :1], torch.ones(2, 1, 7, 5), score)
 
 
 @pytest.mark.parametrize(

@@ -195,12 +195,25 @@ def test_all_that_can_be_kept_is_named(model):
 
 
 def test_torchs_own_attention_is_said_not_to_be_seen(model):
-    ours, theirs = model.layers[0], torch.nn.MultiheadAttention(8, 2)
-    told = "'1.x': the attention of torch.nn.MultiheadAttention is not seen"
-    both = torch.nn.Sequential(ours, torch.nn.ModuleDict({"x": theirs}))
+    ours, theirs = model.layers[0], [torch.nn.MultiheadAttention(8, 2) for _ in range(3)]
+    told = "regard.watch: 1.0 and 2 more: the attention of torch.nn.MultiheadAttention is not seen"
+    both = torch.nn.Sequential(ours, torch.nn.ModuleList(theirs))
     with pytest.warns(UserWarning, match=told), watch(both) as seen:
         ours(X)
     assert list(seen) == ["0"]
+    with pytest.warns(UserWarning, match="regard.watch: the model itself: "), watch(theirs[0]):
+        pass
+
+
+def test_nothing_is_said_of_torchs_attention_whose_forward_is_another(model):
+    class Other(torch.nn.MultiheadAttention):
+        def forward(self, x):
+            return attend(x, x, x)
+
+    layer = Other(8, 2)
+    with watch(layer) as seen:
+        layer(X)
+    assert list(seen) == [""]
 
 
 def stepwise(layer, steps):

@@ -151,6 +151,7 @@ def test_the_greatest_are_found_among_many(k, length):
 positions = st.one_of(
     st.integers(-4, 3),
     st.builds(slice, st.none() | st.integers(-5, 5), st.none() | st.integers(-5, 5), st.sampled_from([None, 1, 2])),
+    st.lists(st.integers(-4, 3), max_size=3),
     st.lists(st.integers(-4, 3), max_size=3).map(lambda found: torch.tensor(found, dtype=torch.long)),
     st.lists(st.integers(0, 3), min_size=4, max_size=4).map(lambda found: torch.tensor(found).reshape(2, 2)),
     st.lists(st.booleans(), min_size=4, max_size=4).map(torch.tensor),
@@ -433,6 +434,9 @@ def test_autocast_at_the_time_of_the_call_is_that_of_the_weights():
     torch.testing.assert_close(weights.received().sum(), torch.tensor(4.0), rtol=1e-2, atol=1e-2)
 
 
+TAKEN = "whole numbers, slices, and lists and tensors of these are taken"
+
+
 @pytest.mark.parametrize(
     ("index", "message"),
     [
@@ -440,7 +444,11 @@ def test_autocast_at_the_time_of_the_call_is_that_of_the_weights():
         ((..., 0, ...), "weights[...]: found 2 ellipses; one is taken, which fills up the axes not named"),
         ((0, 99), "weights[...]: there is no position 99 among 6"),
         ((0, torch.tensor([2, 7])), "weights[...]: a position from 2 to 7 is not among 6"),
-        ("a", "weights[...]: found str; whole numbers, slices and tensors are taken"),
+        ("a", f"weights[...]: found str; {TAKEN}"),
+        ((0, [1.5]), f"weights[...]: found list; {TAKEN}"),
+        ((0, ["a"]), f"weights[...]: found list; {TAKEN}"),
+        ((0, torch.tensor([1.5])), f"weights[...]: found a tensor of float32; {TAKEN}"),
+        ((0, True), f"weights[...]: found bool; {TAKEN}"),
         (torch.ones(2, 6).bool(), "weights[...]: a bool tensor of 2 axes; one for each axis is taken"),
         ((0, torch.ones(5).bool()), "weights[...]: a bool tensor of 5 for an axis of 6"),
     ],

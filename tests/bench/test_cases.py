@@ -3,6 +3,7 @@
 import os
 import signal
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import torch
 from regard.attention import SCORES
 from regard.bench.attention import chosen_groups, measure_groups, steps_of, sweeps_of, with_compiled
 from regard.bench.cases import all_groups, make_calls
+from regard.bench.measure import ProcessEndedError, Timing
 from regard.bench.settings import Settings
 
 SETTINGS = Settings(length=12, width=8, heads=2, dtype="float64", processes=1)
@@ -60,10 +62,10 @@ def test_what_does_not_fit_is_skipped_and_said(monkeypatch):
     assert (chosen.forward.ratio, chosen.notes) == (None, ())
 
 
-@pytest.mark.parametrize(("processes", "rounds"), [(1, 4), (3, 6)])
+@pytest.mark.parametrize(("processes", "rounds"), [(1, 5), (3, 6)])
 def test_rounds_are_shared_out_among_processes(processes, rounds):
     (group,) = chosen_groups(SETTINGS, ["uniform"])
-    settings = replace(SETTINGS, fewest=4, patience=-1.0, processes=processes)  # no more rounds than there must be
+    settings = replace(SETTINGS, fewest=5, patience=-1.0, processes=processes)  # no more rounds than there must be
     rows = list(measure_groups([group], settings, tell=lambda text: None))
     assert {row.forward.rounds for row in rows} == {rounds}
     assert {row.backward.rounds for row in rows} == {rounds}
@@ -100,6 +102,40 @@ def test_a_process_that_is_ended_is_noted(monkeypatch):
     told = "forward: a process was ended by the system while it timed this group"
     assert {row.notes[0] for row in rows} == {told}
     assert {row.forward.seconds for row in rows} == {None}
+
+
+def test_where_a_process_is_ended_later_the_other_direction_stands(monkeypatch):
+    def time_cases(group: object, names: list[str], direction: str, settings: object, sweep: int) -> Timing:
+        if (direction, sweep) == ("forward", 2):
+            raise ProcessEndedError
+        return Timing([dict.fromkeys(names, 1.0)], quiet=True)
+
+    monkeypatch.setattr("regard.bench.attention.time_cases", time_cases)
+    told: list[str] = []
+    settings = replace(SETTINGS, processes=5)
+    rows = list(measure_groups([GROUPS["uniform"]], settings, told.append))
+    assert {row.notes for row in rows} == {("forward: a process was ended by the system while it timed this group",)}
+    assert {(row.forward.rounds, row.backward.rounds) for row in rows} == {(0, 5)}
+    assert len(told) == steps_of([GROUPS["uniform"]], settings)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # of torch.compile's own imports
+def test_each_group_is_compiled_at_its_full_length(monkeypatch):
+    compiled: list[int] = []
+
+    def compiler(graph, inputs):
+        compiled.append(max(max(tensor.shape) for tensor in inputs))
+        return graph.forward
+
+    plain = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda call, **options: plain(call, backend=compiler, **options))
+    so_far: list[tuple[str, int]] = []  # each time something is told: what, and how much is compiled for 40 keys
+    settings = replace(SETTINGS, length=40, repeats=1, patience=-1.0)
+    groups = [with_compiled(GROUPS[name]) for name in ("dot", "scaled_dot", "bilinear", "reduced_rank")]
+    rows = list(measure_groups(groups, settings, lambda text: so_far.append((text, compiled.count(40)))))
+    assert all(row.forward.seconds for row in rows if row.case == "torch.compile")
+    timed = [after > before for (text, before), (_, after) in pairwise(so_far) if "timing" in text]
+    assert timed == [True, True] * len(groups)
 
 
 def end_this_process(*arguments: object) -> None:

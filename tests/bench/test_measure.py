@@ -16,6 +16,7 @@ from regard.bench.measure import (
     after_itself,
     free_memory,
     in_fresh_process,
+    joined,
     resident_growth,
     time_in_turn,
     wall_seconds,
@@ -120,6 +121,16 @@ def test_the_ratio_is_the_median_of_the_rounds_that_both_were_in():
     assert Timing(rounds, quiet=True).ratio("ours", "theirs") == 1.5
     assert Timing(rounds[:2] + rounds[3:], quiet=True).seconds("ours") == [2.0, 100.0, 3.0]
     assert Timing(rounds[::3], quiet=True).ratio("ours", "theirs") == 1.25
+
+
+@pytest.mark.parametrize(("fewest", "kept", "quiet"), [(1, [1.0], True), (2, [2.0, 1.0], False)])
+def test_a_busy_part_is_left_out_where_enough_others_are_there(fewest, kept, quiet):
+    parts = [Timing([{"ours": 2.0}], quiet=False), Timing([{"ours": 1.0}], quiet=True)]
+    assert joined(parts, fewest) == Timing([{"ours": seconds} for seconds in kept], quiet)
+
+
+def test_few_rounds_that_were_all_quiet_are_quiet():
+    assert joined([Timing([{"ours": 1.0}], quiet=True)], fewest=3) == Timing([{"ours": 1.0}], quiet=True)
 
 
 def threads_and_place() -> tuple[int, int]:

@@ -268,6 +268,10 @@ def test_what_does_not_fit_is_said(settings, message, monkeypatch):
             "MultiHeadAttention: keys is (2, 5, 9); a tensor (*batch, positions, 8) is needed",
         ),
         (
+            {"query": torch.zeros(2, 5, 8), "keys": torch.zeros(2, 5, 8).double()},
+            "MultiHeadAttention: has parameters of float32, keys of float64 came; .to(torch.float64) makes it fit",
+        ),
+        (
             {"query": torch.zeros(3, 5, 8), "bias": torch.zeros(4, 5, 5)},
             "bias: has shape (4, 5, 5); give (3, n, m), or with an axis for the heads (1 or 3, 4, n, m)",
         ),

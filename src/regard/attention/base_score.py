@@ -104,7 +104,7 @@ class Settled(Score):
 
     def __init__(self, score: SplitScore) -> None:
         super().__init__()
-        self.score, self.query_dim = score, score.query_dim
+        self.score, self.query_dim, self.head_grid = score, score.query_dim, score.head_grid
 
     def forward(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
         return self.score.compare(self.score.prepare_query(query), keys)
@@ -124,14 +124,14 @@ def head_axes(heads: Heads) -> tuple[int, ...]:
     if heads is None:
         return ()
     axes = (heads,) if not isinstance(heads, Sequence) else tuple(heads)
-    if not all(isinstance(axis, int) and axis >= 1 for axis in axes):
+    if not all(isinstance(axis, int) and not isinstance(axis, bool) and axis >= 1 for axis in axes):
         raise RegardError(f"heads: found {heads!r}; a whole number above 0, or a grid of such numbers, is needed")
     return axes
 
 
 def new_parameter(heads: Heads, *shape: int, fan_in: int) -> nn.Parameter:
     """A parameter with one set of `shape` for each head, uniform within 1/sqrt(fan_in)."""
-    bound = 1 / math.sqrt(max(1, fan_in))
+    bound = 1 / math.sqrt(fan_in)
     return nn.Parameter(torch.empty(*head_axes(heads), *shape).uniform_(-bound, bound))
 
 

@@ -61,7 +61,7 @@ class Terms:
         else:
             scores = self.score(query, keys) if plain else self.score.compare(query, keys)
         check_scores(self.score, scores, (*self.shape[:-2], query.shape[-2], keys.shape[-2]))
-        scores = widened(scores)
+        scores = scores.to(torch.promote_types(query.dtype, torch.float32))
         if bias is not None:
             scores = scores * bias.exp() if by_kernel else scores + bias
         if self.visible is None:

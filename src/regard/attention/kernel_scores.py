@@ -29,6 +29,8 @@ class Kernel(Score):
         super().__init__()
         if not is_number(width) or not width > 0:
             raise RegardError(f"{type(self).__name__}: width is {width!r}; a kernel's width is above 0")
+        if learnable and not self.differentiable:
+            raise RegardError(f"{type(self).__name__}: learnable is True, but its width has no gradient to learn from")
         self.head_grid = grid = head_axes(heads)
         self.width = nn.Parameter(torch.full((*grid, 1, 1) if grid else (), float(width)), requires_grad=learnable)
 
@@ -69,7 +71,7 @@ class Gaussian(Kernel):
 
 
 class Boxcar(Kernel):
-    """1 where |q - k| <= width, else 0; no gradient for query and key."""
+    """1 where |q - k| <= width, else 0; no gradient for query, key and width."""
 
     differentiable: ClassVar[bool] = False
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from numbers import Real
+from numbers import Integral, Real
 
+import torch
 from torch import Tensor
 
 from regard.attention.base_score import DotForm, Score
@@ -26,11 +27,20 @@ def check_made_for(score: Score, query: Tensor, keys: Tensor, batch: tuple[int, 
         )
 
 
-def check_sizes(where: str, **sizes: int | None) -> None:
-    """Raise a `RegardError` that names the size which is no whole number above 0; None stands for the usual one."""
+def check_sizes(where: str, **sizes: object) -> None:
+    """Raise a `RegardError` that names the size which is no whole number above 0."""
     for name, size in sizes.items():
-        if size is not None and (not isinstance(size, int) or size < 1):
+        if not isinstance(size, Integral) or size < 1:
             raise RegardError(f"{where}: {name} is {size!r}; a whole number above 0 is needed")
+
+
+def check_type(where: str, name: str, tensor: Tensor, parameters: Tensor) -> None:
+    """Raise a `RegardError` where a tensor meets parameters of another type, and autocast does not make them one."""
+    if tensor.dtype != parameters.dtype and not torch.is_autocast_enabled(tensor.device.type):
+        ours, theirs = kind(parameters), kind(tensor)
+        raise RegardError(
+            f"{where}: has parameters of {ours}, {name} of {theirs} came; .to(torch.{theirs}) makes it fit"
+        )
 
 
 def fits(axes: tuple[int, ...], batch: tuple[int, ...]) -> bool:

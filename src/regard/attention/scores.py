@@ -27,7 +27,7 @@ from regard.attention.base_score import (
     widened,
 )
 from regard.attention.kernel_scores import Boxcar, Epanechnikov, Exact, Gaussian
-from regard.attention.score_checks import check_sizes, same_width
+from regard.attention.score_checks import check_sizes, check_type, same_width
 from regard.errors import RegardError, unknown_name
 
 
@@ -90,10 +90,10 @@ class Bilinear(Score):
         self.weight = new_parameter(heads, query_dim, key_dim, fan_in=query_dim)
 
     def forward(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
-        return product(query @ self.weight, keys.mT)
+        return product(times(self, query, self.weight), keys.mT)
 
     def as_dot(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> DotForm:
-        return DotForm(query @ self.weight, keys)
+        return DotForm(times(self, query, self.weight), keys)
 
     def numbers_per_pair(self, query: Tensor, keys: Tensor) -> int:
         return 1
@@ -116,10 +116,10 @@ class ReducedRank(SplitScore):
         return DotForm(*self.prepare(query, keys))
 
     def prepare_query(self, query: Float[Tensor, "..."]) -> Tensor:
-        return query @ self.query_weight.mT
+        return times(self, query, self.query_weight.mT)
 
     def prepare_keys(self, keys: Float[Tensor, "..."]) -> Tensor:
-        return keys @ self.key_weight
+        return times(self, keys, self.key_weight)
 
     def compare(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
         return product(query, keys.mT)
@@ -142,6 +142,8 @@ class Additive(SplitScore):
     ) -> None:
         super().__init__()
         check_sizes("Additive", query_dim=query_dim, key_dim=key_dim, hidden=hidden)
+        if not callable(activation):
+            raise RegardError(f"Additive: activation is {activation!r}; a function is needed, such as torch.tanh")
         self.query_dim, self.key_dim, self.head_grid = query_dim, key_dim, head_axes(heads)
         self.query_weight = new_parameter(heads, hidden, query_dim, fan_in=query_dim)
         self.key_weight = new_parameter(heads, hidden, key_dim, fan_in=key_dim)
@@ -153,10 +155,10 @@ class Additive(SplitScore):
         return weigh(self.activation(every_pair(ours, theirs)), self.energy)
 
     def prepare_query(self, query: Float[Tensor, "..."]) -> Tensor:
-        return query @ self.query_weight.mT
+        return times(self, query, self.query_weight.mT)
 
     def prepare_keys(self, keys: Float[Tensor, "..."]) -> Tensor:
-        return keys @ self.key_weight.mT
+        return times(self, keys, self.key_weight.mT)
 
     def compare(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
         if self.activation is torch.tanh:
@@ -183,14 +185,14 @@ class Concat(SplitScore):
         ours = query[..., :, None, :].expand(*batch, n, m, query.shape[-1])
         theirs = keys[..., None, :, :].expand(*batch, n, m, keys.shape[-1])
         joined = torch.cat([ours, theirs], dim=-1).flatten(-3, -2)  # (*batch, n·m, both)
-        mixed = torch.tanh(widened(joined @ self.weight.mT))
+        mixed = torch.tanh(widened(times(self, joined, self.weight.mT)))
         return weigh(mixed.unflatten(-2, (n, m)), self.energy)
 
     def prepare_query(self, query: Float[Tensor, "..."]) -> Tensor:
-        return query @ self.weight[..., : self.query_dim].mT
+        return times(self, query, self.weight[..., : self.query_dim].mT)
 
     def prepare_keys(self, keys: Float[Tensor, "..."]) -> Tensor:
-        return keys @ self.weight[..., self.query_dim :].mT
+        return times(self, keys, self.weight[..., self.query_dim :].mT)
 
     def compare(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
         return energy_of_tanh(query, keys, self.energy)
@@ -291,6 +293,12 @@ def without_gradient(model: nn.Module) -> dict[str, str]:
         for path, module in model.named_modules()
         if isinstance(module, Score) and not module.differentiable
     }
+
+
+def times(score: Score, given: Float[Tensor, "..."], weight: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """Queries or keys times parameters, which must be of their type."""
+    check_type(type(score).__name__, "a query or key", given, weight)
+    return given @ weight
 
 
 def every_pair(

@@ -124,7 +124,7 @@ def watch(model: nn.Module, keep: Keep = "all", *, grad: bool = False) -> Iterat
 
     Only calls made in the thread (or task) that watches are seen, so that several can
     watch one model, each its own calls. A compiled model runs uncompiled meanwhile,
-    which is said once.
+    and torch.nn.MultiheadAttention is not seen; a warning says so.
 
     Args:
         model: Any module in which `attend` is called, at whatever depth, or a model of Hugging Face
@@ -151,20 +151,21 @@ def watch(model: nn.Module, keep: Keep = "all", *, grad: bool = False) -> Iterat
             seen._paths[id(module)] = plain
             for hook in follow(module, plain, seen):
                 stack.callback(hook.remove)
-        warn_of_unseen(model)
+        warn_of_unseen(model, seen._paths)
         token = _active.set((*_active.get(), seen))
         stack.callback(_active.reset, token)
         yield seen
 
 
-def warn_of_unseen(model: nn.Module) -> None:
+def warn_of_unseen(model: nn.Module, paths: Mapping[int, str]) -> None:
     """Say which modules compute attention that nobody sees, since torch does it all in one."""
-    paths = [path for path, module in model.named_modules() if isinstance(module, nn.MultiheadAttention)]
-    if paths:
-        more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+    theirs = nn.MultiheadAttention
+    unseen = [m for m in model.modules() if isinstance(m, theirs) and type(m).forward is theirs.forward]
+    if unseen:
+        more = f" and {len(unseen) - 1} more" if len(unseen) > 1 else ""
         warnings.warn(
-            f"regard.watch: {paths[0]!r}{more}: the attention of torch.nn.MultiheadAttention is not seen; "
-            "that of regard.layers.MultiHeadAttention is, which computes the same",
+            f"regard.watch: {paths[id(unseen[0])] or 'the model itself'}{more}: the attention of "
+            "torch.nn.MultiheadAttention is not seen; that of regard.layers.MultiHeadAttention is",
             stacklevel=4,
         )
 

@@ -19,6 +19,7 @@ from regard.attention.base_score import learnt
 from regard.attention.comparison import Comparison, Gradients, blocks, rebound
 from regard.attention.normalise import Softmax
 from regard.attention.reductions import Rows, as_reduction, dot_rows, softmax_rows
+from regard.attention.score_checks import kind
 from regard.attention.scores import FixedDot
 from regard.attention.surroundings import Autocast, refuse_second_derivative
 from regard.attention.visible import Index, Within, count, pick, positions
@@ -391,18 +392,26 @@ def full_index(index: Any, rank: int) -> list[Any]:
 
 
 def checked_position(part: Any) -> Any:
-    """An index entry, any whole number as an int."""
-    if isinstance(part, (slice, EllipsisType)) or (isinstance(part, Tensor) and part.ndim):
-        if isinstance(part, Tensor) and part.dtype == torch.bool and part.ndim > 1:
-            raise RegardError(f"weights[...]: a bool tensor of {part.ndim} axes; one for each axis is taken")
+    """An index entry, any whole number as an int, a list as a tensor."""
+    if isinstance(part, (slice, EllipsisType)):
         return part
+    given = part
     try:
+        if isinstance(part, list):
+            part = torch.tensor(part, dtype=None if part else torch.long)
         if isinstance(part, bool):
             raise TypeError
-        return operator.index(part)
-    except TypeError:
-        found = type(part).__name__
-        raise RegardError(f"weights[...]: found {found}; whole numbers, slices and tensors are taken") from None
+        if not isinstance(part, Tensor) or part.ndim == 0:
+            return operator.index(part)
+        if part.is_floating_point() or part.is_complex():
+            raise TypeError
+    except (TypeError, ValueError, RuntimeError):
+        found = f"a tensor of {kind(given)}" if isinstance(given, Tensor) else type(given).__name__
+        told = f"weights[...]: found {found}; whole numbers, slices, and lists and tensors of these are taken"
+        raise RegardError(told) from None
+    if part.dtype == torch.bool and part.ndim > 1:
+        raise RegardError(f"weights[...]: a bool tensor of {part.ndim} axes; one for each axis is taken")
+    return part
 
 
 def picked(part: Any, size: int, device: torch.device) -> tuple[Index, Any]:

@@ -64,8 +64,12 @@ class Row:
 
     def record(self, settings: Settings) -> dict[str, object]:
         """As plain data, with the conditions."""
-        threads, version = torch.get_num_threads(), torch.__version__
-        return asdict(self) | {"settings": asdict(settings), "threads": threads, "torch": version}
+        return asdict(self) | surroundings(settings)
+
+
+def surroundings(settings: Settings) -> dict[str, object]:
+    """The conditions of a measurement, as plain data."""
+    return {"settings": asdict(settings), "threads": torch.get_num_threads(), "torch": torch.__version__}
 
 
 def chosen_groups(settings: Settings, names: Sequence[str] | None) -> list[Group]:
@@ -129,21 +133,24 @@ class Race:
 
     def __init__(self, group: Group, settings: Settings, tell: Tell) -> None:
         self.group, self.settings, self.tell, self.sweeps = group, settings, tell, sweeps_of(group, settings)
-        self.cases, self.notes = runnable(group, settings)
-        self.names = {
-            direction: [case.name for case in self.cases if fits(case, direction, settings, self.notes[case.name])]
-            for direction in group.directions
-        }
+        self.notes: dict[str, list[str]] = {case.name: [] for case in group.cases}
         self.timings: dict[str, list[Timing]] = {direction: [] for direction in group.directions}
+        self.cases: list[Case] = []  # that run at all
+        self.names: dict[str, list[str]] = {}  # of those that are timed, by direction
 
     def time(self, sweep: int) -> None:
         """The rounds of one sweep, in both directions; none where this group has had all its sweeps."""
         if sweep >= self.sweeps:
             return
-        for direction, names in self.names.items():
+        if sweep == 0:
+            self.cases = runnable(self.group, self.settings, self.notes)
+        for direction in self.group.directions:
             self.tell(f"{self.group.name}, {direction}: timing, {sweep + 1} of {self.sweeps}")
+            if sweep == 0:
+                self.names[direction] = [case.name for case in self.cases if self.fits(case, direction)]
+            names = self.names[direction]
             try:
-                found = time_cases(self.group, names, direction, self.settings, sweep)
+                found = time_cases(self.group, names, direction, self.settings, sweep) if names else Timing([], True)
             except ProcessEndedError:
                 for name in names:
                     self.notes[name].append(f"{direction}: a process was ended by the system while it timed this group")
@@ -151,32 +158,51 @@ class Race:
             else:
                 self.timings[direction].append(found)
 
+    def fits(self, case: Case, direction: str) -> bool:
+        """Whether there is memory for a case; if not, a note says so."""
+        settings, matrices = self.settings, case.held[DIRECTIONS.index(direction)]
+        needed = matrices * settings.heads * settings.length**2 * getattr(torch, settings.dtype).itemsize
+        free = free_memory(torch.device(settings.device))
+        if free is None or needed <= free:
+            return True
+        told = f"{direction} skipped: needs about {needed / 1e9:.1f} GB, {free / 1e9:.1f} GB are free"
+        self.notes[case.name].append(told)
+        return False
+
     def rows(self) -> Iterator[Row]:
         """What it came to, once the memory of each case is measured."""
-        costs = {
-            direction: costs_of(self.group, names, joined(self.timings[direction]))
-            for direction, names in self.names.items()
-        }
+        costs: dict[str, dict[str, Cost]] = {direction: {} for direction in DIRECTIONS}
+        for direction, names in self.names.items():
+            timing = joined(self.timings[direction], self.settings.fewest)
+            costs[direction] = costs_of(self.group, names, timing)
         for case in self.cases:
             self.tell(f"{self.group.name}, {case.name}: memory")
-            directions = [direction for direction in costs if case.name in costs[direction]]
+            directions = [direction for direction in self.names if case.name in costs[direction]]
             found = measure_memory(self.group, case, directions, self.settings, self.notes[case.name])
             for direction, peak in found.items():
                 costs[direction][case.name] = replace(costs[direction][case.name], bytes=peak)
         for case in self.group.cases:
-            forward, backward = (costs.get(direction, {}).get(case.name, Cost()) for direction in DIRECTIONS)
+            forward, backward = (costs[direction].get(case.name, Cost()) for direction in DIRECTIONS)
             yield Row(self.group.name, case.name, case.ours, forward, backward, tuple(self.notes[case.name]))
 
 
-def sweeps_of(group: Group, settings: Settings) -> int:
-    """In how many processes a group is timed.
+def has_compiled(group: Group) -> bool:
+    """Whether a case of the group is compiled."""
+    return any(case.name == COMPILED for case in group.cases)
+
+
+def timed_apart(group: Group, settings: Settings) -> bool:
+    """Whether a group is timed in several processes.
 
     Where a process happens to have its memory makes a few hundredths of difference
     between two cases, in all its rounds alike. What is compiled would be so in each.
     """
-    compiled = any(case.name == COMPILED for case in group.cases)
-    on_cpu = torch.device(settings.device).type == "cpu"
-    return min(settings.processes, settings.repeats) if on_cpu and not compiled else 1
+    return settings.processes > 1 and torch.device(settings.device).type == "cpu" and not has_compiled(group)
+
+
+def sweeps_of(group: Group, settings: Settings) -> int:
+    """How often it is a group's turn to be timed."""
+    return min(settings.processes, settings.repeats) if timed_apart(group, settings) else 1
 
 
 def steps_of(groups: list[Group], settings: Settings) -> int:
@@ -184,11 +210,12 @@ def steps_of(groups: list[Group], settings: Settings) -> int:
     return sum(sweeps_of(group, settings) * len(group.directions) + len(group.cases) for group in groups)
 
 
-def runnable(group: Group, settings: Settings) -> tuple[list[Case], dict[str, list[str]]]:
-    """The cases that run at all for this type and device, and for each case why not."""
+def runnable(group: Group, settings: Settings, notes: dict[str, list[str]]) -> list[Case]:
+    """The cases that run at all for this type and device; for the others a note says why not."""
+    if has_compiled(group):
+        torch.compiler.reset()  # there is a limit to how often one function is compiled, and groups share theirs
     tiny = replace(settings, length=min(settings.length, TINY))
     cases: list[Case] = []
-    notes: dict[str, list[str]] = {case.name: [] for case in group.cases}
     for case in group.cases:
         try:
             for call in make_calls(group, case, tiny).values():
@@ -197,25 +224,14 @@ def runnable(group: Group, settings: Settings) -> tuple[list[Case], dict[str, li
             notes[case.name].append(str(error).splitlines()[0])
         else:
             cases.append(case)
-    return cases, notes
-
-
-def fits(case: Case, direction: str, settings: Settings, notes: list[str]) -> bool:
-    """Whether there is memory for a case; if not, a note says so."""
-    matrices = case.held[DIRECTIONS.index(direction)]
-    needed = matrices * settings.heads * settings.length**2 * getattr(torch, settings.dtype).itemsize
-    free = free_memory(torch.device(settings.device))
-    if free is None or needed <= free:
-        return True
-    notes.append(f"{direction} skipped: needs about {needed / 1e9:.1f} GB, {free / 1e9:.1f} GB are free")
-    return False
+    return cases
 
 
 def time_cases(group: Group, names: list[str], direction: str, settings: Settings, sweep: int) -> Timing:
     """Some cases, timed in turn; where there are several sweeps, in a new process and for a share of the rounds."""
-    sweeps = sweeps_of(group, settings)
-    if sweeps == 1 or not names:
+    if not timed_apart(group, settings):
         return time_here(group, names, direction, settings)
+    sweeps = sweeps_of(group, settings)
     share = replace(
         settings,
         repeats=len(range(sweep, settings.repeats, sweeps)),

@@ -48,10 +48,14 @@ class Timing:
         return median(taken[ours] / taken[theirs] for taken in self.rounds if ours in taken and theirs in taken)
 
 
-def joined(timings: list[Timing]) -> Timing:
-    """The rounds of all."""
-    rounds = [taken for timing in timings for taken in timing.rounds]
-    return Timing(rounds, all(timing.quiet for timing in timings))
+def joined(timings: list[Timing], fewest: int) -> Timing:
+    """The rounds of all; of those in quiet times alone, where that leaves each call `fewest` or more."""
+    quiet = [timing for timing in timings if timing.quiet]
+    counts = [
+        Counter(name for timing in some for taken in timing.rounds for name in taken) for some in (timings, quiet)
+    ]
+    kept = quiet if all(counts[1][name] >= fewest for name in counts[0]) else timings
+    return Timing([taken for timing in kept for taken in timing.rounds], all(timing.quiet for timing in kept))
 
 
 def time_in_turn(

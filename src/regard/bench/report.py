@@ -57,7 +57,8 @@ def conditions(settings: Settings) -> str:
     """Under which the figures hold."""
     on_cpu = torch.device(settings.device).type == "cpu"
     where = f"{torch.get_num_threads()} threads" if on_cpu else device_name(settings.device)
-    spread = f" in {settings.processes} processes, spread over the run" if on_cpu and settings.processes > 1 else ""
+    most = min(settings.processes, settings.repeats) if on_cpu else 1
+    spread = f" in up to {most} processes, spread over the run" if most > 1 else ""
     return (
         f"length {settings.length}, {settings.heads} heads of width {settings.width}, {settings.dtype}, "
         f"{settings.device}, {where}, torch {torch.__version__}. Times are medians of up to {settings.repeats} "

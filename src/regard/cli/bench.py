@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, TextIO
@@ -180,8 +181,8 @@ def opened(path: Path | None) -> AbstractContextManager[TextIO | None]:
 def measure(
     settings: Settings, groups: list[Group], *, growth: bool, records: TextIO | None
 ) -> tuple[list[Row], list[tuple[int, int]]]:
-    """All rows, and the memory at growing lengths; each kept as soon as it is there."""
-    from regard.bench.attention import LENGTHS, measure_groups, measure_growth, steps_of
+    """All rows, and the memory at growing lengths; each kept as soon as it is there, which is once all is timed."""
+    from regard.bench.attention import LENGTHS, measure_groups, measure_growth, steps_of, surroundings
 
     rows: list[Row] = []
     grown: list[tuple[int, int]] = []
@@ -191,7 +192,7 @@ def measure(
             keep(row.record(settings), records)
         for length, peak in measure_growth(settings, tell) if growth else ():
             grown.append((length, peak))
-            keep({"group": "growth", "length": length, "bytes": peak}, records)
+            keep({"group": "growth", "length": length, "bytes": peak, **surroundings(settings)}, records)
     return rows, grown
 
 
@@ -225,9 +226,10 @@ def measure_watch(settings: WatchBench, records: TextIO | None) -> list[Look]:
 
 
 def keep(record: dict[str, object], records: TextIO | None) -> None:
-    """Write one line to the file for the rows, if one is wanted."""
+    """Write one line to the file for the rows, if one is wanted, with the time, since other runs may be in it."""
     if records is not None:
-        records.write(json.dumps(record) + "\n")
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        records.write(json.dumps({"at": now, **record}) + "\n")
         records.flush()
 
 

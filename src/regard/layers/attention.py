@@ -13,7 +13,7 @@ from regard.attention.base_score import Score
 from regard.attention.functional import attend
 from regard.attention.inputs import check_share
 from regard.attention.normalise import as_normaliser
-from regard.attention.score_checks import check_sizes
+from regard.attention.score_checks import check_sizes, check_type
 from regard.attention.scores import as_score, build_score
 from regard.attention.visible import Rule, as_rule, over_given
 from regard.attention.weights import Weights
@@ -62,15 +62,9 @@ class MultiHeadAttention(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        check_sizes(
-            "MultiHeadAttention",
-            width=width,
-            heads=heads,
-            head_width=head_width,
-            key_width=key_width,
-            value_width=value_width,
-            groups=groups,
-        )
+        check_sizes("MultiHeadAttention", width=width, heads=heads)
+        open_ones = {"head_width": head_width, "key_width": key_width, "value_width": value_width, "groups": groups}
+        check_sizes("MultiHeadAttention", **{name: size for name, size in open_ones.items() if size is not None})
         if head_width is None and width % heads:
             raise RegardError(f"MultiHeadAttention: {heads} heads do not divide a width of {width}; set head_width")
         self.heads, self.head_width = heads, head_width or width // heads
@@ -243,6 +237,9 @@ class MultiHeadAttention(nn.Module):
             raise RegardError(
                 f"MultiHeadAttention: {name} is {found}; a tensor (*batch, positions, {self.widths[name]}) is needed"
             )
+        projection = getattr(self, name)
+        if isinstance(projection, nn.Linear):
+            check_type("MultiHeadAttention", name, tensor, projection.weight)
         return tensor
 
     def _with_heads(self, name: str, tensor: Tensor, batch: torch.Size) -> Tensor:
