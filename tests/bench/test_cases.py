@@ -51,6 +51,10 @@ def test_the_three_answers_are_those_of_the_whole_matrix():
     torch.testing.assert_close(found, (tuple(top), received, entropy))
 
 
+def test_what_is_named_twice_is_measured_once():
+    assert [group.name for group in chosen_groups(SETTINGS, ["hard", "dot", "hard"])] == ["hard", "dot"]
+
+
 def test_what_does_not_fit_is_skipped_and_said(monkeypatch):
     monkeypatch.setattr("regard.bench.attention.free_memory", lambda device: 10_000)
     (group,) = chosen_groups(SETTINGS, ["additive"])

@@ -151,6 +151,37 @@ def test_a_source_is_projected_once():
         assert memory.length == 7
 
 
+def test_a_source_of_nothing_gives_zero_but_a_cache_that_nobody_filled_is_said():
+    layer, query = MultiHeadAttention(8, 2, bias=False), torch.randn(2, 3, 8)
+    with torch.no_grad():
+        assert not layer(query, layer.remember(torch.randn(2, 0, 8))).any()
+        with pytest.raises(RegardError) as error:
+            layer(query, layer.new_cache(2, capacity=4))
+    assert str(error.value) == "MultiHeadAttention: keys is an empty cache; remember fills one, or give it as cache"
+
+
+@pytest.mark.parametrize(
+    ("batch", "capacity", "message"),
+    [
+        (2, -1, "cache: capacity is -1; a whole number is needed"),
+        (2, 1.5, "cache: capacity is 1.5; a whole number is needed"),
+        ("a", 3, "cache: batch is 'a'; a whole number is needed"),
+    ],
+)
+def test_a_cache_of_no_size_is_not_made(batch, capacity, message, monkeypatch):
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as outside of tests, where any value may come
+    with pytest.raises(RegardError) as error:
+        MultiHeadAttention(8, 2).new_cache(batch, capacity=capacity)
+    assert str(error.value) == message
+
+
+def test_what_is_no_cache_is_said(monkeypatch):
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as outside of tests, where any value may come
+    with pytest.raises(RegardError) as error:
+        MultiHeadAttention(8, 2)(torch.randn(2, 3, 8), cache=3)
+    assert str(error.value) == "MultiHeadAttention: cache is int; new_cache makes one that fits"
+
+
 def test_a_cache_refuses_gradients():
     layer = MultiHeadAttention(8, 2)
     with pytest.raises(RegardError) as error:

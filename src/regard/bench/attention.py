@@ -82,7 +82,7 @@ def chosen_groups(settings: Settings, names: Sequence[str] | None) -> list[Group
     for name in names:
         if name not in known:
             raise unknown_name("--scores", name, known)
-    return [known[name] for name in names]
+    return [known[name] for name in dict.fromkeys(names)]
 
 
 def with_compiled(group: Group) -> Group:

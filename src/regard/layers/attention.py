@@ -131,6 +131,8 @@ class MultiHeadAttention(nn.Module):
             visible = over_given(as_rule(visible), lambda matrix: self._with_heads("visible", matrix, batch))
         if bias is not None:
             bias = self._with_heads("bias", bias, batch)
+        if cache is not None and not isinstance(cache, KeyValueCache):
+            raise RegardError(f"MultiHeadAttention: cache is {type(cache).__name__}; new_cache makes one that fits")
         before = 0 if cache is None else cache.length
         lazy = cache is None and not isinstance(keys, KeyValueCache)  # memory of a cache is written again
         memory = self._memory(query if keys is None else keys, values, cache, turn)
@@ -202,6 +204,8 @@ class MultiHeadAttention(nn.Module):
         if isinstance(keys, KeyValueCache):
             if values is not None or cache is not None:
                 raise RegardError("MultiHeadAttention: a filled cache given as keys leaves no room for values or cache")
+            if keys.length == 0 < keys.capacity:
+                raise RegardError("MultiHeadAttention: keys is an empty cache; remember fills one, or give it as cache")
             return keys.keys, keys.values
         found = keys if values is None else values
         theirs = turned(self._heads(self.keys(self._checked("keys", keys)), self.groups), turn)
@@ -238,7 +242,7 @@ class MultiHeadAttention(nn.Module):
                 f"MultiHeadAttention: {name} is {found}; a tensor (*batch, positions, {self.widths[name]}) is needed"
             )
         projection = getattr(self, name)
-        if isinstance(projection, nn.Linear):
+        if type(projection) is nn.Linear:  # others, as those with weights of 8 bits, know what they take
             check_type("MultiHeadAttention", name, tensor, projection.weight)
         return tensor
 

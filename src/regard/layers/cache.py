@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from numbers import Integral
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -23,6 +25,10 @@ class KeyValueCache:
         dtype: torch.dtype | None = None,
         device: str | torch.device | None = None,
     ) -> None:
+        sizes: list[tuple[str, object]] = [*(("batch", size) for size in batch), ("capacity", capacity)]
+        for name, size in sizes:
+            if not isinstance(size, Integral) or size < 0:
+                raise RegardError(f"cache: {name} is {size!r}; a whole number is needed")
         self.length = 0
         self.capacity = capacity
         self._keys = torch.empty(*batch, heads, capacity, width, dtype=dtype, device=device)
