@@ -109,6 +109,12 @@ def test_a_score_may_give_another_type(given, gives, path):
     torch.testing.assert_close(found, attend(query, keys, values, "dot", path="reference"), rtol=1e-2, atol=1e-2)
 
 
+def test_autocast_does_not_make_float64_fit():
+    score, inputs = Bilinear(5, 5), [torch.ones(4, 5).double()] * 3
+    with torch.autocast("cpu", torch.bfloat16), pytest.raises(RegardError, match="has parameters of float32"):
+        attend(*inputs, score)
+
+
 def test_a_width_without_a_gradient_is_not_learnt():
     with pytest.raises(RegardError) as error:
         Boxcar(learnable=True)

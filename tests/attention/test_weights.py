@@ -434,7 +434,7 @@ def test_autocast_at_the_time_of_the_call_is_that_of_the_weights():
     torch.testing.assert_close(weights.received().sum(), torch.tensor(4.0), rtol=1e-2, atol=1e-2)
 
 
-TAKEN = "whole numbers, slices, and lists and tensors of these are taken"
+TAKEN = "whole numbers, slices, and lists or tensors of whole numbers are taken"
 
 
 @pytest.mark.parametrize(

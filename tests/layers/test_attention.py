@@ -163,9 +163,9 @@ def test_a_source_of_nothing_gives_zero_but_a_cache_that_nobody_filled_is_said()
 @pytest.mark.parametrize(
     ("batch", "capacity", "message"),
     [
-        (2, -1, "cache: capacity is -1; a whole number is needed"),
-        (2, 1.5, "cache: capacity is 1.5; a whole number is needed"),
-        ("a", 3, "cache: batch is 'a'; a whole number is needed"),
+        (2, -1, "cache: capacity is -1; a whole number from 0 up is needed"),
+        (2, 1.5, "cache: capacity is 1.5; a whole number from 0 up is needed"),
+        ("a", 3, "cache: batch is 'a'; a whole number from 0 up is needed"),
     ],
 )
 def test_a_cache_of_no_size_is_not_made(batch, capacity, message, monkeypatch):
@@ -303,12 +303,17 @@ def test_what_does_not_fit_is_said(settings, message, monkeypatch):
             "MultiHeadAttention: has parameters of float32, keys of float64 came; .to(torch.float64) makes it fit",
         ),
         (
+            {"query": torch.zeros(2, 5, 8), "keys": torch.zeros(2, 5, 8).long()},
+            "MultiHeadAttention: keys is int64; a float type is needed",
+        ),
+        (
             {"query": torch.zeros(3, 5, 8), "bias": torch.zeros(4, 5, 5)},
             "bias: has shape (4, 5, 5); give (3, n, m), or with an axis for the heads (1 or 3, 4, n, m)",
         ),
     ],
 )
-def test_inputs_that_do_not_fit_are_said(settings, message):
+def test_inputs_that_do_not_fit_are_said(settings, message, monkeypatch):
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as outside of tests, where any value may come
     with pytest.raises(RegardError) as error:
         MultiHeadAttention(8, 4)(**settings)
     assert str(error.value) == message

@@ -29,8 +29,6 @@ class Kernel(Score):
         super().__init__()
         if not is_number(width) or not width > 0:
             raise RegardError(f"{type(self).__name__}: width is {width!r}; a kernel's width is above 0")
-        if learnable and not self.differentiable:
-            raise RegardError(f"{type(self).__name__}: learnable is True, but its width has no gradient to learn from")
         self.head_grid = grid = head_axes(heads)
         self.width = nn.Parameter(torch.full((*grid, 1, 1) if grid else (), float(width)), requires_grad=learnable)
 
@@ -74,6 +72,11 @@ class Boxcar(Kernel):
     """1 where |q - k| <= width, else 0; no gradient for query, key and width."""
 
     differentiable: ClassVar[bool] = False
+
+    def __init__(self, width: float = 1.0, *, learnable: bool = False, heads: Heads = None) -> None:
+        if learnable:
+            raise RegardError("Boxcar: learnable is True, but its width has no gradient to learn from")
+        super().__init__(width, heads=heads)
 
     def kernel(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
         apart = distance(self, query, keys)

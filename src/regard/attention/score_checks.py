@@ -36,8 +36,12 @@ def check_sizes(where: str, **sizes: object) -> None:
 
 def check_type(where: str, name: str, tensor: Tensor, parameters: Tensor) -> None:
     """Raise a `RegardError` where a tensor meets parameters of another type, and autocast does not make them one."""
-    if tensor.dtype != parameters.dtype and not torch.is_autocast_enabled(tensor.device.type):
-        ours, theirs = kind(parameters), kind(tensor)
+    if tensor.dtype == parameters.dtype:
+        return
+    ours, theirs = kind(parameters), kind(tensor)
+    if not tensor.is_floating_point():
+        raise RegardError(f"{where}: {name} is {theirs}; a float type is needed")
+    if "float64" in (ours, theirs) or not torch.is_autocast_enabled(tensor.device.type):  # which leaves float64 alone
         raise RegardError(
             f"{where}: has parameters of {ours}, {name} of {theirs} came; .to(torch.{theirs}) makes it fit"
         )

@@ -407,7 +407,7 @@ def checked_position(part: Any) -> Any:
             raise TypeError
     except (TypeError, ValueError, RuntimeError):
         found = f"a tensor of {kind(given)}" if isinstance(given, Tensor) else type(given).__name__
-        told = f"weights[...]: found {found}; whole numbers, slices, and lists and tensors of these are taken"
+        told = f"weights[...]: found {found}; whole numbers, slices, and lists or tensors of whole numbers are taken"
         raise RegardError(told) from None
     if part.dtype == torch.bool and part.ndim > 1:
         raise RegardError(f"weights[...]: a bool tensor of {part.ndim} axes; one for each axis is taken")

@@ -209,7 +209,8 @@ def answer(sender: Connection, threads: int, function: Callable[..., Any], argum
 def free_memory(device: torch.device) -> int | None:
     """The bytes that are free; None where the system does not say."""
     if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
+        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)  # by torch, for use again
+        return torch.cuda.mem_get_info(device)[0] + kept
     table = Path("/proc/meminfo")
     if not table.exists():
         return None

@@ -27,8 +27,8 @@ class KeyValueCache:
     ) -> None:
         sizes: list[tuple[str, object]] = [*(("batch", size) for size in batch), ("capacity", capacity)]
         for name, size in sizes:
-            if not isinstance(size, Integral) or size < 0:
-                raise RegardError(f"cache: {name} is {size!r}; a whole number is needed")
+            if not isinstance(size, (Integral, torch.SymInt)) or size < 0:
+                raise RegardError(f"cache: {name} is {size!r}; a whole number from 0 up is needed")
         self.length = 0
         self.capacity = capacity
         self._keys = torch.empty(*batch, heads, capacity, width, dtype=dtype, device=device)
