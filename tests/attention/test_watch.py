@@ -194,15 +194,28 @@ def test_all_that_can_be_kept_is_named(model):
     )
 
 
-def test_torchs_own_attention_is_said_not_to_be_seen(model):
-    ours, theirs = model.layers[0], [torch.nn.MultiheadAttention(8, 2) for _ in range(3)]
-    told = "regard.watch: 1.0 and 2 more: the attention of torch.nn.MultiheadAttention is not seen"
-    both = torch.nn.Sequential(ours, torch.nn.ModuleList(theirs))
-    with pytest.warns(UserWarning, match=told), watch(both) as seen:
-        ours(X)
+@pytest.mark.parametrize("training", [False, True])
+def test_torchs_own_attention_is_said_not_to_be_seen_where_it_runs(model, training):
+    theirs = torch.nn.TransformerEncoder(
+        torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2, enable_nested_tensor=False
+    )
+    both = torch.nn.Sequential(model.layers[0], theirs).train(training)
+    with pytest.warns(UserWarning, match="is not seen") as told, watch(both) as seen:
+        both(X)
+    assert [str(warning.message) for warning in told] == [
+        "regard.watch: 1.layers.0.self_attn: the attention of torch.nn.MultiheadAttention is not seen; "
+        "that of regard.layers.MultiHeadAttention is"
+    ]
     assert list(seen) == ["0"]
-    with pytest.warns(UserWarning, match="regard.watch: the model itself: "), watch(theirs[0]):
-        pass
+    with watch(both) as seen:
+        both[0](X)  # the other one does not run
+    assert list(seen) == ["0"]
+
+
+def test_torchs_own_attention_alone_is_said_not_to_be_seen():
+    layer = torch.nn.MultiheadAttention(8, 2)
+    with pytest.warns(UserWarning, match="regard.watch: the model itself: "), watch(layer):
+        layer(X, X, X)
 
 
 def test_nothing_is_said_of_torchs_attention_whose_forward_is_another(model):

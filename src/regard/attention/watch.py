@@ -42,6 +42,7 @@ class Seen(Mapping[str, list[Any]]):
         self._paths: dict[int, str] = {}
         self._running: list[str] = []
         self._reordered = False
+        self._warned = False
 
     def __getitem__(self, path: str) -> list[Any]:
         if path not in self._calls:
@@ -82,6 +83,16 @@ class Seen(Mapping[str, list[Any]]):
         if path is not None:
             self._calls.setdefault(path, []).append(self._keep(weights))
             self._extents.setdefault(path, []).append(Extent(weights.shape, first))
+
+    def _warn(self, path: str) -> None:
+        """Say once that a module has attention which nobody sees, since torch computes it all in one."""
+        if not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"regard.watch: {path or 'the model itself'}: the attention of torch.nn.MultiheadAttention "
+                "is not seen; that of regard.layers.MultiHeadAttention is",
+                stacklevel=3,
+            )
 
 
 _active: ContextVar[tuple[Seen, ...]] = ContextVar("regard_watching", default=())
@@ -151,23 +162,9 @@ def watch(model: nn.Module, keep: Keep = "all", *, grad: bool = False) -> Iterat
             seen._paths[id(module)] = plain
             for hook in follow(module, plain, seen):
                 stack.callback(hook.remove)
-        warn_of_unseen(model, seen._paths)
         token = _active.set((*_active.get(), seen))
         stack.callback(_active.reset, token)
         yield seen
-
-
-def warn_of_unseen(model: nn.Module, paths: Mapping[int, str]) -> None:
-    """Say which modules compute attention that nobody sees, since torch does it all in one."""
-    theirs = nn.MultiheadAttention
-    unseen = [m for m in model.modules() if isinstance(m, theirs) and type(m).forward is theirs.forward]
-    if unseen:
-        more = f" and {len(unseen) - 1} more" if len(unseen) > 1 else ""
-        warnings.warn(
-            f"regard.watch: {paths[id(unseen[0])] or 'the model itself'}{more}: the attention of "
-            "torch.nn.MultiheadAttention is not seen; that of regard.layers.MultiHeadAttention is",
-            stacklevel=4,
-        )
 
 
 def libraries_of(model: nn.Module) -> list[str]:
@@ -183,6 +180,8 @@ def follow(module: nn.Module, path: str, seen: Seen) -> Iterator[Any]:
     def enter(*_: Any) -> None:
         if any(seen is each for each in _active.get()):
             seen._running.append(path)
+            if is_torchs_own(module):
+                seen._warn(path)
 
     def leave(*_: Any) -> None:
         if any(seen is each for each in _active.get()):
@@ -190,6 +189,11 @@ def follow(module: nn.Module, path: str, seen: Seen) -> Iterator[Any]:
 
     yield module.register_forward_pre_hook(enter)
     yield module.register_forward_hook(leave, always_call=True)
+
+
+def is_torchs_own(module: nn.Module) -> bool:
+    """Whether a module is torch's attention as it is."""
+    return isinstance(module, nn.MultiheadAttention) and type(module).forward is nn.MultiheadAttention.forward
 
 
 def keeper(keep: Keep, grad: bool) -> Callable[[Weights], Any]:
