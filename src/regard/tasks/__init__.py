@@ -1,0 +1,1 @@
+"""Tasks, and the one table that training, the command line, the server, `look` and `explain` ask."""
