@@ -87,6 +87,7 @@ ORDER = [
     "text_evaluation",
     "label_predictor",
     "loading",
+    "tasks",
     "explaining",
     "interop",
     "views",

@@ -9,7 +9,6 @@ from regard.attention.watch import watch
 from regard.batch import BOS, Pair, collate
 from regard.errors import RegardError
 from regard.explaining import explain
-from regard.explaining.tokens import Unit, units_of
 from regard.loading import load
 from regard.models import LanguageModel, Seq2Seq, build
 from regard.predictor import Predictor
@@ -191,15 +190,6 @@ def test_a_word_of_several_tokens_is_as_probable_as_all_of_them():
     left_out = len(values[0]) - len(values[1])
     whole, rest = sum(values[0][own[0] :]), sum(values[1][own[0] - left_out :])
     assert found.values["leave one out"][1] == pytest.approx(whole - rest, abs=2e-5)
-
-
-def test_units():
-    words = [0, 0, None, 1]
-    assert units_of("bpe", "ab c", ["a", "b", "▁", "c"], words) == [Unit("ab", (0, 1)), Unit("c", (3,), (2,))]
-    assert units_of("characters", "ab c", ["a", "b", "▁", "c"], words) == [
-        Unit(token, (place,)) for place, token in enumerate(["a", "b", "▁", "c"])
-    ]
-    assert units_of("bpe", "ab", ["a", "b"], [0, 0]) == [Unit("a", (0,)), Unit("b", (1,))]  # one word says nothing
 
 
 def test_a_model_without_attention(plain_run):

@@ -16,11 +16,10 @@ from collections.abc import Sequence
 from cyclopts import App, CycloptsError, Parameter, UnusedCliTokensError
 
 from regard import __version__
-from regard.errors import RegardError
+from regard.errors import NO_MEMORY, RegardError, is_out_of_memory
 
 USER_ERROR, PIPE_CLOSED, OUR_BUG, INTERRUPTED = 2, 1, 70, 130
 
-NO_MEMORY = "there is not enough memory; try smaller batches, shorter texts or a smaller model"
 COMMANDS = [  # name, help, example
     ("demo", "Train a model in a minute and look inside it.", "demo"),
     (
@@ -154,8 +153,3 @@ def unused_line(words: Sequence[str], command: str) -> str:
         "look": "put quotes around the text",
     }
     return f"nothing takes the argument {' '.join(words)}; {help_.get(command, 'regard --help says what there is')}"
-
-
-def is_out_of_memory(error: Exception) -> bool:
-    """Whether torch found no memory: on a GPU it has a class of its own for that, on a CPU only words."""
-    return type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)

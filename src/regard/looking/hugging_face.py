@@ -15,13 +15,13 @@ from torch import Tensor, nn
 from regard.attention.watch import Seen, watch
 from regard.attention.weights import Weights
 from regard.errors import RegardError
-from regard.explaining.tokens import Unit
 from regard.looking.alternatives import Considered, most_probable
 from regard.looking.runs import TITLE, new_map
 from regard.looking.sides import Side, token_side
 from regard.looking.wanted import Wanted
 from regard.looking.weights import LONG
 from regard.text.steps import check_characters
+from regard.text.units import Unit
 from regard.views.attention_map import AttentionMap
 from regard.views.display import REPLACEMENT, cut
 

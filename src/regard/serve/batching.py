@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Hashable, Sequence
 from dataclasses import dataclass, field
 
-from regard.errors import RegardError
+from regard.errors import NO_MEMORY, RegardError, is_out_of_memory
 from regard.serve.asked import Asked, Event, Failed
 from regard.serve.log import log_bug
 
@@ -206,8 +206,6 @@ class Worker(threading.Thread):
 
 def failure(error: Exception) -> Failed:
     """What a client is told of an error: all of one that it can put right, nothing of a bug."""
-    from regard.cli import NO_MEMORY, is_out_of_memory
-
     if isinstance(error, RegardError):
         return Failed(422, " ".join(str(error).splitlines()))
     if is_out_of_memory(error):
