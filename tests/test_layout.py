@@ -56,6 +56,7 @@ ORDER = [
     "batch",
     "schemes",
     "sentences",
+    "models.model",
     "models.state",
     "models.seq2seq",
     "models.language",

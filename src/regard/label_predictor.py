@@ -270,14 +270,15 @@ class LabelPredictor:
             return self.model.probabilities(self.model(batch).float()).tolist(), [{} for _ in examples]
         with watch(self.model) as seen:
             rows = self.model.probabilities(self.model(batch).float()).tolist()
-        groups = zip(seen["pool.attention"], batch.groups, strict=True)
+        (path,) = self.model.attentions["pooling"]
+        groups = zip(seen[path], batch.groups, strict=True)
         texts = [row for weights, group in groups for row in word_weights(weights, group)]
         found: list[dict[str, Any]] = [{"weights": texts[place]} for place in batch.texts.tolist()]
         if batch.seconds is not None:
             for each, place in zip(found, batch.seconds.tolist(), strict=True):
                 each["second_weights"] = texts[place]
         if self.model.config.before:
-            dense = seen["look_back"][0].dense().mean((1, 2)).tolist()
+            dense = seen[self.model.context_attention][0].dense().mean((1, 2)).tolist()
             for each, row, example in zip(found, dense, examples, strict=True):
                 each["context_weights"] = tuple(row[max(0, len(row) - len(example.context)) :])
         return rows, found

@@ -11,7 +11,7 @@ from regard.errors import RegardError
 from regard.label_predictor import LabelPredictor, TagPredictor
 from regard.models import AttentiveClassifier, AttentiveTagger, LanguageModel, Seq2Seq
 from regard.predictor import Predictor
-from regard.recipe import Recipe, build_model, task_of, to_recipe
+from regard.recipe import Recipe, build_model, recipe_of, task_of
 from regard.run import Card, Run
 from regard.text import Lexicon, Tokenizers
 from regard.text_predictor import TextPredictor
@@ -80,9 +80,7 @@ def load_tags(path: str | Path, device: str | torch.device = "cpu") -> TagPredic
 def read_run(run: Run) -> tuple[Model, Tokenizers | Lexicon, Recipe, Card]:
     """The model of a run with its parameters, its tokenizers, its recipe and its card."""
     card = run.read_card()
-    recipe = to_recipe(run.read_recipe(), str(run.recipe_file))
-    if "name" not in recipe.model:
-        raise RegardError(f"{run.recipe_file}: [model] has no name; restore the file from a copy")
+    recipe = recipe_of(run)
     run.check(run.tokenizer_file)
     kind = Lexicon if task_of(recipe) in ("label", "tag") else Tokenizers
     tokenizers = kind.load(run.tokenizer_file)

@@ -18,6 +18,7 @@ from regard.training.settings import ReadingSettings, TrainingSettings
 
 if TYPE_CHECKING:
     from regard.models import Model, Task
+    from regard.run import Run
     from regard.text import Lexicon, Tokenizers
 
 OF_ATTENTION = {"score", "heads", "project", "normaliser", "learn_width", "input_feeding"}
@@ -184,6 +185,14 @@ def check_model(table: Mapping[str, Any], where: str) -> None:
         raise RegardError(f"{where}: [model] {min(useless)} is of attention, and {table['name']} has none here")
     if getattr(config, "pooling", "attention") != "attention" and (useless := OF_POOLING & given.keys()):
         raise RegardError(f"{where}: [model] {min(useless)} is of pooling by attention, not by {config.pooling}")
+
+
+def recipe_of(run: Run) -> Recipe:
+    """The recipe of a run, which names its model."""
+    recipe = to_recipe(run.read_recipe(), str(run.recipe_file))
+    if "name" not in recipe.model:
+        raise RegardError(f"{run.recipe_file}: [model] has no name; restore the file from a copy")
+    return recipe
 
 
 def build_model(recipe: Recipe, tokenizers: Tokenizers | Lexicon) -> Model:

@@ -20,7 +20,7 @@ import fcntl
 import json
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -141,12 +141,12 @@ class Run:
         """Write the settings."""
         write_text(self.recipe_file, to_toml(table))
 
-    def read_parameters(self, device: str = "cpu") -> dict[str, Tensor]:
-        """The best parameters, checked against their checksum."""
+    def read_parameters(self, device: str = "cpu", only: Container[str] | None = None) -> dict[str, Tensor]:
+        """The best parameters, all or those of some names; the file is checked against its checksum."""
         if not self.model_file.exists():
             raise RegardError(f"{self.path}: has no model.safetensors yet; train it until its first validation")
         self.check(self.model_file)
-        return read_tensors(self.model_file, device)
+        return read_tensors(self.model_file, device, only)
 
     def check(self, file: Path) -> None:
         """Raise a `RegardError` if a file is not the one whose checksum the card has."""

@@ -56,8 +56,7 @@ def test_the_gradient_at_a_source(name, settings):
     predictor = pairs(name, **settings)
     predictor.model.double()
     found = explain(predictor, "abcd", target="efg")
-    model = predictor.model
-    module = model.target_embedding if model.source_embedding is None else model.source_embedding
+    module = predictor.model.input_embedding
     numbers = predictor.tokenizers.source.encode("abcd")
 
     def value() -> float:
@@ -81,7 +80,7 @@ def test_the_gradient_at_a_text(name, settings):
     predictor = texts(name, **settings)
     predictor.model.double()
     found = explain(predictor, "abcde")
-    module = predictor.model.get_submodule("embedding" if name == "gpt" else "vocabulary.embedding")
+    module = predictor.model.input_embedding
     numbers = predictor.tokenizer.encode("abcd")
     slopes = [slope(lambda: predictor.read("abcde").log_probabilities[-1], module, each) for each in numbers]
     assert found.values["gradient x input"] == pytest.approx(slopes, abs=2e-3)

@@ -68,7 +68,7 @@ def test_gradient_x_input_of_a_linear_model():
     numbers = [word.number for word in predictor.lexicon.encode(TEXT.split())]
     vectors, matrix, bias = (
         tensor.detach().numpy()
-        for tensor in (model.reader.words.weight[numbers], model.output.weight, model.output.bias)
+        for tensor in (model.reader.embedding.words.weight[numbers], model.output.weight, model.output.bias)
     )
     logits = matrix @ vectors.mean(0) + bias
     probable = np.exp(logits) / np.exp(logits).sum()
@@ -117,22 +117,18 @@ def test_rollout_goes_from_the_pooling_through_the_layers(pooling):
 def test_only_the_text_itself_is_explained_though_others_are_the_same():
     predictor = labels(before=2, pairs=True)
     same = explain(predictor, TEXT, second=TEXT, context=["in old York", TEXT])
-    module, label = predictor.model.reader.embed, predictor.labels.index(same.what.split()[1].rstrip(","))
+    label = predictor.labels.index(same.what.split()[1].rstrip(","))
     example = Labelled(f" {TEXT}", (), TEXT, ("in old York", TEXT))  # so that the text is read by itself
 
     def at(place: int, scale: float) -> float:
-        def grown(sentences):
-            given = module(sentences).clone()
+        def grown(_, sentences, given):
             batch = predictor.batch([example])
             if len(given) == 3:  # the texts of five words: the first is the one in question
                 given[int(batch.texts[0]) - sum(map(len, batch.groups)) + len(given), place] *= scale
             return given
 
-        predictor.model.reader.embed = grown
-        try:
+        with predictor.model.input_embedding.register_forward_hook(grown):
             return float(predictor.model(predictor.batch([example])).log_softmax(-1)[0, label])
-        finally:
-            del predictor.model.reader.embed
 
     with torch.no_grad():
         slopes = [(at(place, 1.02) - at(place, 0.98)) / 0.04 for place in range(5)]
@@ -151,7 +147,7 @@ def test_the_gradient_of_a_tag(crf):
         with torch.no_grad():
             return float(predictor.model.probabilities(predictor.model(batch), batch)[0, 3, 1].log())
 
-    slopes = [slope(value, predictor.model.reader.words, number) for number in own]
+    slopes = [slope(value, predictor.model.reader.embedding.words, number) for number in own]
     assert found.values["gradient x input"] == pytest.approx(slopes, abs=2e-3)
     assert found.log_probability == pytest.approx(value(), abs=1e-6)
     assert found.what == f'tag B-X of word 3, "red", probability {np.exp(value()):.3g}'
@@ -196,8 +192,8 @@ def test_the_first_word_with_a_tag_is_explained():
     predictor = tags(encoder="embedding", crf=False)
     with torch.no_grad():
         number = predictor.lexicon.encode(["red"])[0].number
-        predictor.model.reader.words.weight.zero_()
-        predictor.model.reader.words.weight[number] = predictor.model.output.weight[1]
+        predictor.model.reader.embedding.words.weight.zero_()
+        predictor.model.reader.embedding.words.weight[number] = predictor.model.output.weight[1]
         predictor.model.output.bias.copy_(torch.tensor([0.1, 0.0, -9.0]))
     assert explain(predictor, TEXT).what.startswith('tag B-X of word 3, "red", probability ')
     assert explain(predictor, "who saw").what.startswith('tag O of word 0, "who", probability ')

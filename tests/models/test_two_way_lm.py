@@ -47,7 +47,7 @@ def test_the_loss_is_that_of_each_text_read_by_torch_itself():
     told = lm(SENTENCES)
     assert isinstance(lm.reader.recurrent, Recurrent)
     forwards = backwards = 0.0
-    embedded = lm.reader.embed(SENTENCES)
+    embedded = lm.reader.embedding(SENTENCES)
     for row, (after, before) in enumerate([([0, 2, 5, 4, 1], [1, 3, 0, 2, 5]), ([2, 1], [1, 6]), ([1], [1])]):
         states = lm.reader.recurrent.stack(embedded[row : row + 1, : len(after)])[0][0]
         ahead, back = lm.next(states[:, :4]).softmax(-1), lm.before(states[:, 4:]).softmax(-1)

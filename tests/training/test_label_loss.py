@@ -44,7 +44,7 @@ def sure_classifier(known: Lexicon, logits: list[list[float]], *, several: bool 
     }
     model = AttentiveClassifier(ClassifierConfig(**known.sizes("label"), several=several, word_dropout=0.0, **plain))
     with torch.no_grad():
-        model.reader.words.weight[4:] = torch.eye(3)
+        model.reader.embedding.words.weight[4:] = torch.eye(3)
         model.output.weight.copy_(torch.tensor(logits).T)
         model.output.bias.zero_()
     return model
@@ -60,7 +60,7 @@ def sure_tagger(known: Lexicon, scores: list[list[float]], **settings: Any) -> A
     }
     model = AttentiveTagger(TaggerConfig(**known.sizes("tag"), **plain, **settings))
     with torch.no_grad():
-        model.reader.words.weight[4:] = torch.eye(3)
+        model.reader.embedding.words.weight[4:] = torch.eye(3)
         model.output.weight.copy_(torch.tensor(scores).T)
         model.output.bias.zero_()
     return model

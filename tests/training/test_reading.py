@@ -229,7 +229,7 @@ def test_words_of_the_text_are_known_beside_vectors_too(task, data, tmp_path):
     assert (owl.number >= model.lexicon.size - model.lexicon.unlabelled, owl.vector) == (True, 1)
     assert (once.number, never.number, never.vector) == (1, 1, 2)
     assert model.model.config.unlabelled == model.lexicon.unlabelled
-    found = read_tensors(Run(tmp_path / "run").model_file)["reader.vectors"]
+    found = read_tensors(Run(tmp_path / "run").model_file)["reader.embedding.vectors"]
     assert torch.equal(found, torch.tensor([[0, 0], [0.5, -1], [2, 0.25]]))
     assert model.predict("one owl saw never") is not None
 

@@ -11,7 +11,7 @@ import torch
 
 from regard.cli import main
 from regard.errors import RegardError
-from regard.files import read_tensors
+from regard.files import read_tensors, write_tensors
 from regard.loading import load, load_labels, load_tags, load_text
 from regard.run import Checkpoint, Run, checkpoints_of
 from regard.training.loop import Trainer
@@ -42,7 +42,7 @@ def recipe(data: Path, task: str = "tag", vectors: object = None, **sections: An
 def vectors_in(run: Path) -> list[torch.Tensor]:
     """Those of the run and of all its checkpoints."""
     found = [read_tensors(Run(run).model_file), *(each.tensors("model") for each in checkpoints_of(Run(run)))]
-    return [each["reader.vectors"] for each in found]
+    return [each["reader.embedding.vectors"] for each in found]
 
 
 @pytest.mark.parametrize("task", ["tag", "label"])
@@ -144,7 +144,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits_without_the_file(tune, 
         ours, theirs = (checkpoints_of(Run(tmp_path / run))[-1].tensors(part) for run in ("parts", "whole"))
         assert ours.keys() == theirs.keys()
         assert all(torch.equal(ours[name], theirs[name]) for name in theirs), part
-        assert ("moment.reader.vectors" in theirs) == (tune and part == "optimizer")
+        assert ("moment.reader.embedding.vectors" in theirs) == (tune and part == "optimizer")
 
 
 def test_a_run_that_was_stopped_before_its_first_checkpoint_needs_the_same_vectors_again(data, tmp_path, begin):
@@ -201,10 +201,10 @@ def test_the_words_of_a_language_model_are_vectors(name, data, tmp_path):
     assert sorted(found.lexicon.vectors) == ["Ann", "in", "one", "saw", "three", "two"]  # neither <unk> nor line ends
     table = read_tensors(Run(source).model_file)
     embedding = table["embedding.weight" if name == "gpt" else "vocabulary.embedding.weight"]
-    assert found.model.reader.vectors is not None
+    assert found.model.reader.embedding.vectors is not None
     for place, word in enumerate(found.lexicon.vectors, 1):
         (number,) = tokenizer.encode(word)
-        assert torch.equal(found.model.reader.vectors[place], embedding[number])
+        assert torch.equal(found.model.reader.embedding.vectors[place], embedding[number])
 
 
 def test_what_is_no_source_of_vectors_is_one_line(data, tmp_path):
@@ -221,6 +221,18 @@ def test_what_is_no_source_of_vectors_is_one_line(data, tmp_path):
             train(recipe(data, vectors=tmp_path / path), tmp_path / "run", quiet=True)
         assert str(caught.value) == f"{tmp_path}/{path}: {line}"
         assert not (tmp_path / "run").exists()
+
+
+def test_a_run_without_the_vectors_it_describes_is_one_line(data, tmp_path):
+    run = Run(language_model(tmp_path, "lstm-lm", embedding=8, hidden=8))
+    tensors = read_tensors(run.model_file)
+    narrow = tensors["vocabulary.embedding.weight"][:, :4]
+    for changed in ({"odd": narrow}, {**tensors, "vocabulary.embedding.weight": narrow}):
+        write_tensors(run.model_file, changed)
+        run.write_card(run.read_card())
+        with pytest.raises(RegardError) as caught:
+            train(recipe(data, vectors=run.path), tmp_path / "run", quiet=True)
+        assert str(caught.value) == f"{run.model_file}: does not hold the parameters that recipe.toml describes"
 
 
 def test_what_vectors_mean_nothing_for_and_what_needs_them(data, tmp_path):

@@ -49,7 +49,7 @@ class Subject(ABC):
     """What is explained, and the words by which it is."""
 
     words: tuple[str, ...]
-    embedding: tuple[nn.Module, str]  # the module, and the method of it, that gives each word its vector
+    embedding: nn.Module  # gives each word its vector
     size: int  # of the whole text, as the model counts it
     without_attention: str  # why there are no weights, where there are none
 
@@ -96,7 +96,7 @@ def gradient_by_input(subject: Subject) -> Sequence[float]:
 
     It is how much the log-probability would fall, were it linear, if the vector were nothing.
     """
-    with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False), kept(*subject.embedding) as calls:
+    with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False), kept(subject.embedding) as calls:
         # cuDNN has no gradient of recurrent layers outside of training
         gradients = torch.autograd.grad(
             subject.log_probabilities([None]).sum(), [call.given for call in calls], materialize_grads=True
@@ -114,20 +114,20 @@ def falls(subject: Subject, whole: float) -> list[float]:
 
 
 @contextmanager
-def kept(module: nn.Module, method: str) -> Iterator[list[Call]]:
-    """The calls of a method of a module, meanwhile; what it gives are leaves, at which a gradient can be taken."""
+def kept(module: nn.Module) -> Iterator[list[Call]]:
+    """The calls of a module, meanwhile; what it gives are leaves, at which a gradient can be taken."""
     calls: list[Call] = []
-    plain = getattr(module, method)
+    plain = module.forward
 
     def keep(asked: Any) -> Tensor:
         calls.append(Call(asked, plain(asked).detach().requires_grad_()))
         return calls[-1].given
 
-    setattr(module, method, keep)
+    module.forward = keep
     try:
         yield calls
     finally:
-        delattr(module, method)
+        del module.forward
 
 
 def chosen(word: int, words: Sequence[object], what: str = "words") -> int:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.alignment import as_array
 from regard.attention.watch import watch
@@ -18,8 +18,6 @@ from regard.decoding.steps import target_log_probabilities
 from regard.errors import RegardError
 from regard.explaining.explanation import ATTENTION, ROLLOUT, rollout
 from regard.explaining.methods import Call, Look, Subject, chosen
-from regard.models.gpt import Gpt
-from regard.models.transformer import Transformer
 from regard.predictor import Predictor
 from regard.text.units import Unit, units_of
 from regard.text_predictor import TextPredictor
@@ -47,10 +45,7 @@ class PairSubject(Subject):
         self.places = list(range(len(found.target_tokens)))  # <eos> among them
         if word is not None:
             self.places = list(self.targets[chosen(word, self.targets, "of the target")].places)
-        model = predictor.model
-        embedding = model.target_embedding if model.source_embedding is None else model.source_embedding
-        assert isinstance(embedding, nn.Embedding)
-        self.embedding = (embedding, "forward")
+        self.embedding = predictor.model.input_embedding
         self.without_attention = f"{predictor.name} has none from target to source"
 
     def log_probabilities(self, without: Sequence[int | None]) -> Float[Tensor, " texts"]:
@@ -70,9 +65,8 @@ class PairSubject(Subject):
             model.features(collate([self.prediction.pair]).to(self.predictor.device))
         across = as_array(stacked(model, seen, "explain")[0].double().mean((0, 1)))[self.places].mean(0)
         found = {ATTENTION: self._by_word(across)}
-        if isinstance(model, Transformer):
-            paths = [f"encoder.layers.{layer}.attention" for layer in range(len(model.encoder.layers))]
-            layers = [as_array(joined(seen[path])[0].double().mean(0)) for path in paths]
+        if "encoder" in model.residual_attentions:
+            layers = [as_array(joined(seen[path])[0].double().mean(0)) for path in model.attentions["encoder"]]
             found[ROLLOUT] = self._by_word(across @ rollout(layers))
         return found
 
@@ -108,9 +102,7 @@ class TextSubject(Subject):
         self.predictor, self.size = predictor, len(self.before) + len(self.own)
         check_text(model, torch.zeros(1, self.size, dtype=torch.long), "explain")
         self.words = tuple(unit.text for unit in self.units)
-        embedding = model.get_submodule("embedding" if isinstance(model, Gpt) else "vocabulary.embedding")
-        assert isinstance(embedding, nn.Embedding)
-        self.embedding = (embedding, "forward")
+        self.embedding = model.input_embedding
         self.without_attention = f"{predictor.name} has none"
 
     def log_probabilities(self, without: Sequence[int | None]) -> Float[Tensor, " texts"]:
@@ -131,7 +123,7 @@ class TextSubject(Subject):
         layers = list(as_array(stacked(model, seen, "explain")[0].double().mean(1)))
         rows = slice(len(self.before), None)  # the steps that write the word
         found = {ATTENTION: self._by_word(np.mean(layers, 0)[rows].mean(0))}
-        if isinstance(model, Gpt):
+        if "self" in model.residual_attentions:
             found[ROLLOUT] = self._by_word(rollout(layers)[rows].mean(0))
         return found
 

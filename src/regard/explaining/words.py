@@ -46,7 +46,7 @@ class LabelSubject(Subject):
         self.predictor, self.words, self.size = predictor, found.words, len(found.words)
         self.second = None if second is None else second.strip()
         self.context = tuple(each.strip() for each in context or ())
-        self.embedding = (model.reader, "embed")
+        self.embedding = model.input_embedding
         self.without_attention = f"{predictor.name} pools words by {model.config.pooling}"
 
     def log_probabilities(self, without: Sequence[int | None]) -> Float[Tensor, " texts"]:
@@ -60,10 +60,11 @@ class LabelSubject(Subject):
         with watch(model) as seen:
             model(batch)
         group, row = place_of(batch)
-        layers = layers_of(seen, [f"reader.{path}" for path in model.reader.attended], group, row, self.size)
+        layers = layers_of(seen, model.attentions.get("self", ()), group, row, self.size)
         found, pooled = dict[str, Look](), None
-        if model.config.pooling == "attention":
-            pooled = as_array(seen["pool.attention"][group].dense()[row].double().mean((0, 1)))[: self.size]
+        if "pooling" in model.attentions:
+            (path,) = model.attentions["pooling"]
+            pooled = as_array(seen[path][group].dense()[row].double().mean((0, 1)))[: self.size]
             found[ATTENTION] = Look(pooled)
         elif model.config.pooling in ("mean", "sum"):
             pooled = np.full(self.size, 1 / self.size)
@@ -99,7 +100,7 @@ class TagSubject(Subject):
         if self.label not in predictor.tags:
             raise unknown_name("explain: label", self.label, predictor.tags)
         self.predictor, self.size = predictor, len(self.words)
-        self.embedding = (predictor.model.reader, "embed")
+        self.embedding = predictor.model.input_embedding
         self.without_attention = f"{predictor.name} has no self-attention; encoder both has"
 
     def log_probabilities(self, without: Sequence[int | None]) -> Float[Tensor, " texts"]:

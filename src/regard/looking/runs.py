@@ -17,7 +17,6 @@ from regard.looking.alternatives import Considered, beam_alternatives, model_alt
 from regard.looking.sides import Side, token_side, word_side
 from regard.looking.wanted import Wanted
 from regard.looking.weights import LONG, layers_of, map_weights
-from regard.models.transformer import Transformer
 from regard.predictor import END, Prediction, Predictor
 from regard.sentences import Sentences, side_by_side
 from regard.text_predictor import BEGIN, TextPredictor
@@ -44,7 +43,7 @@ def look_at_pair(predictor: Predictor, text: str, wanted: Wanted) -> AttentionMa
     model, name = predictor.model, predictor.name
     wanted.allow(name, "target", "longest")
     predictor.check_attention()
-    kind = wanted.kind_of(name, "cross", *(("encoder", "decoder") if isinstance(model, Transformer) else ()))
+    kind = wanted.kind_of(name, *model.attentions)
     if wanted.target is None:
         found = predictor.predict(text, longest=wanted.longest)
     else:
@@ -53,20 +52,19 @@ def look_at_pair(predictor: Predictor, text: str, wanted: Wanted) -> AttentionMa
     with torch.no_grad(), watch(model) as seen:
         features = model.features(batch)
     source, rows = source_side(predictor, found, wanted.words), target_side(predictor, found, wanted.words)
+    layers = layers_of(seen, model.attentions[kind])
     if kind == "encoder":
-        paths = [path for path in seen if path.startswith("encoder.")]
         title = f"{name}, encoder: {cut(text, TITLE)}"
-        return new_map(layers_of(seen, paths), source, source, title, wanted.top)
+        return new_map(layers, source, source, title, wanted.top)
     alternatives = None
     if not rows.merged:
         alternatives = pair_alternatives(predictor, found, features[0], wanted)
     title = f"{name}: {cut(text, TITLE)} → {cut(found.text, TITLE)}"
     if kind == "cross":
-        return new_map(layers_of(seen, model.attended), rows, source, title, wanted.top, alternatives)
-    paths = [path.replace("cross", "attention") for path in model.attended]
+        return new_map(layers, rows, source, title, wanted.top, alternatives)
     title = f"{name}, decoder: {cut(found.text, TITLE)}"
     read = read_side(predictor, found, wanted.words)
-    return new_map(layers_of(seen, paths), rows, read, title, wanted.top, alternatives)
+    return new_map(layers, rows, read, title, wanted.top, alternatives)
 
 
 def pair_alternatives(
@@ -117,8 +115,8 @@ def look_at_text(predictor: TextPredictor, text: str, wanted: Wanted) -> Attenti
     """Where a language model looks back from each token that it reads, to write the next."""
     wanted.allow(predictor.name)
     predictor.check_attention()
-    wanted.kind_of(predictor.name, "self")
     tokenizer, model = predictor.tokenizer, predictor.model
+    kind = wanted.kind_of(predictor.name, *model.attentions)
     encoded = tokenizer.encoded(text)
     tokens = torch.tensor([[BOS, *encoded.ids]], device=predictor.device)
     check_text(model, tokens, "look")
@@ -132,14 +130,14 @@ def look_at_text(predictor: TextPredictor, text: str, wanted: Wanted) -> Attenti
     if not side.merged:
         alternatives = ((), *model_alternatives(model, features[0, :-1], tokens[0, 1:], tokenizer))
     title = f"{predictor.name}: {cut(text, TITLE)}"
-    return new_map(layers_of(seen, model.attended), side, side, title, wanted.top, alternatives)
+    return new_map(layers_of(seen, model.attentions[kind]), side, side, title, wanted.top, alternatives)
 
 
 def look_at_tags(predictor: TagPredictor, text: str, wanted: Wanted) -> AttentionMap:
     """Where the words look that are tagged."""
     wanted.allow(predictor.name)
     predictor.check_attention()
-    wanted.kind_of(predictor.name, "self")
+    wanted.kind_of(predictor.name, *predictor.model.attentions)
     words = words_to_tag(text)
     sentences = side_by_side([predictor.lexicon.encode(words)])
     return look_at_words(predictor, words, sentences, f"{predictor.name}: {cut(text, TITLE)}", wanted.top)
@@ -147,12 +145,11 @@ def look_at_tags(predictor: TagPredictor, text: str, wanted: Wanted) -> Attentio
 
 def look_at_label(predictor: LabelPredictor, text: str, wanted: Wanted) -> AttentionMap:
     """What a classifier looks at: all of the text at once, or the words at each other in the layers before that."""
-    name, reader = predictor.name, predictor.model.reader
+    name, attentions = predictor.name, predictor.model.attentions
     wanted.allow(name, "second", "context")
-    pools = predictor.model.config.pooling == "attention"
-    if not reader.attended:
+    if "self" not in attentions:
         predictor.check_attention()
-    if wanted.kind_of(name, *["pooling"] * pools, *["self"] * bool(reader.attended)) == "pooling":
+    if wanted.kind_of(name, *attentions) == "pooling":
         context = None if wanted.context is None else list(wanted.context)
         whole = predictor.attention_map(
             predictor.predict(text, second=wanted.second, context=context, return_weights=True)
@@ -167,11 +164,11 @@ def look_at_words(
     predictor: TagPredictor | LabelPredictor, words: Sequence[str], sentences: Sentences, title: str, top: int | None
 ) -> AttentionMap:
     """How the words of one text look at each other while it is read."""
-    reader = predictor.model.reader
-    with torch.no_grad(), watch(reader) as seen:
-        reader(sentences.to(predictor.device))
+    model = predictor.model
+    with torch.no_grad(), watch(model) as seen:
+        model.reader(sentences.to(predictor.device))
     side = token_side(words)
-    weights = map_weights(layers_of(seen, reader.attended), side, side, top)
+    weights = map_weights(layers_of(seen, model.attentions["self"]), side, side, top)
     return AttentionMap(side.names, side.names, weights, title, "words")
 
 

@@ -10,6 +10,7 @@ from regard.models.attentive_lm import AttentiveLm, AttentiveLmConfig
 from regard.models.attentive_tagger import AttentiveTagger, TaggerConfig
 from regard.models.gpt import Gpt, GptConfig
 from regard.models.language import LanguageModel
+from regard.models.model import Model
 from regard.models.neural_lm import NeuralLm, NeuralLmConfig
 from regard.models.recurrent import RecurrentConfig, RecurrentSeq2Seq
 from regard.models.recurrent_lm import RecurrentLm, RecurrentLmConfig
@@ -48,8 +49,6 @@ __all__ = [
 
 Task = Literal["pairs", "text", "label", "tag"]
 """What a model learns: to answer a source by a target, to go on with a text, to label texts or to tag words."""
-
-Model = Seq2Seq | LanguageModel | AttentiveClassifier | AttentiveTagger
 
 
 class Preset(NamedTuple):

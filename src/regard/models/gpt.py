@@ -95,11 +95,12 @@ class Gpt(LanguageModel):
     anew in one pass as if the text began there, and goes on.
     """
 
+    residual_attentions = frozenset({"self"})
+
     def __init__(self, config: GptConfig) -> None:
         super().__init__()
         self.config = config
         self.most_places = config.longest
-        self.attended = tuple(f"stack.layers.{layer}.attention" for layer in range(config.layers))
         self.embedding = nn.Embedding(config.size, config.width)
         self.positions = Positions(
             config.positions,
@@ -110,9 +111,14 @@ class Gpt(LanguageModel):
         )
         self.dropout = Dropout(config.dropout)
         self.stack = TransformerStack(config, config.layers)
+        self.attentions = {"self": self.stack.paths("stack", "attention")}
         self.vocabulary = None if config.tied else nn.Embedding(config.size, config.width)
         self.register_buffer("muted", torch.tensor(config.mute, dtype=torch.long), persistent=False)
         self._start_small()
+
+    @property
+    def input_embedding(self) -> nn.Module:
+        return self.embedding
 
     def read(
         self, tokens: Int[Tensor, "rows time"], carried: Carried | None = None

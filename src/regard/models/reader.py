@@ -87,8 +87,8 @@ class ReaderConfig:
             )
 
 
-class Reader(nn.Module):
-    """Words and their spelling in, a vector of width `self.width` for each word out.
+class WordEmbedding(nn.Module):
+    """Each word by itself: its vector, the one that was learnt elsewhere, and those of its spelling.
 
     `vectors` are those that were learnt elsewhere; the first is nothing, for words without one. Unless they are
     tuned they are a buffer: what is no parameter is neither learnt, nor decayed, nor counted.
@@ -100,14 +100,14 @@ class Reader(nn.Module):
         super().__init__()
         self.config = config
         self.words = new_embedding(config.words, config.embedding, PAD, is_output=True)
-        width = config.embedding
+        self.width = config.embedding
         vectors = torch.zeros(config.vectors + 1, config.vectors_width) if config.vectors else None
         if vectors is not None and config.tune_vectors:
             self.vectors = nn.Parameter(vectors)
             self.vectors.learnt_elsewhere = True  # type: ignore[attr-defined]
         else:
             self.register_buffer("vectors", vectors)
-        width += 0 if vectors is None else config.vectors_width
+        self.width += 0 if vectors is None else config.vectors_width
         self.spelling = self.runs = None
         if config.spelling != "none":
             self.spelling = Spelling(
@@ -119,63 +119,15 @@ class Reader(nn.Module):
                 edges=config.spelling_edges,
                 dropout=config.spelling_dropout,
             )
-            width += config.spelling_width
+            self.width += config.spelling_width
         if config.letter_runs:
             self.runs = LetterRuns(config.pieces, config.letter_runs, config.embedding, padding=PAD)
-            width += config.embedding
-        self.dropout = (VariationalDropout if config.variational else Dropout)(config.dropout)
-        self.recurrent = self.project = self.stack = None
-        if config.encoder in ("rnn", "both"):
-            self.recurrent = Recurrent(
-                config.cell,
-                width,
-                config.hidden,
-                config.layers,
-                bidirectional=True,
-                dropout=config.dropout,
-                variational=config.variational,
-                weight_dropout=config.weight_dropout,
-            )
-            width = self.recurrent.width
-        if config.encoder in ("attention", "both"):
-            layer = LayerConfig(
-                width=2 * config.hidden,
-                heads=config.attention_heads,
-                score=config.attention_score,
-                norm="pre",
-                dropout=config.dropout,
-            )
-            if self.recurrent is None:  # the states of an rnn know their places, and pass as they are
-                self.project = nn.Linear(width, layer.width)
-                self.positions = Positions("sinusoidal", layer.width, head_width=layer.head_width, scale=0.5)
-            self.stack = TransformerStack(layer, config.attention_layers, adding=self.recurrent is not None)
-            width = layer.width
-        self.width = width
+            self.width += config.embedding
 
-    @property
-    def attended(self) -> tuple[str, ...]:
-        """Paths of the modules in which words look at words, first layer first."""
-        layers = 0 if self.stack is None else len(self.stack.layers)
-        return tuple(f"stack.layers.{layer}.attention" for layer in range(layers))
-
-    def forward(self, sentences: Sentences) -> Float[Tensor, "texts words width"]:
-        """A vector for each word; what stands at padding means nothing."""
-        x = self.dropout(self.embed(sentences))
-        if self.recurrent is not None:
-            x, _ = self.recurrent(x, sentences.lengths)
-        if self.project is not None:
-            x = self.project(x)
-            places = self.positions(x.shape[1], x).added
-            assert places is not None
-            x = x + places
-        if self.stack is not None:
-            x = self.stack(x, visible=visible_lengths(sentences.lengths.to(x.device)))
-        return self.dropout(x)
-
-    def embed(
+    def forward(
         self, sentences: Sentences, unknown: Float[Tensor, " known"] | None = None
     ) -> Float[Tensor, "texts words embedding"]:
-        """Each word by itself: its vector, the one that was learnt elsewhere, and those of its spelling.
+        """A vector for each word.
 
         A word that is made unknown keeps the one learnt elsewhere, as one that was never seen in training has it.
         How many are made so is told by the settings, or for each word, by its number, by `unknown`.
@@ -206,3 +158,59 @@ class Reader(nn.Module):
         labelled = self.config.words - self.config.unlabelled  # which are numbered by how frequent they are
         shares = torch.where(words < labelled // 2, share, rare) if unknown is None else unknown[words]
         return words.masked_fill((torch.rand(words.shape, device=words.device) < shares) & (words != PAD), UNKNOWN)
+
+
+class Reader(nn.Module):
+    """Words and their spelling in, a vector of width `self.width` for each word out."""
+
+    def __init__(self, config: ReaderConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = WordEmbedding(config)
+        width = self.embedding.width
+        self.dropout = (VariationalDropout if config.variational else Dropout)(config.dropout)
+        self.recurrent = self.project = self.stack = None
+        if config.encoder in ("rnn", "both"):
+            self.recurrent = Recurrent(
+                config.cell,
+                width,
+                config.hidden,
+                config.layers,
+                bidirectional=True,
+                dropout=config.dropout,
+                variational=config.variational,
+                weight_dropout=config.weight_dropout,
+            )
+            width = self.recurrent.width
+        if config.encoder in ("attention", "both"):
+            layer = LayerConfig(
+                width=2 * config.hidden,
+                heads=config.attention_heads,
+                score=config.attention_score,
+                norm="pre",
+                dropout=config.dropout,
+            )
+            if self.recurrent is None:  # the states of an rnn know their places, and pass as they are
+                self.project = nn.Linear(width, layer.width)
+                self.positions = Positions("sinusoidal", layer.width, head_width=layer.head_width, scale=0.5)
+            self.stack = TransformerStack(layer, config.attention_layers, adding=self.recurrent is not None)
+            width = layer.width
+        self.width = width
+
+    def attentions(self, own: str) -> dict[str, tuple[str, ...]]:
+        """Where words look at words, as `Model.attentions` of a model that has the reader at the path `own`."""
+        return {} if self.stack is None else {"self": self.stack.paths(f"{own}.stack", "attention")}
+
+    def forward(self, sentences: Sentences) -> Float[Tensor, "texts words width"]:
+        """A vector for each word; what stands at padding means nothing."""
+        x = self.dropout(self.embedding(sentences))
+        if self.recurrent is not None:
+            x, _ = self.recurrent(x, sentences.lengths)
+        if self.project is not None:
+            x = self.project(x)
+            places = self.positions(x.shape[1], x).added
+            assert places is not None
+            x = x + places
+        if self.stack is not None:
+            x = self.stack(x, visible=visible_lengths(sentences.lengths.to(x.device)))
+        return self.dropout(x)

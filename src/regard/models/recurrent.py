@@ -112,7 +112,7 @@ class RecurrentSeq2Seq(Seq2Seq):
         self.attention = None if config.attention == "none" else new_attention(config, self.encoder.width)
         width, fed = config.hidden, 0
         if self.attention is not None:
-            self.attended = ("attention",)
+            self.attentions = {"cross": ("attention",)}
             self.compose = Composition(config.composition, width, self.attention.width, config.embedding)
             width = self.compose.width
             fed = self.attention.width if config.attention == "before" else width if config.feeds else 0
@@ -124,6 +124,10 @@ class RecurrentSeq2Seq(Seq2Seq):
             self.bias = nn.Parameter(torch.zeros(config.target_size))
         else:
             self.vocabulary = new_linear(width, config.target_size, True)
+
+    @property
+    def input_embedding(self) -> nn.Module:
+        return self.source_embedding
 
     def features(self, batch: Batch) -> Float[Tensor, "batch target width"]:
         if batch.target_in is None:

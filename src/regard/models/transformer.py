@@ -82,6 +82,8 @@ class Transformer(Seq2Seq):
     adds (5.4).
     """
 
+    residual_attentions = frozenset({"encoder", "decoder"})
+
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.config = config
@@ -94,7 +96,15 @@ class Transformer(Seq2Seq):
         self.encoder = TransformerStack(config, config.encoder_layers)
         self.decoder = TransformerStack(config, config.decoder_layers, cross=True)
         self.vocabulary = new_embedding(config.target_size, config.width) if config.tied == "none" else None
-        self.attended = tuple(f"decoder.layers.{layer}.cross" for layer in range(config.decoder_layers))
+        self.attentions = {
+            "cross": self.decoder.paths("decoder", "cross"),
+            "encoder": self.encoder.paths("encoder", "attention"),
+            "decoder": self.decoder.paths("decoder", "attention"),
+        }
+
+    @property
+    def input_embedding(self) -> nn.Embedding:
+        return self.target_embedding if self.source_embedding is None else self.source_embedding
 
     def features(self, batch: Batch) -> Float[Tensor, "batch target width"]:
         """What the decoder thinks at each place; padding comes after every real place, where none looks."""
@@ -115,9 +125,8 @@ class Transformer(Seq2Seq):
 
     def encode(self, batch: Batch) -> Float[Tensor, "batch source width"]:
         """The states of the sources; those of padding mean nothing."""
-        embedding = self.target_embedding if self.source_embedding is None else self.source_embedding
-        places = self.source_positions(batch.source.shape[1], embedding.weight)
-        x = self._embedded(batch.source, embedding, places)
+        places = self.source_positions(batch.source.shape[1], self.input_embedding.weight)
+        x = self._embedded(batch.source, self.input_embedding, places)
         found: Tensor = self.encoder(x, visible=lengths(batch.source_lengths), turn=places.turn)
         return found
 

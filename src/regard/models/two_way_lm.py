@@ -73,7 +73,7 @@ class TwoWayLm(nn.Module):
     def states(self, sentences: Sentences) -> Float[Tensor, "texts words both"]:
         """The states of the first recurrent layer, of both directions."""
         assert self.reader.recurrent is not None
-        inputs = drop(self.reader.embed(sentences, self.unknown), self.dropout, self.training)
+        inputs = drop(self.reader.embedding(sentences, self.unknown), self.dropout, self.training)
         return self.reader.recurrent.first_layer(inputs, sentences.lengths)
 
     def targets(

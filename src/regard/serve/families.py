@@ -12,7 +12,6 @@ from regard.errors import RegardError
 from regard.label_predictor import Labelling, LabelPredictor, Tagging, TagPredictor
 from regard.loading import AnyPredictor
 from regard.looking import look
-from regard.models.transformer import Transformer
 from regard.predictor import Prediction, Predictor
 from regard.serve.asked import Asked, Event, Told
 from regard.serve.batching import Family, Steps
@@ -51,8 +50,6 @@ class Translator(Family):
 
     def __init__(self, model: Predictor, most_tokens: int) -> None:
         self.model, self.most_tokens = model, most_tokens
-        further = ("encoder", "decoder") if isinstance(model.model, Transformer) else ()
-        self.attention: tuple[str, ...] = ("cross", *further) if model.model.attended else ()
 
     def check(self, options: Mapping[str, Any]) -> None:
         """Raise a `RegardError` for settings that do not go together."""
@@ -117,7 +114,6 @@ class Writer(Family):
 
     def __init__(self, model: TextPredictor) -> None:
         self.model = model
-        self.attention = ("self",) if model.model.attended else ()
 
     def check(self, options: Mapping[str, Any]) -> None:
         """Raise a `RegardError` for settings that do not go together."""
@@ -183,7 +179,6 @@ class Classifier(Family):
         self.model = model
         config = model.model.config
         further = {"threshold": config.several, "second": config.pairs, "context": bool(config.before)}
-        self.attention = ("pooling",) * (config.pooling == "attention") + ("self",) * bool(model.model.reader.attended)
         self.takes = frozenset({"nbest", *(name for name, used in further.items() if used)})
 
     def check(self, options: Mapping[str, Any]) -> None:
@@ -223,7 +218,6 @@ class Tagger(Family):
 
     def __init__(self, model: TagPredictor) -> None:
         self.model = model
-        self.attention = ("self",) if model.model.attended else ()
 
     def check(self, options: Mapping[str, Any]) -> None:
         """There are no settings."""

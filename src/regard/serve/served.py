@@ -38,7 +38,7 @@ class Served:
             "kind": self.family.kind,
             "preset": self.model.name,
             "parameters": sum(parameter.numel() for parameter in self.model.model.parameters()),
-            "attention": list(self.family.attention),
+            "attention": list(self.model.model.attentions),
             "options": sorted(self.family.takes),
             "beam": self.model.recipe.decoding.beam if isinstance(self.model, Predictor) else None,
             "labels": len(self.model.labels) if isinstance(self.model, LabelPredictor) else None,

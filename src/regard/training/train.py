@@ -14,8 +14,9 @@ import torch
 from regard.attention.scores import without_gradient
 from regard.errors import RegardError
 from regard.files import write_text
-from regard.models import AttentiveClassifier, AttentiveTagger, LanguageModel, Model, Seq2Seq
+from regard.models import AttentiveClassifier, AttentiveTagger, Model
 from regard.models.kernel_widths import set_kernel_widths
+from regard.models.reader import WordEmbedding
 from regard.recipe import Recipe, build_model, task_of, to_recipe
 from regard.run import Card, Run, checkpoints_of
 from regard.settings import shown
@@ -130,17 +131,16 @@ def new_model(ready: Prepared, start: Run | None, talk: Talk) -> Model:
     """The model with its first parameters."""
     torch.manual_seed(ready.recipe.training.seed)
     model = build_model(ready.recipe, ready.tokenizers)
-    most = model.most_places if isinstance(model, (Seq2Seq, LanguageModel)) else None
-    if most is not None and ready.longest > most:
+    if model.most_places is not None and ready.longest > model.most_places:
         raise RegardError(
-            f"model.longest is {most}, the longest text has {ready.longest} tokens; "
+            f"model.longest is {model.most_places}, the longest text has {ready.longest} tokens; "
             "raise it, or lower --data.most-tokens"
         )
     for score in sorted(set(without_gradient(model).values())):
         talk.say(f"note: the score {score} gives query and keys no gradient; where it looks is not learnt")
     if ready.vectors is not None:
-        assert isinstance(model, (AttentiveClassifier, AttentiveTagger))
-        model.reader.take_vectors(ready.vectors)
+        assert isinstance(model.input_embedding, WordEmbedding)
+        model.input_embedding.take_vectors(ready.vectors)
     set_kernel_widths(model, ready.first)
     if start is not None:
         take_over(model, start)

@@ -10,15 +10,16 @@ from itertools import chain
 from pathlib import Path
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from regard.data.formats.vectors import NO_WORDS, Vectors, read_vectors
 from regard.errors import RegardError
-from regard.models import Gpt, LanguageModel
-from regard.recipe import Recipe
+from regard.recipe import Recipe, build_model, recipe_of, task_of
 from regard.run import Run, checkpoints_of
 from regard.text import Lexicon, Tokenizers
 from regard.text.tokenizer import RESERVED
+from regard.training.going_on import tokenizers_of
 from regard.training.talk import Talk
 
 
@@ -64,24 +65,34 @@ def vectors_of(path: str, talk: Talk) -> Vectors:
 
 def vectors_of_run(run: Run) -> Vectors:
     """The embedding of a language model whose tokens are words; its special tokens and ends of lines are left out."""
-    from regard.loading import read_run
-
-    model, tokenizers, recipe, _ = read_run(run)
-    if not isinstance(model, LanguageModel) or not isinstance(tokenizers, Tokenizers):
+    run.read_card()
+    recipe = recipe_of(run)
+    if task_of(recipe) != "text":
         raise RegardError(
             f"{run.path}: is no language model but {recipe.model['name']}; "
             "vectors of words come from one, or from a file"
         )
+    tokenizers, _ = tokenizers_of(run)
     tokens = tokenizers.target
     if tokens.kind != "words":
         raise RegardError(f"{run.path}: its tokens are {tokens.kind}, not words; train it with --kind words")
-    embedding = model.embedding if isinstance(model, Gpt) else model.get_submodule("vocabulary.embedding")
-    assert isinstance(embedding.weight, Tensor)
     texts = {number: tokens.piece(number).decode().strip() for number in range(len(RESERVED), tokens.size)}
     words = {number: text for number, text in texts.items() if text and text not in NO_WORDS}
     if not words:
         raise RegardError(f"{run.path}: knows no words; vectors of some are needed")
-    rows = embedding.weight.detach()[list(words)].float()
+    rows = input_vectors(run, recipe, tokenizers)[list(words)].float()
     if not rows.isfinite().all():
         raise RegardError(f"{run.path}: has vectors that are no finite numbers; train it anew")
     return Vectors(tuple(words.values()), torch.cat([torch.zeros(1, rows.shape[1]), rows]))
+
+
+def input_vectors(run: Run, recipe: Recipe, tokenizers: Tokenizers) -> Float[Tensor, "tokens width"]:
+    """The vectors of the tokens that a run's model reads; nothing else of the model is read."""
+    with torch.device("meta"):  # without memory for what is not needed
+        model = build_model(recipe, tokenizers)
+    path = next(path for path, module in model.named_modules() if module is model.input_embedding)
+    name = f"{path}.weight"
+    found = run.read_parameters(only={name})
+    if name not in found or found[name].shape != model.get_parameter(name).shape:
+        raise RegardError(f"{run.model_file}: does not hold the parameters that recipe.toml describes")
+    return found[name]
