@@ -42,6 +42,7 @@ ORDER = [
     "attention",
     "layers.cache",
     "layers.dropout",
+    "layers.embedding",
     "layers.attention",
     "layers.positions",
     "layers.feed_forward",

@@ -1,3 +1,5 @@
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier, current_thread, main_thread
 from typing import Any
 
 import numpy as np
@@ -40,6 +42,7 @@ def texts(name: str, **settings: Any) -> TextPredictor:
 
 RECURRENT = {"hidden": 6, "embedding": 6}
 LAYERS = {"width": 8, "heads": 2}
+TARGET: dict[str, Any] = {"bahdanau": {"target": "efg"}, "gru-lm": {}}
 
 
 @pytest.mark.parametrize(
@@ -216,3 +219,36 @@ def test_what_cannot_be_explained(make, text, options, message):
     with pytest.raises(RegardError) as error:
         explain(predictor, text, **options)
     assert str(error.value).removesuffix(", counted from 0") == message
+
+
+@pytest.mark.parametrize("name", ["bahdanau", "gru-lm"])
+def test_threads_explain_one_model_at_once(name):
+    predictor = pairs(name, **RECURRENT) if name == "bahdanau" else texts(name, **RECURRENT)
+    words = ["abcd", "gfed"]
+    alone = [explain(predictor, text, **TARGET[name]) for text in words]
+    both = Barrier(2)
+
+    def meet(*_: object) -> None:
+        both.wait(60)  # each call of the embedding waits for one of the other thread
+
+    with predictor.model.input_embedding.register_forward_pre_hook(meet), ThreadPoolExecutor(2) as threads:
+        found = list(threads.map(lambda text: explain(predictor, text, **TARGET[name]), words))
+    assert [each.values for each in found] == [each.values for each in alone]
+    assert alone[0].values != alone[1].values
+
+
+def test_a_model_runs_in_another_thread_while_it_is_explained():
+    predictor = pairs("transformer", **LAYERS)
+    alone, forced = explain(predictor, "abcd", target="efg"), predictor.force(["abcd"], ["efg"])[0].log_probability
+    others: list[float] = []
+
+    def run_elsewhere(*_: object) -> None:
+        if current_thread() is main_thread():
+            with ThreadPoolExecutor(1) as threads:
+                (other,) = threads.submit(predictor.force, ["abcd"], ["efg"]).result()
+            others.append(other.log_probability)
+
+    with predictor.model.input_embedding.register_forward_pre_hook(run_elsewhere):
+        found = explain(predictor, "abcd", target="efg")
+    assert found.values == alone.values
+    assert set(others) == {forced}

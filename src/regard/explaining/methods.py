@@ -10,7 +10,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from math import isfinite
-from typing import Any, NamedTuple
+from threading import Lock
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -20,6 +21,7 @@ from torch import Tensor, nn
 from regard.decoding.steps import NOT_FINITE
 from regard.errors import RegardError
 from regard.explaining.explanation import ATTENTION, GRADIENT, LEFT_OUT, METHODS, Explanation
+from regard.layers.embedding import Call, record_calls
 
 TOKENS = 8192
 """Words, or tokens, of a batch of texts that each lack one."""
@@ -30,12 +32,8 @@ DIGITS = 5
 NOTED = 0.005
 """A share of attention that is worth a note."""
 
-
-class Call(NamedTuple):
-    """What an embedding was asked for, and what it gave."""
-
-    asked: Any
-    given: Float[Tensor, "..."]
+CUDNN = Lock()
+"""Held by the thread that has switched it off."""
 
 
 class Look(NamedTuple):
@@ -96,8 +94,7 @@ def gradient_by_input(subject: Subject) -> Sequence[float]:
 
     It is how much the log-probability would fall, were it linear, if the vector were nothing.
     """
-    with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False), kept(subject.embedding) as calls:
-        # cuDNN has no gradient of recurrent layers outside of training
+    with torch.enable_grad(), without_cudnn(subject.embedding), record_calls(subject.embedding) as calls:
         gradients = torch.autograd.grad(
             subject.log_probabilities([None]).sum(), [call.given for call in calls], materialize_grads=True
         )
@@ -114,20 +111,16 @@ def falls(subject: Subject, whole: float) -> list[float]:
 
 
 @contextmanager
-def kept(module: nn.Module) -> Iterator[list[Call]]:
-    """The calls of a module, meanwhile; what it gives are leaves, at which a gradient can be taken."""
-    calls: list[Call] = []
-    plain = module.forward
+def without_cudnn(module: nn.Module) -> Iterator[None]:
+    """Do without cuDNN, which has no gradient of recurrent layers outside of training, where a module is on a GPU.
 
-    def keep(asked: Any) -> Tensor:
-        calls.append(Call(asked, plain(asked).detach().requires_grad_()))
-        return calls[-1].given
-
-    module.forward = keep
-    try:
-        yield calls
-    finally:
-        del module.forward
+    It is switched for all threads, so that only one may do so at a time.
+    """
+    if not next(module.parameters()).is_cuda:
+        yield
+        return
+    with CUDNN, torch.backends.cudnn.flags(enabled=False):
+        yield
 
 
 def chosen(word: int, words: Sequence[object], what: str = "words") -> int:

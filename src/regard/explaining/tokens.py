@@ -17,7 +17,8 @@ from regard.decoding.generate import check_text
 from regard.decoding.steps import target_log_probabilities
 from regard.errors import RegardError
 from regard.explaining.explanation import ATTENTION, ROLLOUT, rollout
-from regard.explaining.methods import Call, Look, Subject, chosen
+from regard.explaining.methods import Look, Subject, chosen
+from regard.layers.embedding import Call
 from regard.predictor import Predictor
 from regard.text.units import Unit, units_of
 from regard.text_predictor import TextPredictor

@@ -16,8 +16,9 @@ from regard.batch import UNKNOWN
 from regard.data.labelled import Labelled
 from regard.errors import RegardError, unknown_name
 from regard.explaining.explanation import ATTENTION, ROLLOUT, rollout
-from regard.explaining.methods import Call, Look, Subject, chosen
+from regard.explaining.methods import Look, Subject, chosen
 from regard.label_predictor import LabelPredictor, TagPredictor, words_to_tag
+from regard.layers.embedding import Call
 from regard.sentences import LabelBatch, TagBatch, Word, side_by_side
 
 UNKNOWN_WORD = Word(UNKNOWN, (UNKNOWN,))

@@ -12,9 +12,9 @@ from torch.nn import functional
 
 from regard.errors import RegardError, unknown_name
 from regard.layers.dropout import Dropout
+from regard.layers.embedding import new_embedding
 from regard.layers.pooling import Pooling
 from regard.layers.recurrent import Recurrent
-from regard.layers.vocabulary import new_embedding
 
 Spelt = Literal["none", "max", "attention", "rnn"]
 SPELT = ("none", "max", "attention", "rnn")

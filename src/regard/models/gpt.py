@@ -15,6 +15,7 @@ from torch.nn import functional
 from regard.attention.visible import causal
 from regard.errors import RegardError
 from regard.layers.dropout import Dropout
+from regard.layers.embedding import Embedding
 from regard.layers.positions import Places, Positions, check_positions
 from regard.layers.transformer import LayerConfig, LayerMemory, TransformerLayer, TransformerStack, check_counts
 from regard.models.language import Carried, LanguageModel
@@ -101,7 +102,7 @@ class Gpt(LanguageModel):
         super().__init__()
         self.config = config
         self.most_places = config.longest
-        self.embedding = nn.Embedding(config.size, config.width)
+        self.embedding = Embedding(config.size, config.width)
         self.positions = Positions(
             config.positions,
             config.width,
@@ -112,7 +113,7 @@ class Gpt(LanguageModel):
         self.dropout = Dropout(config.dropout)
         self.stack = TransformerStack(config, config.layers)
         self.attentions = {"self": self.stack.paths("stack", "attention")}
-        self.vocabulary = None if config.tied else nn.Embedding(config.size, config.width)
+        self.vocabulary = None if config.tied else Embedding(config.size, config.width)
         self.register_buffer("muted", torch.tensor(config.mute, dtype=torch.long), persistent=False)
         self._start_small()
 

@@ -15,11 +15,11 @@ from regard.attention.visible import lengths as visible_lengths
 from regard.batch import PAD, UNKNOWN
 from regard.errors import RegardError, unknown_name
 from regard.layers.dropout import Dropout, VariationalDropout
+from regard.layers.embedding import new_embedding, tell_listeners
 from regard.layers.positions import Positions
 from regard.layers.recurrent import Recurrent
 from regard.layers.spelling import REACHES, SPELT, LetterRuns, Spelling, Spelt, check_reading
 from regard.layers.transformer import LayerConfig, TransformerStack
-from regard.layers.vocabulary import new_embedding
 from regard.sentences import Sentences
 
 Encoder = Literal["embedding", "rnn", "attention", "both"]
@@ -137,7 +137,7 @@ class WordEmbedding(nn.Module):
             assert sentences.vectors is not None, "the numbers of the vectors are needed"
             words.append(functional.embedding(sentences.vectors, self.vectors, padding_idx=0))
         spelt = [read(sentences.spellings)[sentences.spelt] for read in (self.spelling, self.runs) if read is not None]
-        return torch.cat([*words, *spelt], -1)
+        return tell_listeners(self, sentences, torch.cat([*words, *spelt], -1))
 
     def take_vectors(self, vectors: Float[Tensor, "words width"]) -> None:
         """Begin with vectors that were learnt elsewhere, as they are, without a copy; the first is nothing."""

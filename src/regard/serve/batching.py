@@ -21,6 +21,7 @@ from collections.abc import Callable, Generator, Hashable, Sequence
 from dataclasses import dataclass, field
 
 from regard.errors import NO_MEMORY, RegardError, is_out_of_memory
+from regard.layers.embedding import at_each_step
 from regard.serve.asked import Asked, Event, Failed
 from regard.serve.log import log_bug
 
@@ -109,10 +110,9 @@ class Worker(threading.Thread):
             if place.began is None:
                 self.waiting.remove(place)
 
-    def check_wanted(self, *_: object) -> None:
-        """Raise `GivenUpError` in the midst of work that nobody waits for any more; models call it at every step."""
-        here = self.current if threading.current_thread() is self else None
-        if here is not None and all(place.done for place in here.places):
+    def check_wanted(self) -> None:
+        """Raise `GivenUpError` in the midst of work that nobody waits for any more."""
+        if self.current is not None and all(place.done for place in self.current.places):
             raise GivenUpError
 
     def stop(self, seconds: float) -> None:
@@ -123,10 +123,11 @@ class Worker(threading.Thread):
         self.join(seconds)
 
     def run(self) -> None:
-        while self._something_to_do():
-            self._begin()
-            for group in list(self.groups):
-                self._go_on(group)
+        with at_each_step(self.check_wanted):
+            while self._something_to_do():
+                self._begin()
+                for group in list(self.groups):
+                    self._go_on(group)
 
     def _something_to_do(self) -> bool:
         """Wait for work; False when there will be none."""

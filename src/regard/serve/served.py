@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torch import nn
-
 from regard.errors import RegardError, unknown_name
 from regard.label_predictor import LabelPredictor
 from regard.loading import AnyPredictor, load
@@ -57,9 +55,6 @@ def served(name: str, model: AnyPredictor, settings: ServeSettings) -> Served:
     """A model with its worker, which waits for requests."""
     family = family_of(model, settings.most_tokens)
     worker = Worker(family, name=name, places=settings.queue, batch=settings.batch)
-    for module in model.model.modules():
-        if isinstance(module, nn.Embedding):  # with which every step of every model begins
-            module.register_forward_pre_hook(worker.check_wanted)
     worker.start()
     return Served(name, family, worker)
 
