@@ -56,6 +56,27 @@ def test_several_at_once_are_what_each_is_alone(any_model):
         assert [each.text for each in found.alternatives] == [each.text for each in alone.alternatives]
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"beam": 4, "nbest": 4, "length_penalty": 1.0},
+        {"beam": 5, "nbest": 2, "length_penalty": 0.0, "longest": 6},
+        {"beam": 3, "nbest": 3, "length_penalty": 2.0, "longest": 2},
+        {"beam": 1, "length_penalty": 2.0},  # greedy, whatever the penalty
+    ],
+)
+def test_a_search_that_is_watched_finds_what_predict_does(any_model, settings):
+    for search in any_model.search("a b c d", **settings):
+        assert search.length >= 1
+    found, expected = any_model.found("a b c d", search), any_model.predict("a b c d", **settings)
+    assert len(found.alternatives) == len(expected.alternatives)
+    for one, other in zip(found.alternatives, expected.alternatives, strict=True):
+        assert (one.text, one.log_probability) == (other.text, other.log_probability)
+        assert (one.source_tokens, one.target_tokens) == (other.source_tokens, other.target_tokens)
+    assert found.text == expected.text
+
+
 def test_tokens_are_the_axes_of_the_weights_and_rows_sum_to_one(any_model):
     for best in any_model.predict(SOURCES, nbest=3, return_weights=True, longest=6):
         for found in best.alternatives:

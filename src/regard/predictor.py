@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from regard.batch import EOS, Pair, collate
 from regard.data.batches import plan
-from regard.decoding import Hypothesis, decode_all, forced_weights, score_targets
+from regard.decoding import Hypothesis, Search, decode_all, forced_weights, score_targets, search_steps
 from regard.errors import RegardError
 from regard.models.seq2seq import Seq2Seq
 from regard.recipe import Recipe
@@ -111,9 +111,7 @@ class Predictor:
             return_weights: Also give the attention of every target that is returned.
             progress: Told how many sources are done.
         """
-        usual = self.recipe.decoding
-        width = max(usual.beam, nbest) if beam is None else beam
-        check_search(width, nbest, longest)
+        width, penalty = self._search_settings(beam, nbest, length_penalty, longest)
         if return_weights:
             self.check_attention()
         several = as_texts("predict", texts)
@@ -124,7 +122,7 @@ class Predictor:
             [Pair(source.ids) for text, source in zip(several, sources, strict=True) if text.strip()],
             width=width,
             nbest=nbest,
-            length_penalty=usual.length_penalty if length_penalty is None else length_penalty,
+            length_penalty=penalty,
             longest=longest,
             device=self.device,
             progress=progress,
@@ -137,6 +135,30 @@ class Predictor:
         ]
         finished = self._finished(predictions, return_weights)
         return finished[0] if isinstance(texts, str) else finished
+
+    def search(
+        self,
+        text: str,
+        *,
+        beam: int | None = None,
+        nbest: int = 1,
+        length_penalty: float | None = None,
+        longest: int | None = None,
+    ) -> Iterator[Search]:
+        """The search that `predict` makes for one source that is not empty, after each of its steps."""
+        width, penalty = self._search_settings(beam, nbest, length_penalty, longest)
+        source = self.tokenizers.source.encoded(text)
+        self._check_places([source])
+        batch = collate([Pair(source.ids)]).to(self.device)
+        penalty = penalty if width > 1 else 0.0  # a beam of one is greedy
+        return search_steps(self.model, batch, width, nbest, penalty, longest=longest)
+
+    def found(self, text: str, search: Search) -> Prediction:
+        """The best target that a search for one source has found, which knows the others."""
+        source = self.tokenizers.source.encoded(text)
+        (hypotheses,) = search.results()
+        predictions = different([self._predicted(text, source, each) for each in hypotheses])
+        return self._finished([predictions], return_weights=False)[0]
 
     def force(self, texts: Sequence[str], targets: Sequence[str], *, return_weights: bool = False) -> list[Prediction]:
         """Given targets as predictions: how probable the model finds them, and where it looks while it reads them."""
@@ -158,6 +180,15 @@ class Predictor:
         """Raise a `RegardError` if the model has no attention to show."""
         if not self.model.attended:
             raise RegardError(f"{self.name}: this model has no attention from target to source, so no weights to show")
+
+    def _search_settings(
+        self, beam: int | None, nbest: int, length_penalty: float | None, longest: int | None
+    ) -> tuple[int, float]:
+        """The width and the length penalty of a search: those of the recipe unless told otherwise."""
+        usual = self.recipe.decoding
+        width = max(usual.beam, nbest) if beam is None else beam
+        check_search(width, nbest, longest)
+        return width, usual.length_penalty if length_penalty is None else length_penalty
 
     def _check_places(self, sources: Sequence[Encoded]) -> None:
         """Raise a `RegardError` for a source with more tokens than the model has positions for."""

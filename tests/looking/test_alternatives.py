@@ -39,6 +39,16 @@ def test_a_beam_says_what_it_held(reverse_run):
             assert probability == pytest.approx(math.exp(forced.log_probability), abs=1e-5)
 
 
+def test_a_look_searches_once(reverse_run, monkeypatch):
+    model, counts = load(reverse_run), []
+    step = model.model.step
+    monkeypatch.setattr(model.model, "step", lambda *given: counts.append(1) or step(*given))
+    expected = model.predict("a b c", longest=9)
+    once = len(counts)
+    picture = look(model, "a b c", longest=9)
+    assert (len(counts), picture.rows) == (2 * once, expected.target_tokens)
+
+
 def test_of_a_long_hypothesis_the_end_is_shown(reverse_run):
     tokenizer = load(reverse_run).tokenizers.target
     text = "a b " * 10 + "c d"

@@ -1,3 +1,5 @@
+import pytest
+
 from regard.serve.asked import Asked
 from regard.serve.families import Translator
 
@@ -20,3 +22,19 @@ def test_a_look_writes_no_longer_target_than_is_allowed(predictors):
         assert told.content["rows"] == list(expected.target_tokens)
         assert len(told.content["alternatives"]) == len(expected.target_tokens) <= most
     assert len(expected.target_tokens) == 5
+
+
+def stream(model, text, **settings):
+    *beams, (answer,) = Translator(model, 1000).work([Asked(action="stream", text=text, settings=(*settings.items(),))])
+    return [[tuple(each.values()) for each in told.content["beam"]] for (told,) in beams], answer.content
+
+
+def test_the_beam_ends_where_the_search_does(predictors):
+    model = predictors["reverse"]
+    beams, _ = stream(model, "a b c", beam=4, length_penalty=1.0)
+    assert [beam[0][0] for beam in beams][:3] == ["c", "c b", "c b a"]
+    assert all(len(beam) == 4 for beam in beams)
+    expected = model.predict("a b c", beam=4, nbest=4, length_penalty=0.0, longest=1)
+    (found,), _ = stream(model, "a b c", beam=4, nbest=4, length_penalty=0.0, longest=1)
+    best = {each.text: each.log_probability for each in expected.alternatives}
+    assert dict(found)["c"] == pytest.approx(best["c"], abs=1e-5)

@@ -1,7 +1,7 @@
 import pytest
 
 from regard.serve.asked import Asked
-from regard.serve.growing import Growing, GrowingBeam, growing_texts
+from regard.serve.growing import Growing, growing_texts
 from regard.text import learn
 
 
@@ -47,36 +47,3 @@ def test_half_a_character_waits_for_the_other_half():
     assert [part.part for part in parts] == ["", "é", "", "", "€"]
     assert (parts[-1].text, parts[-1].over, parts[-1].log_probability) == ("é€", True, -5.0)
     assert Growing(tokenizer, "", 1).add(ids[0], -1.0).text == "\ufffd"
-
-
-def test_the_beam_ends_where_the_search_does(predictors):
-    model = predictors["reverse"]
-    beams = list(GrowingBeam(model, "a b c", beam=4, nbest=1, length_penalty=1.0, longest=None).steps())
-    assert [text for text, _ in [beam[0] for beam in beams][:3]] == ["c", "c b", "c b a"]
-    assert all(len(beam) == 4 for beam in beams)
-    expected = model.predict("a b c", beam=4, nbest=4, length_penalty=0.0, longest=1)
-    found = next(GrowingBeam(model, "a b c", beam=4, nbest=4, length_penalty=0.0, longest=1).steps())
-    best = {each.text: each.log_probability for each in expected.alternatives}
-    assert dict(found)["c"] == pytest.approx(best["c"], abs=1e-5)
-
-
-@pytest.mark.parametrize("name", ["reverse", "transformer", "plain"])
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"beam": 4, "nbest": 4, "length_penalty": 1.0, "longest": None},
-        {"beam": 5, "nbest": 2, "length_penalty": 0.0, "longest": 6},
-        {"beam": 3, "nbest": 3, "length_penalty": 2.0, "longest": 2},
-        {"beam": 1, "nbest": 1, "length_penalty": 2.0, "longest": None},  # greedy, whatever the penalty
-    ],
-)
-def test_the_answer_is_that_of_predict(predictors, name, settings):
-    model = predictors[name]
-    growing = GrowingBeam(model, "a b c d", **settings)
-    assert len(list(growing.steps())) >= 1
-    found, expected = growing.answer(), model.predict("a b c d", **settings)
-    assert len(found.alternatives) == len(expected.alternatives)
-    for one, other in zip(found.alternatives, expected.alternatives, strict=True):
-        assert (one.text, one.log_probability) == (other.text, other.log_probability)
-        assert (one.source_tokens, one.target_tokens) == (other.source_tokens, other.target_tokens)
-    assert found.text == expected.text

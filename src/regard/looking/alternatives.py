@@ -9,11 +9,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.batch import Pair, collate
-from regard.decoding.beam import beam_steps
 from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.steps import AT_ONCE, Writer, choices
-from regard.predictor import END, Prediction, Predictor
+from regard.predictor import END
 from regard.text import Tokenizer
 from regard.views.display import ELLIPSIS
 
@@ -27,20 +25,10 @@ TAIL = 40
 """Characters of a hypothesis that are shown: hypotheses of one beam mostly differ near their ends."""
 
 
-def beam_alternatives(
-    predictor: Predictor, prediction: Prediction, longest: int | None = None
-) -> tuple[Considered, ...]:
-    """For each token of a prediction the hypotheses that the beam of the recipe held when it was chosen.
-
-    `longest` is that of the prediction.
-    """
-    decoding = predictor.recipe.decoding
-    batch = collate([Pair(prediction.pair.source)]).to(predictor.device)
-    (steps,) = beam_steps(predictor.model, batch, decoding.beam, decoding.length_penalty, longest=longest)
-    tokenizer = predictor.tokenizers.target
+def beam_alternatives(tokenizer: Tokenizer, steps: Sequence[Sequence[Hypothesis]]) -> tuple[Considered, ...]:
+    """The hypotheses that each step of a beam considered, as texts."""
     return tuple(
-        tuple((written(tokenizer, each), probability(each.log_probability)) for each in step)
-        for step in steps[: len(prediction.target_tokens)]
+        tuple((written(tokenizer, each), probability(each.log_probability)) for each in step) for step in steps
     )
 
 

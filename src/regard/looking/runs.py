@@ -11,6 +11,7 @@ from regard.attention.watch import watch
 from regard.attention.weights import Weights
 from regard.batch import BOS, collate
 from regard.decoding.generate import check_text
+from regard.decoding.hypothesis import Hypothesis
 from regard.label_predictor import LabelPredictor, TagPredictor, words_to_tag
 from regard.loading import AnyPredictor
 from regard.looking.alternatives import Considered, beam_alternatives, model_alternatives
@@ -44,8 +45,9 @@ def look_at_pair(predictor: Predictor, text: str, wanted: Wanted) -> AttentionMa
     wanted.allow(name, "target", "longest")
     predictor.check_attention()
     kind = wanted.kind_of(name, *model.attentions)
+    steps: list[list[Hypothesis]] = []
     if wanted.target is None:
-        found = predictor.predict(text, longest=wanted.longest)
+        found, steps = search_target(predictor, text, wanted.longest)
     else:
         (found,) = predictor.force([text], [wanted.target])
     batch = collate([found.pair]).to(predictor.device)
@@ -58,7 +60,7 @@ def look_at_pair(predictor: Predictor, text: str, wanted: Wanted) -> AttentionMa
         return new_map(layers, source, source, title, wanted.top)
     alternatives = None
     if not rows.merged:
-        alternatives = pair_alternatives(predictor, found, features[0], wanted)
+        alternatives = pair_alternatives(predictor, found, features[0], steps)
     title = f"{name}: {cut(text, TITLE)} → {cut(found.text, TITLE)}"
     if kind == "cross":
         return new_map(layers, rows, source, title, wanted.top, alternatives)
@@ -67,16 +69,27 @@ def look_at_pair(predictor: Predictor, text: str, wanted: Wanted) -> AttentionMa
     return new_map(layers, rows, read, title, wanted.top, alternatives)
 
 
-def pair_alternatives(
-    predictor: Predictor, found: Prediction, features: Tensor, wanted: Wanted
-) -> tuple[Considered, ...]:
-    """What each token of a target might have been: by the beam that wrote it, or by the model itself.
+def search_target(predictor: Predictor, text: str, longest: int | None) -> tuple[Prediction, list[list[Hypothesis]]]:
+    """The answer to a source, and what the beam considered for each of its tokens, where there is a beam.
 
-    The steps of a beam hold every hypothesis from its beginning, too much for a long target.
+    Every hypothesis is held from its beginning, too much for a long target, of which nothing is given.
     """
+    steps: list[list[Hypothesis]] = []
+    for search in predictor.search(text, longest=longest):
+        if search.length <= LONG:
+            steps += search.considered()
+    found = predictor.found(text, search)
+    size = len(found.target_tokens)
+    return found, steps[:size] if predictor.recipe.decoding.beam > 1 and size <= LONG else []
+
+
+def pair_alternatives(
+    predictor: Predictor, found: Prediction, features: Tensor, steps: Sequence[Sequence[Hypothesis]]
+) -> tuple[Considered, ...]:
+    """What each token of a target might have been: by the steps of the beam that wrote it, or by the model itself."""
     size, tokenizer = len(found.target_tokens), predictor.tokenizers.target
-    if wanted.target is None and predictor.recipe.decoding.beam > 1 and size <= LONG:
-        return beam_alternatives(predictor, found, wanted.longest)
+    if steps:
+        return beam_alternatives(tokenizer, steps)
     out = collate([found.pair]).target_out
     assert out is not None
     return model_alternatives(predictor.model, features[:size], out[0, :size].to(features.device), tokenizer)

@@ -15,7 +15,7 @@ from regard.looking import look
 from regard.predictor import Prediction, Predictor
 from regard.serve.asked import Asked, Event, Told
 from regard.serve.batching import Family, Steps
-from regard.serve.growing import TOKENS, GrowingBeam, growing_texts
+from regard.serve.growing import TOKENS, growing_texts
 from regard.text_predictor import Text, TextPredictor
 from regard.views.page import slim
 
@@ -80,20 +80,12 @@ class Translator(Family):
 
     def _grow(self, asked: Asked) -> Steps:
         """The beam after every step, and the answer that it has found."""
-        usual, options = self.model.recipe.decoding, self._limited(asked)
+        options, decode = self._limited(asked), self.model.tokenizers.target.decode
         self.check(options)
-        nbest = options.get("nbest", 1)
-        growing = GrowingBeam(
-            self.model,
-            asked.text,
-            beam=options.get("beam", max(usual.beam, nbest)),
-            nbest=nbest,
-            length_penalty=options.get("length_penalty", usual.length_penalty),
-            longest=options.get("longest"),
-        )
-        for beam in growing.steps():
-            yield [Told({"beam": [scored(text, value) for text, value in beam]}, whole=False)]
-        yield [Told(self._answer(growing.answer()))]
+        for search in self.model.search(asked.text, **options):
+            (alive,) = search.alive()
+            yield [Told({"beam": [scored(decode(each.target), each.log_probability) for each in alive]}, whole=False)]
+        yield [Told(self._answer(self.model.found(asked.text, search)))]
 
     def _answer(self, prediction: Prediction) -> dict[str, Any]:
         return {

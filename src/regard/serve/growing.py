@@ -1,4 +1,4 @@
-"""Answers while they grow: the beam of a translator, and the texts of a language model, step by step."""
+"""The texts of a language model while they grow, step by step."""
 
 from __future__ import annotations
 
@@ -10,14 +10,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.batch import BOS, EOS, Pair, collate
-from regard.decoding.beam import Search
+from regard.batch import BOS, EOS
 from regard.decoding.generate import chooser
-from regard.decoding.hypothesis import Hypothesis, from_padded
-from regard.decoding.steps import choices, limits_of, walk
-from regard.predictor import Prediction, Predictor, different, new_prediction
+from regard.decoding.steps import walk
 from regard.serve.asked import Asked
-from regard.text import Encoded, Tokenizer
+from regard.text import Tokenizer
 from regard.text.streaming import written_parts
 from regard.text_predictor import BEGIN, TextPredictor, new_generator
 
@@ -25,47 +22,6 @@ TOKENS = 200
 """That a language model writes unless told otherwise."""
 
 Drawn = tuple[Int[Tensor, " rows"], Float[Tensor, " rows"]]
-
-
-class GrowingBeam:
-    """The search for the target of one source, which can be watched; it finds what `Predictor.predict` does."""
-
-    def __init__(
-        self, model: Predictor, text: str, *, beam: int, nbest: int, length_penalty: float, longest: int | None
-    ) -> None:
-        self.model, self.text, self.beam = model, text, beam
-        self.source = model.tokenizers.source.encoded(text)
-        self.batch = collate([Pair(self.source.ids)]).to(model.device)
-        limits = limits_of(model.model, self.batch, longest)
-        alpha = length_penalty if beam > 1 else 0.0  # a beam of one is greedy
-        self.search = Search(torch.full_like(limits, BOS), limits, beam, nbest, alpha)
-
-    @torch.no_grad()
-    def steps(self) -> Iterator[list[tuple[str, float]]]:
-        """The live hypotheses after every step, best first: their texts, and the log-probabilities so far."""
-        model, search = self.model.model, self.search
-        state, over = model.start(self.batch, search.capacity, copies=self.beam), False
-        while not over:
-            logits, state = model.step(search.last, state)
-            over, rows = search.extend(choices(logits, allow_unknown=False))
-            alive = zip(search.live[0].tolist(), search.totals[0].tolist(), strict=True)
-            found = [from_padded(*each) for each in alive if each[1] > -torch.inf]
-            yield [(self.model.tokenizers.target.decode(each.target), each.log_probability) for each in found]
-            if not over:
-                state.select(rows)
-
-    def answer(self) -> Prediction:
-        """The best target, which knows the others, once all steps are made."""
-        (hypotheses,) = self.search.results()
-        found = different([self._predicted(each) for each in hypotheses])
-        return replace(found[0], alternatives=tuple(found))
-
-    def _predicted(self, hypothesis: Hypothesis) -> Prediction:
-        tokenizer, ids = self.model.tokenizers.target, list(hypothesis.target)
-        target = Encoded(ids, tokenizer.tokens_of(ids), tokenizer.words_of(ids))
-        text, written = tokenizer.decode(ids), tokenizer.written(ids)
-        found = new_prediction(self.text, self.source, text, written, target, ended=hypothesis.ended)
-        return replace(found, log_probability=hypothesis.log_probability)
 
 
 @dataclass(frozen=True)
