@@ -74,7 +74,7 @@ class PairSubject(Subject):
     def merged(self, calls: Sequence[Call], numbers: Sequence[Float[Tensor, "..."]]) -> list[float]:
         own = next(place for place, call in enumerate(calls) if not bool((call.asked == BOS).any()))
         found = numbers[own][0, :-1]  # without <eos>; both sides may share an embedding, but no source has <bos>
-        if getattr(self.predictor.model.config, "reverse_source", False):
+        if self.predictor.model.reverses_source:
             found = found.flip(0)
         return self._by_word(as_array(found.double())).numbers.tolist()
 

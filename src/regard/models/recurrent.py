@@ -104,7 +104,7 @@ class RecurrentSeq2Seq(Seq2Seq):
 
     def __init__(self, config: RecurrentConfig) -> None:
         super().__init__()
-        self.config = config
+        self.config, self.reverses_source = config, config.reverse_source
         is_output = config.tied_embeddings
         self.source_embedding = new_embedding(
             config.source_size, config.embedding, PAD, is_output=is_output and config.tied
@@ -166,7 +166,7 @@ class RecurrentSeq2Seq(Seq2Seq):
     def _read(self, batch: Batch, looks: int) -> RecurrentState:
         """Read the sources: what the decoder starts from, and what it can look at."""
         lengths = batch.source_lengths.cpu()
-        order = reversing(batch.source_lengths, batch.source.shape[1]) if self.config.reverse_source else None
+        order = reversing(batch.source_lengths, batch.source.shape[1]) if self.reverses_source else None
         source = batch.source if order is None else batch.source.gather(1, order)
         states, layers = self.encoder(self.dropout(self.source_embedding(source)), lengths)
         if self.bridge is not None:

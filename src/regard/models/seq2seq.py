@@ -20,6 +20,8 @@ class Seq2Seq(Model):
     state it is given.
     """
 
+    reverses_source: bool = False  # whether the source is embedded from its end to its beginning, but for <eos>
+
     @abstractmethod
     def features(self, batch: Batch) -> Float[Tensor, "batch target width"]:
         """What the decoder thinks at each place of the target, reading the right tokens before it."""
