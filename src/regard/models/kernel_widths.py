@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.attention.comparison import Terms
+from regard.attention.call import Terms
 from regard.attention.functional import listening
 from regard.attention.kernel_scores import Epanechnikov, Exact, Kernel, distance
 from regard.batch import Batch

@@ -1,24 +1,27 @@
-"""Queries and keys that meet under a score function: the scores of any tile, on demand.
+"""One call of attention: queries and keys that meet under a score function, and the scores of any tile of it.
 
-The tiled path and the lazy `Weights` both stand on this: neither ever holds more
-than some rows of the queries x keys matrix.
+`attend` makes a `Call` of what it is given; every kernel, and the lazy `Weights`, work on one that
+is *prepared*: what is done once for each query and key is done. Nobody needs to hold more than some
+rows of the queries x keys matrix.
 """
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention.base_score import Score, learnt, widened
+from regard.attention.base_score import DotForm, Score, learnt
 from regard.attention.kernel_scores import Kernel
 from regard.attention.normalise import KernelSum, Normaliser, PlainKernelSum
-from regard.attention.score_checks import check_scores
+from regard.attention.score_checks import as_dot_form, check_scores
+from regard.attention.scores import fixed_dot
 from regard.attention.visible import Index, Rule, count, pick, take
 
 TILE_NUMBERS = {"cpu": 2**19, "cuda": 2**27}  # what one tile may hold: a core's cache, or enough to fill a GPU
@@ -31,13 +34,15 @@ torch.empty(31 * 2**20, dtype=torch.uint8)
 
 @dataclass(frozen=True)
 class Terms:
-    """On which terms queries and keys are compared: all that is not differentiated."""
+    """On which terms queries and keys meet: all that is not differentiated."""
 
     score: Score
     visible: Rule | None
     normaliser: Normaliser
     shape: torch.Size  # (*batch, queries, keys)
     hides: bool = True  # whether a key may be hidden from a query, by a rule or by a bias of -inf
+    dropout: float = 0.0
+    autocast: torch.dtype | None = None  # the type that autocast wanted; None where it was off
 
     def scores(
         self,
@@ -69,14 +74,56 @@ class Terms:
         return torch.where(self.visible.tile(rows, cols, self.shape, scores.device), scores, self.normaliser.nothing)
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """Prepared queries and keys, and the terms on which they are compared."""
+@dataclass(frozen=True, eq=False)
+class Call:
+    """Queries and keys, and the terms on which they meet; the values are not part of it."""
 
     terms: Terms
     query: Float[Tensor, "*query_batch queries width"]
     keys: Float[Tensor, "*keys_batch keys other_width"]
-    bias: Float[Tensor, "*bias_batch #queries #keys"] | None
+    bias: Float[Tensor, "*bias_batch #queries #keys"] | None = None
+    parameters: tuple[Tensor, ...] = ()  # of the score, those that a prepared call still needs
+
+    @cached_property
+    def dot(self) -> DotForm | None:
+        """The score as a dot product, if there is such a form and the normaliser does not mind what it leaves out."""
+        score = self.terms.score
+        if score.form not in ("dot", "constant") or not self.terms.normaliser.ranked:
+            return None
+        return as_dot_form(score, score.as_dot(self.query, self.keys), self.query, self.keys)
+
+    @cached_property
+    def prepared(self) -> Call:
+        """With that done which is done once for each query and key; a dot product's score is a `FixedDot`."""
+        terms, form, bias = self.terms, self.dot, self.bias
+        if form is None:
+            query, keys = terms.score.prepare(self.query, self.keys)
+            return Call(terms, query, keys, bias, tuple(learnt(terms.score).values()))
+        if form.key_bias is not None and self.query.is_cuda:
+            form = key_bias_in_width(form)
+        if form.key_bias is not None:
+            over_keys = form.key_bias.unsqueeze(-2)
+            bias = over_keys if bias is None else bias + over_keys
+        hides = terms.visible is not None or self.bias is not None
+        score = fixed_dot(form.scale)
+        terms = Terms(score, terms.visible, terms.normaliser, terms.shape, hides, terms.dropout, terms.autocast)
+        return Call(terms, form.query, form.keys, bias)
+
+    @property
+    def inputs(self) -> tuple[Tensor | None, ...]:
+        """All that is differentiated: query, keys, bias, and the parameters."""
+        return self.query, self.keys, self.bias, *self.parameters
+
+    def bound(self) -> Call:
+        """The same with these parameters in the score, which may have others by now."""
+        if not self.parameters:
+            return self
+        return replace(self, terms=replace(self.terms, score=rebound(self.terms.score, self.parameters)))
+
+    def autocast(self) -> torch.autocast:
+        """Autocast as it was for the call; without its cache, since casts made here know no gradient."""
+        wanted = self.terms.autocast
+        return torch.autocast(self.query.device.type, wanted, wanted is not None, cache_enabled=False)
 
     def tile(self, rows: Index, cols: Index) -> Float[Tensor, "..."]:
         """The scores at some rows and columns; they broadcast to (*batch, rows, cols)."""
@@ -124,6 +171,13 @@ class Comparison:
         return rows, max(1, min(m, pairs // rows))
 
 
+def call_of(terms: Terms, inputs: Sequence[Tensor | None]) -> Call:
+    """The prepared call whose `inputs` these are."""
+    query, keys, bias, *parameters = inputs
+    assert query is not None and keys is not None
+    return Call(terms, query, keys, bias, tuple(p for p in parameters if p is not None))
+
+
 def blocks(positions: range, size: int) -> Iterator[slice]:
     """Consecutive slices of at most `size`."""
     for start in range(positions.start, positions.stop, size):
@@ -139,63 +193,18 @@ def rebound(score: Score, parameters: tuple[Tensor, ...]) -> Score:
     return copy.deepcopy(score, instead | {id(buffer): buffer for buffer in score.buffers()})
 
 
-class Gradients:
-    """Sums up, tile by tile, the gradients of queries, keys, bias and the score's parameters."""
+def key_bias_in_width(form: DotForm) -> DotForm:
+    """The key bias as further coordinates of the keys, as exact as float32.
 
-    def __init__(self, comparison: Comparison, parameters: tuple[Tensor, ...], wanted: tuple[bool, ...]) -> None:
-        self.parameters = tuple(p.detach().requires_grad_(w) for p, w in zip(parameters, wanted[3:], strict=True))
-        terms = replace(comparison.terms, score=rebound(comparison.terms.score, self.parameters))
-        self.comparison = replace(comparison, terms=terms)
-        moves, differentiable = terms.normaliser.differentiable, terms.score.differentiable
-        self.learning = [w and moves and (differentiable or i > 1) for i, w in enumerate(wanted)]
-        inputs = (comparison.query, comparison.keys, comparison.bias, *parameters)
-        self.sums = [
-            torch.zeros_like(widened(t), memory_format=torch.contiguous_format) if t is not None and w else None
-            for t, w in zip(inputs, wanted, strict=True)
-        ]
-
-    def tile(self, rows: Index, cols: Index) -> tuple[Tensor, Callable[[Tensor], None] | None]:
-        """The scores of a tile, and a function that takes their gradient and adds it up; None where nothing learns."""
-        parts = self.comparison.parts(rows, cols)
-        with torch.enable_grad():
-            leaves = [
-                None if part is None else part.detach().requires_grad_(wanted)
-                for part, wanted in zip(parts, self.learning, strict=False)
-            ]
-            query, keys, bias = leaves
-            assert query is not None and keys is not None
-            scores = self.comparison.terms.scores(query, keys, bias, rows, cols)
-        sources = [(i, t) for i, t in enumerate((*leaves, *self.parameters)) if t is not None and t.requires_grad]
-
-        def pull(gradient: Tensor) -> None:
-            pulled = torch.autograd.grad(scores, [t for _, t in sources], gradient, allow_unused=True)
-            for (i, _), found in zip(sources, pulled, strict=True):
-                if found is not None:
-                    self._sum(i, found, rows, cols)
-
-        return scores.detach(), pull if scores.requires_grad else None
-
-    def _sum(self, which: int, found: Tensor, rows: Index, cols: Index) -> None:
-        total = self.sums[which]
-        assert total is not None
-        if which == 0:
-            add_rows(total, rows, found)
-        elif which == 1:
-            add_rows(total, cols, found)
-        elif which == 2:
-            add_rows(take(total, -1, cols), rows if total.shape[-2] > 1 else slice(0, 1), found)
-        else:
-            total += found
-
-    def all(self) -> tuple[Tensor | None, ...]:
-        """The gradients of query, keys, bias and parameters, as far as they were wanted."""
-        inputs = (self.comparison.query, self.comparison.keys, self.comparison.bias, *self.parameters)
-        return tuple(None if s is None or t is None else s.to(t.dtype) for s, t in zip(self.sums, inputs, strict=True))
-
-
-def add_rows(total: Tensor, rows: Index, found: Tensor) -> None:
-    """Add to some rows, in place; a row may be named twice."""
-    if isinstance(rows, slice):
-        total.narrow(-2, rows.start, rows.stop - rows.start).add_(found)
-    else:
-        total.index_add_(total.ndim - 2, rows, found.to(total.dtype))
+    The fast operators of a GPU take no bias; three numbers of half precision hold one
+    of float32.
+    """
+    assert form.key_bias is not None
+    parts, rest = [], form.key_bias
+    rest = rest / form.scale
+    for _ in range(1 if form.keys.dtype == rest.dtype else 3):
+        parts.append(rest.to(form.keys.dtype))
+        rest = rest - parts[-1].to(rest.dtype)
+    ones = form.query.new_ones((*form.query.shape[:-1], len(parts)))
+    columns = torch.stack(parts, -1).expand(*form.keys.shape[:-1], len(parts))
+    return DotForm(torch.cat([form.query, ones], -1), torch.cat([form.keys, columns], -1), form.scale)

@@ -2,7 +2,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from regard.attention.surroundings import shared
+from regard.attention.shared import shared
 
 
 def test_the_last_to_go_leaves_a_shared_context():
