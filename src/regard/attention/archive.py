@@ -100,6 +100,8 @@ def rebuild(record: dict[str, Any], tensors: dict[str, Tensor]) -> Weights:
         return DERIVED[record["kind"]](rebuild(record["of"], tensors), record["axis"])
     if record["kind"] == "joined":
         return JoinedWeights(rebuild_parts(record["parts"], tensors), record["firsts"])
+    if record["kind"] != "lazy":
+        raise KeyError(record["kind"])
     rule = None if record["visible"] is None else rebuild_rule(record["visible"], tensors)
     score = rebuild_score(record["score"], tensors)
     terms = Terms(score, rule, HOW[record["normaliser"]](), torch.Size(record["shape"]))

@@ -120,6 +120,12 @@ class Settled(Score):
         self.score, self.query_dim, self.head_grid = score, score.query_dim, score.head_grid
         self.form, self.draws = "other" if score.form == "dot" else score.form, score.draws
 
+    @property
+    def energy(self) -> Tensor:
+        """The w of an additive score."""
+        energy: Tensor = self.score.energy  # type: ignore[assignment]
+        return energy
+
     def forward(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
         return self.score.compare(self.score.prepare_query(query), keys)
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -32,8 +33,7 @@ TILE_COLUMNS = 512
 torch.empty(31 * 2**20, dtype=torch.uint8)
 
 
-@dataclass(frozen=True)
-class Terms:
+class Terms(NamedTuple):
     """On which terms queries and keys meet: all that is not differentiated."""
 
     score: Score
@@ -74,7 +74,7 @@ class Terms:
         return torch.where(self.visible.tile(rows, cols, self.shape, scores.device), scores, self.normaliser.nothing)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)  # never changed, but to freeze it takes longer than all else that is done with it
 class Call:
     """Queries and keys, and the terms on which they meet; the values are not part of it."""
 
@@ -118,7 +118,7 @@ class Call:
         """The same with these parameters in the score, which may have others by now."""
         if not self.parameters:
             return self
-        return replace(self, terms=replace(self.terms, score=rebound(self.terms.score, self.parameters)))
+        return replace(self, terms=self.terms._replace(score=rebound(self.terms.score, self.parameters)))
 
     def autocast(self) -> torch.autocast:
         """Autocast as it was for the call; without its cache, since casts made here know no gradient."""
@@ -169,13 +169,6 @@ class Call:
         pairs = max(256, room // max(1, each * self.numbers_per_pair()))
         rows = max(1, min(n, pairs // TILE_COLUMNS, room // max(1, each * m)))
         return rows, max(1, min(m, pairs // rows))
-
-
-def call_of(terms: Terms, inputs: Sequence[Tensor | None]) -> Call:
-    """The prepared call whose `inputs` these are."""
-    query, keys, bias, *parameters = inputs
-    assert query is not None and keys is not None
-    return Call(terms, query, keys, bias, tuple(p for p in parameters if p is not None))
 
 
 def blocks(positions: range, size: int) -> Iterator[slice]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.attention.base_score import learnt
-from regard.attention.call import Call, Terms, blocks, call_of
+from regard.attention.call import Call, Terms, blocks
 from regard.attention.gradients import Gradients, refuse_second_derivative
 from regard.attention.kernels.kernel import Result
 from regard.attention.kernels.table import reduce, walk_rows
@@ -77,7 +76,7 @@ class LazyWeights(Weights):
         statistic = part(self.statistic)
         visible = None if whole.terms.visible is None else Within(whole.terms.visible, self.shape, tuple(leading))
         shape = torch.Size((*statistic.shape[:-2], *self.shape[-2:]))
-        terms = replace(whole.terms, visible=visible, shape=shape)
+        terms = whole.terms._replace(visible=visible, shape=shape)
         bias = None if whole.bias is None else part(whole.bias)
         self.check()
         return LazyWeights(Call(terms, part(whole.query), part(whole.keys), bias), statistic, grad=self.grad)
@@ -101,7 +100,7 @@ class LazyWeights(Weights):
         score = copy.deepcopy(terms.score, changed)
         visible = None if terms.visible is None else terms.visible.map(change)
         bias = None if whole.bias is None else change(whole.bias)
-        terms = replace(terms, score=score, visible=visible)
+        terms = terms._replace(score=score, visible=visible)
         call = Call(terms, change(whole.query), change(whole.keys), bias, tuple(learnt(score).values()))
         return LazyWeights(call, change(self.statistic), grad=self.grad)
 
@@ -123,10 +122,11 @@ class _Block(torch.autograd.Function):
     """Some rows and columns of lazy weights, with a gradient that reaches the keys outside them too."""
 
     @staticmethod
-    def forward(ctx: Any, terms: Terms, statistic: Tensor, rows: Index, cols: Index, *inputs: Tensor | None) -> Tensor:
+    def forward(ctx: Any, terms: Terms, statistic: Tensor, rows: Index, cols: Index, *inputs: Any) -> Tensor:
         ctx.terms, ctx.rows, ctx.cols = terms, rows, cols
         ctx.save_for_backward(statistic, *inputs)
-        call = call_of(terms, inputs).bound()
+        query, keys, bias, *parameters = inputs
+        call = Call(terms, query, keys, bias, tuple(parameters)).bound()
         found = statistic.new_empty(*terms.shape[:-2], count(rows), count(cols))
         with call.autocast():
             for local, own in row_parts(call, rows):
@@ -137,8 +137,8 @@ class _Block(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         refuse_second_derivative()
-        statistic, *inputs = ctx.saved_tensors
-        call = call_of(ctx.terms, inputs)
+        statistic, query, keys, bias, *parameters = ctx.saved_tensors
+        call = Call(ctx.terms, query, keys, bias, tuple(parameters))
         sums = Gradients(call, ctx.needs_input_grad[4:])
         with call.autocast():
             for local, own in row_parts(call, ctx.rows) if any(sums.learning) else ():

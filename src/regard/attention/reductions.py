@@ -142,6 +142,9 @@ class Entropy(Reduction):
         return self.found.clamp_min_(0)  # a weight of 1, rounded, may have a logarithm above 0
 
 
+REDUCTIONS: dict[str, type[Reduction]] = {"argmax": Argmax, "entropy": Entropy, "received": Received}
+
+
 def as_reduction(name: str, others: Sequence[str] = ()) -> Callable[[torch.Size, Tensor], Reduction]:
     """What makes the reduction of a name: `top:K`, `received`, `entropy` or `argmax`.
 
@@ -152,12 +155,11 @@ def as_reduction(name: str, others: Sequence[str] = ()) -> Callable[[torch.Size,
         if not number.isdecimal() or int(number) == 0:
             raise RegardError(f'"{name}" asks for no number of keys; write "top:8" for the eight with most weight')
         return partial(Top, k=int(number))
-    kinds: dict[str, type[Reduction]] = {"argmax": Argmax, "entropy": Entropy, "received": Received}
-    if name not in kinds:
+    if name not in REDUCTIONS:
         raise unknown_name(
-            "reduction", name, [*kinds, *others, f"top:{number if number.strip('0').isdecimal() else 8}"]
+            "reduction", name, [*REDUCTIONS, *others, f"top:{number if number.strip('0').isdecimal() else 8}"]
         )
-    return kinds[name]
+    return REDUCTIONS[name]
 
 
 def reduce_rows(blocks: Iterable[Rows], names: Sequence[str], shape: torch.Size, like: Tensor) -> dict[str, Any]:

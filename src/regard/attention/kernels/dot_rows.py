@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.attention.base_score import widened
 from regard.attention.call import Call, blocks
-from regard.attention.kernels.kernel import AttentionKernel
+from regard.attention.kernels.kernel import NOT_OF_FORM, AttentionKernel
 from regard.attention.normalise import LOG2_E, Softmax
 from regard.attention.reductions import DEEP, LogRows, Rows, reduce_rows
 from regard.attention.visible import Rule, common, conjuncts, pick, take
@@ -134,7 +134,7 @@ def uncertain(rule: Rule, rows: slice, span: slice, shape: torch.Size) -> Iterat
 def supports(call: Call, job: str) -> str | None:
     """Why these are no rows of a softmax over dot products; None where they are."""
     if call.terms.score.dot_scale is None:
-        return f"{type(call.terms.score).__name__} is no dot product here"
+        return f"{type(call.terms.score).__name__} {NOT_OF_FORM['dot']}"
     if not isinstance(call.terms.normaliser, Softmax):
         return f"{type(call.terms.normaliser).__name__} is no softmax"
     return None

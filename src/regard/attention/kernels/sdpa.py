@@ -23,7 +23,7 @@ from torch.nn.functional import pad
 from regard.attention.base_score import widened
 from regard.attention.call import Call, Terms, blocks
 from regard.attention.kernels.dot_backward import dot_backward
-from regard.attention.kernels.kernel import AttentionKernel, Result
+from regard.attention.kernels.kernel import NOT_OF_FORM, AttentionKernel, Result
 from regard.attention.kernels.operators import Operator, Work, operator_for
 from regard.attention.normalise import Softmax
 from regard.attention.visible import Both, Causal, Rule, alike_for_all_queries, conjuncts, pick, take
@@ -69,6 +69,8 @@ def backward(
 
 def in_shape_of(tensor: Tensor, gradient: Tensor, batch: torch.Size) -> Tensor:
     """A gradient for all of *batch and of one width for all, in the shape of what it is for."""
+    if gradient.shape == tensor.shape and gradient.dtype == tensor.dtype:
+        return gradient
     if gradient.shape[-1] != tensor.shape[-1]:
         gradient = pad(gradient, (0, tensor.shape[-1] - gradient.shape[-1]))
     return gradient.reshape(*batch, *gradient.shape[-2:]).sum_to_size(tensor.shape).to(tensor.dtype)
@@ -76,10 +78,13 @@ def in_shape_of(tensor: Tensor, gradient: Tensor, batch: torch.Size) -> Tensor:
 
 def of_one_width(*tensors: Tensor) -> tuple[Tensor, ...]:
     """Tensors as wide as the widest, which is what the operators take; on a GPU in multiples of 8."""
-    wide = max(1, *(tensor.shape[-1] for tensor in tensors))
+    widths = [tensor.shape[-1] for tensor in tensors]
+    wide = max(1, *widths)
     if tensors[0].is_cuda:
         wide += -wide % 8
-    return tuple([t if t.shape[-1] == wide else pad(t, (0, wide - t.shape[-1])) for t in tensors])
+    if min(widths) == wide:
+        return tensors
+    return tuple(t if width == wide else pad(t, (0, wide - width)) for t, width in zip(tensors, widths, strict=True))
 
 
 def run_parts(
@@ -283,9 +288,9 @@ def flatten_batch(tensor: Tensor, batch: torch.Size, *, expand: bool) -> Float[T
 
 def supports(call: Call, job: str) -> str | None:
     """Why torch's fused operators cannot do it; None where they can."""
-    terms, query, no_dot = call.terms, call.query, f"{type(call.terms.score).__name__} is no dot product here"
+    terms, query = call.terms, call.query
     if not terms.normaliser.ranked:
-        return no_dot
+        return f"{type(terms.score).__name__} {NOT_OF_FORM['dot']}"
     if not isinstance(terms.normaliser, Softmax):
         return f"{type(terms.normaliser).__name__} is no softmax"
     if terms.dropout:
@@ -294,7 +299,7 @@ def supports(call: Call, job: str) -> str | None:
         return f"there is no fused operator for {str(query.dtype).removeprefix('torch.')} on {query.device.type}"
     if call.bias is not None and query.is_cuda and query.dtype != torch.float32:
         return "the fused operators would round the bias to half precision"
-    return no_dot if call.dot is None else None
+    return f"{type(terms.score).__name__} {NOT_OF_FORM['dot']}" if call.dot is None else None
 
 
 SDPA = AttentionKernel("sdpa", forms=("dot", "constant"), supports=supports, forward=forward, backward=backward)

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention.call import Call, Terms, call_of
+from regard.attention.call import Call
 from regard.attention.gradients import refuse_second_derivative
 from regard.attention.kernels.dot_rows import DOT_ROWS
 from regard.attention.kernels.kernel import AttentionKernel, Result
@@ -33,8 +33,9 @@ def choose_kernel(call: Call) -> AttentionKernel:
     """The fastest kernel that gives the exact output of a call."""
     if math.prod(call.terms.shape) == 0:
         return REFERENCE  # nothing to compute, nothing to save
+    form = call.terms.score.form
     for kernel in KERNELS:
-        if kernel.forward is None or kernel.why_not(call, "forward") is not None:
+        if kernel.forward is None or form not in kernel.forms or kernel.why_not(call, "forward") is not None:
             continue
         if kernel.worthwhile is None or kernel.worthwhile(call):
             return kernel
@@ -60,7 +61,7 @@ def run(kernel: AttentionKernel, call: Call, values: Float[Tensor, "*values_batc
     ready = call.prepared
     if not torch.is_grad_enabled():
         return kernel.forward(ready, values)
-    output, statistic, drew = _Attention.apply(kernel, ready.terms, values, *ready.inputs)
+    output, statistic, drew = _Attention.apply(kernel, ready, values, *ready.inputs)
     return Result(output, statistic, drew=drew)
 
 
@@ -69,12 +70,12 @@ class _Attention(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, kernel: AttentionKernel, terms: Terms, values: Tensor, *inputs: Tensor | None
+        ctx: Any, kernel: AttentionKernel, call: Call, values: Tensor, *inputs: Tensor | None
     ) -> tuple[Tensor, Tensor, bool]:
         assert kernel.forward is not None
-        result = kernel.forward(call_of(terms, inputs), values)
+        result = kernel.forward(call, values)
         assert result.statistic is not None
-        ctx.kernel, ctx.terms, ctx.extra = kernel, terms, result.extra
+        ctx.kernel, ctx.terms, ctx.extra = kernel, call.terms, result.extra
         ctx.save_for_backward(values, result.output, result.statistic, result.mean, *inputs)
         ctx.mark_non_differentiable(result.statistic)
         return result.output, result.statistic, result.drew
@@ -82,12 +83,13 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
         refuse_second_derivative()
-        values, output, statistic, mean, *inputs = ctx.saved_tensors
+        values, output, statistic, mean, query, keys, bias, *parameters = ctx.saved_tensors
         result = Result(output, statistic, mean, extra=ctx.extra)
         pull = ctx.kernel.backward
         if pull is None:
             pull, result = TILED.backward, result._replace(extra=None)
-        return None, None, *pull(call_of(ctx.terms, inputs), values, result, gradient, ctx.needs_input_grad[2:])
+        call = Call(ctx.terms, query, keys, bias, tuple(parameters))
+        return None, None, *pull(call, values, result, gradient, ctx.needs_input_grad[2:])
 
 
 def reduce(call: Call, statistic: Float[Tensor, "*batch queries 1"], names: Sequence[str]) -> dict[str, Any]:
