@@ -17,7 +17,16 @@ from regard.attention.base_score import Score, Settled, learnt
 from regard.attention.call import Call, Terms
 from regard.attention.kernel_scores import Boxcar, Epanechnikov, Exact, Gaussian, Kernel
 from regard.attention.lazy_weights import LazyWeights
-from regard.attention.normalise import NORMALISERS, HardMax, KernelSum, Normaliser, PlainKernelSum
+from regard.attention.normalise import (
+    Entmax15,
+    HardMax,
+    KernelSum,
+    Normaliser,
+    PlainKernelSum,
+    PlainSum,
+    Softmax,
+    Sparsemax,
+)
 from regard.attention.scores import Additive, Dot, FixedDot, ReducedRank, ScaledDot, Uniform
 from regard.attention.visible import Both, Causal, Documents, Either, Given, Lengths, Not, Rule, Window
 from regard.attention.weights import DenseWeights, MeanWeights, Weights
@@ -26,12 +35,13 @@ from regard.errors import RegardError
 FORMAT = "regard.weights/1"
 
 # What a file may name, which is looked up here and nowhere else.
-DERIVED: dict[str, type[MeanWeights | MergedWeights]] = {"mean": MeanWeights, "merged": MergedWeights}
-KINDS: tuple[type[Normaliser], ...] = (*NORMALISERS.values(), HardMax, KernelSum, PlainKernelSum)
-HOW = {kind.__name__: kind for kind in KINDS}
-PLAIN: dict[str, type[Score]] = {kind.__name__: kind for kind in (Dot, ScaledDot, Uniform)}
-WIDE: dict[str, type[Kernel]] = {kind.__name__: kind for kind in (Boxcar, Epanechnikov, Exact, Gaussian)}
-RULES: dict[str, type[Rule]] = {
+SAVED_CHANGES: dict[str, type[MeanWeights | MergedWeights]] = {"mean": MeanWeights, "merged": MergedWeights}
+SAVED_NORMALISERS: dict[str, type[Normaliser]] = {
+    kind.__name__: kind for kind in (Entmax15, HardMax, KernelSum, PlainKernelSum, PlainSum, Softmax, Sparsemax)
+}
+SAVED_SCORES: dict[str, type[Score]] = {kind.__name__: kind for kind in (Dot, ScaledDot, Uniform)}
+SAVED_KERNELS: dict[str, type[Kernel]] = {kind.__name__: kind for kind in (Boxcar, Epanechnikov, Exact, Gaussian)}
+SAVED_RULES: dict[str, type[Rule]] = {
     kind.__name__: kind for kind in (Both, Causal, Documents, Either, Given, Lengths, Not, Window)
 }
 
@@ -72,7 +82,7 @@ def describe(weights: Weights, tensors: dict[str, Tensor]) -> dict[str, Any]:
     if isinstance(weights, DenseWeights):
         tensors["matrix"] = weights.matrix
         return {"kind": "dense", "ranked": weights.ranked}
-    for kind, derived in DERIVED.items():
+    for kind, derived in SAVED_CHANGES.items():
         if isinstance(weights, derived):
             return {"kind": kind, "axis": weights.axis, "of": describe(weights.whole, tensors)}
     if isinstance(weights, JoinedWeights):
@@ -96,15 +106,15 @@ def rebuild(record: dict[str, Any], tensors: dict[str, Tensor]) -> Weights:
     """The weights that `describe` described."""
     if record["kind"] == "dense":
         return DenseWeights(tensors["matrix"], ranked=record["ranked"])
-    if record["kind"] in DERIVED:
-        return DERIVED[record["kind"]](rebuild(record["of"], tensors), record["axis"])
+    if record["kind"] in SAVED_CHANGES:
+        return SAVED_CHANGES[record["kind"]](rebuild(record["of"], tensors), record["axis"])
     if record["kind"] == "joined":
         return JoinedWeights(rebuild_parts(record["parts"], tensors), record["firsts"])
     if record["kind"] != "lazy":
         raise KeyError(record["kind"])
     rule = None if record["visible"] is None else rebuild_rule(record["visible"], tensors)
     score = rebuild_score(record["score"], tensors)
-    terms = Terms(score, rule, HOW[record["normaliser"]](), torch.Size(record["shape"]))
+    terms = Terms(score, rule, SAVED_NORMALISERS[record["normaliser"]](), torch.Size(record["shape"]))
     parameters = tuple(learnt(score).values())
     return LazyWeights(
         Call(terms, tensors["query"], tensors["keys"], tensors.get("bias"), parameters), tensors["statistic"]
@@ -138,12 +148,12 @@ def describe_score(score: Score, parameters: tuple[Tensor, ...], tensors: dict[s
     named = dict(zip(learnt(score), parameters, strict=True))
     if isinstance(score, ReducedRank) or score.dot_scale is not None:
         return {"kind": "FixedDot", "factor": 1.0 if score.dot_scale is None else score.dot_scale}
-    if type(score) in PLAIN.values():
+    if type(score) in SAVED_SCORES.values():
         return {"kind": type(score).__name__, "power": None}
     if score.form == "additive":
         tensors["energy"] = named["energy"]
         return {"kind": "Additive"}
-    if type(score) in WIDE.values():
+    if type(score) in SAVED_KERNELS.values():
         tensors["width"] = named["width"]
         return {"kind": type(score).__name__, "power": score.power if isinstance(score, Epanechnikov) else None}
     raise RegardError(
@@ -163,10 +173,10 @@ def rebuild_score(record: dict[str, Any], tensors: dict[str, Tensor]) -> Score:
         with torch.random.fork_rng([]):  # its random start is not used
             score = Additive(1, 1, energy.shape[-1], heads=tuple(energy.shape[:-1]) or None)
         score.energy.data = energy
-    elif kind in PLAIN:
-        score = PLAIN[kind]()
+    elif kind in SAVED_SCORES:
+        score = SAVED_SCORES[kind]()
     else:
-        score = WIDE[kind](**({} if record["power"] is None else {"power": record["power"]}))
+        score = SAVED_KERNELS[kind](**({} if record["power"] is None else {"power": record["power"]}))
         score.width.data = tensors["width"]
     return score.requires_grad_(False)
 
@@ -194,4 +204,4 @@ def rebuild_rule(record: dict[str, Any], tensors: dict[str, Tensor]) -> Rule:
             return found
         return tensors[found["tensor"]] if "tensor" in found else rebuild_rule(found, tensors)
 
-    return RULES[record["kind"]](**{name: value(v) for name, v in record.items() if name != "kind"})
+    return SAVED_RULES[record["kind"]](**{name: value(v) for name, v in record.items() if name != "kind"})

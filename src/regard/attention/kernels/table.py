@@ -17,7 +17,7 @@ from torch import Tensor
 from regard.attention.call import Call
 from regard.attention.gradients import refuse_second_derivative
 from regard.attention.kernels.dot_rows import DOT_ROWS
-from regard.attention.kernels.kernel import AttentionKernel, Result
+from regard.attention.kernels.kernel import AttentionKernel, Reduce, Result
 from regard.attention.kernels.mean import MEAN
 from regard.attention.kernels.reference import REFERENCE
 from regard.attention.kernels.sdpa import SDPA
@@ -93,17 +93,16 @@ class _Attention(torch.autograd.Function):
 
 
 def reduce(call: Call, statistic: Float[Tensor, "*batch queries 1"], names: Sequence[str]) -> dict[str, Any]:
-    """The results of reductions by their names; those that one kernel does share a walk over the weights."""
-    by_kernel: dict[int, list[str]] = {}
-    for name in dict.fromkeys(names):
-        ways = (i for i, kernel in enumerate(KERNELS) if kernel.reduce and kernel.why_not(call, name) is None)
-        by_kernel.setdefault(next(ways), []).append(name)
-    found: dict[str, Any] = {}
-    for i, own in by_kernel.items():
-        answer = KERNELS[i].reduce
-        assert answer is not None
-        found |= answer(call, statistic, own)
-    return found
+    """The results of reductions by their names, no name twice; those that one kernel does share a walk."""
+    groups: dict[str, tuple[Reduce, list[str]]] = {}
+    for name in names:
+        kernel = next(k for k in KERNELS if k.reduce is not None and k.why_not(call, name) is None)
+        assert kernel.reduce is not None
+        groups.setdefault(kernel.name, (kernel.reduce, []))[1].append(name)
+    results: dict[str, Any] = {}
+    for answer, own in groups.values():
+        results |= answer(call, statistic, own)
+    return results
 
 
 def walk_rows(call: Call, statistic: Float[Tensor, "*batch queries 1"]) -> Iterator[Rows]:
