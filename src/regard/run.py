@@ -137,6 +137,11 @@ class Run:
         whole = {**card, "format": FORMAT, "regard": __version__, "sha256": sums}
         write_text(self.card_file, json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
 
+    def note_best(self, best: Card) -> None:
+        """Note the best validation so far on the card; a folder within a run has none."""
+        if self.card_file.exists():
+            self.write_card({**self.read_card(), "best": best})
+
     def write_recipe(self, table: Table) -> None:
         """Write the settings."""
         write_text(self.recipe_file, to_toml(table))
@@ -231,8 +236,12 @@ class Checkpoint:
         return json.loads((self.path / "state.json").read_bytes())
 
     def tensors(self, name: str, device: str = "cpu") -> dict[str, Tensor]:
-        """The parameters (`model`) or the memory of the optimizer (`optimizer`)."""
+        """The parameters (`model`) or another part of what training goes on from."""
         return read_tensors(self.path / f"{name}.safetensors", device)
+
+    def parts(self) -> list[str]:
+        """The names of all that `tensors` can give."""
+        return sorted(file.stem for file in self.path.glob("*.safetensors"))
 
     def remove(self) -> None:
         """Delete it."""

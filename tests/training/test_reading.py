@@ -108,7 +108,7 @@ def test_the_first_phase_changes_the_reader_and_the_second_begins_with_it(task, 
 
     def update(self: Trainer) -> None:
         if self.run.path.name == "run" and self.counters.step == 0:
-            at["then"] = copy.deepcopy(self.model.state_dict())
+            at["then"] = copy.deepcopy(self.engine.model.state_dict())
         real(self)
 
     real = Trainer.update

@@ -167,7 +167,7 @@ def explode(monkeypatch, steps) -> list[bool]:
             return step(optimizer, rate)
 
         monkeypatch.setattr(Optimizer, "step", exploding)
-        parts = (trainer.model.state_dict(), trainer.average.values if trainer.average else {})
+        parts = [part for name, part in trainer.engine.state().items() if name in ("model", "average")]
         before = [tensor.clone() for part in parts for tensor in part.values()]
         update(trainer)
         changed.append(not all(map(torch.equal, before, (tensor for part in parts for tensor in part.values()))))
@@ -271,7 +271,7 @@ def test_a_loss_that_is_no_number_names_its_batch_and_leaves_the_last_checkpoint
     def poisoned(trainer):
         if trainer.counters.step == 5:
             with torch.no_grad():
-                next(trainer.model.parameters()).fill_(math.nan)
+                next(trainer.engine.model.parameters()).fill_(math.nan)
         forward(trainer)
 
     monkeypatch.setattr(loop.Trainer, "update", poisoned)

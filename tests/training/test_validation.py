@@ -49,7 +49,7 @@ def test_predictions_are_compared_with_the_targets(reverse_run):
     right, wrong = Example("a b c", "c b a"), Example("d c", "d c")
     assert validation(model, [right, wrong, right, right]).decoded(model.model) == {"exact": 0.75}
     assert validation(model, [right, wrong, wrong], most=1).decoded(model.model) == {"exact": 1.0}
-    found = validation(model, [right, wrong], metrics=["exact", "bleu", "chrf"])(model.model)
+    found, _ = validation(model, [right, wrong], metrics=["exact", "bleu", "chrf"])(model.model)
     assert list(found) == ["loss", "exact", "bleu", "chrf"]
     assert found["loss"] == mean_loss(model.model, encode([right, wrong], model.tokenizers), 50, "cpu")
     log_probabilities = [each.log_probability for each in model.force(["a b c", "d c"], ["c b a", "d c"])]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -18,50 +18,37 @@ from regard.metrics.labels import best_threshold, label_report
 from regard.metrics.spans import span_report
 from regard.models.attentive_classifier import AttentiveClassifier, label_loss
 from regard.models.attentive_tagger import AttentiveTagger
+from regard.models.language import Carried
 from regard.sentences import NO_TAG, LabelBatch, TagBatch
 from regard.text.lexicon import Lexicon
+from regard.training.loop import Findings
+from regard.training.loss import Loss, TrainingStep
 
 EXAMPLES, TOKENS = 256, 8192
 """Of a batch, where nothing is learnt: texts to label, and words to tag."""
 
 
-class LabelStep(nn.Module):
+class LabelStep(TrainingStep):
     """A classifier and its loss, summed over the examples, and how many they are."""
 
-    weights: Tensor | None
+    model: AttentiveClassifier
 
-    def __init__(
-        self, model: AttentiveClassifier, smoothing: float = 0.0, weights: Float[Tensor, " labels"] | None = None
-    ) -> None:
-        super().__init__()
-        self.model, self.smoothing = model, smoothing
-        self.register_buffer("weights", weights)
-
-    def forward(self, batch: LabelBatch) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
+    def forward(self, batch: LabelBatch, carried: Carried = ()) -> Loss:
         assert batch.targets is not None
-        several = self.model.config.several
-        loss = label_loss(
-            self.model(batch), batch.targets, several=several, smoothing=self.smoothing, weights=self.weights
-        )
-        return loss, torch.tensor(len(batch), device=loss.device)
+        several, logits = self.model.config.several, self.model(batch)
+        loss = label_loss(logits, batch.targets, several=several, smoothing=self.smoothing, weights=self.weights)
+        return Loss(loss, loss.new_full((), len(batch), dtype=torch.long))
 
 
-class TagStep(nn.Module):
+class TagStep(TrainingStep):
     """A tagger and its loss, summed over the words, and how many they are."""
 
-    weights: Tensor | None
+    model: AttentiveTagger
 
-    def __init__(
-        self, model: AttentiveTagger, smoothing: float = 0.0, weights: Float[Tensor, " tags"] | None = None
-    ) -> None:
-        super().__init__()
-        self.model, self.smoothing = model, smoothing
-        self.register_buffer("weights", weights)
-
-    def forward(self, batch: TagBatch) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
+    def forward(self, batch: TagBatch, carried: Carried = ()) -> Loss:
         assert batch.tags is not None
         loss = self.model.loss(self.model(batch), batch, smoothing=self.smoothing, weights=self.weights)
-        return loss, (batch.tags != NO_TAG).sum()
+        return Loss(loss, (batch.tags != NO_TAG).sum())
 
 
 def class_weights(counts: Sequence[int], power: float) -> Float[Tensor, " labels"] | None:
@@ -103,14 +90,14 @@ def label_logits(
 
 @dataclass(frozen=True)
 class LabelValidation:
-    """Loss an example, accuracy and macro F1; of several labels micro F1, at the best threshold, which is set."""
+    """Loss an example, accuracy and macro F1; of several labels micro F1, at the best threshold."""
 
     examples: Sequence[Labelled]
     lexicon: Lexicon
     longest: int
     device: str
 
-    def __call__(self, model: nn.Module) -> Mapping[str, float]:
+    def __call__(self, model: nn.Module) -> Findings:
         assert isinstance(model, AttentiveClassifier)
         loss, found = 0.0, []
         parts = label_logits(model, self.examples, self.lexicon, longest=self.longest, device=self.device, targets=True)
@@ -123,10 +110,9 @@ class LabelValidation:
         gold = [example.labels for example in self.examples]
         if model.config.several:
             threshold, f1 = best_threshold(probabilities, gold, labels)
-            model.threshold.fill_(threshold)
-            return each | {"f1": f1.value}
+            return Findings(each | {"f1": f1.value}, {"threshold": threshold})
         report = label_report([labels[place] for place in probabilities.argmax(-1).tolist()], [one for (one,) in gold])
-        return each | {"accuracy": report.accuracy.value, "macro_f1": report.macro_f1.value}
+        return Findings(each | {"accuracy": report.accuracy.value, "macro_f1": report.macro_f1.value})
 
 
 @dataclass(frozen=True)
@@ -138,7 +124,7 @@ class TagValidation:
     lexicon: Lexicon
     device: str
 
-    def __call__(self, model: nn.Module) -> Mapping[str, float]:
+    def __call__(self, model: nn.Module) -> Findings:
         assert isinstance(model, AttentiveTagger)
         loss, found_at = 0.0, dict[int, list[str]]()
         for places in plan([(len(sentence.words),) * 2 for sentence in self.sentences], tokens=TOKENS).batches:
@@ -153,7 +139,7 @@ class TagValidation:
         found = {"loss": loss / len(pairs), "accuracy": sum(ours == gold for ours, gold in pairs) / len(pairs)}
         if model.config.scheme != "plain":
             found["f1"] = span_report(predicted, self.gold).f1.value
-        return found
+        return Findings(found)
 
 
 def tags_in_words(tags: Int[Tensor, "texts words"], batch: TagBatch, lexicon: Lexicon) -> list[list[str]]:

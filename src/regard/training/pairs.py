@@ -17,7 +17,7 @@ from regard.run import Run
 from regard.text import Tokenizers, learn_pair
 from regard.training.corpus import PairCorpus, encode
 from regard.training.going_on import tokenizers_of
-from regard.training.loss import TrainingStep
+from regard.training.loss import PairStep
 from regard.training.prepared import Prepared
 from regard.training.suit import Facts, choose_model, suited
 from regard.training.talk import Talk
@@ -59,7 +59,7 @@ def settled(
         tokenizers,
         batches,
         validation,
-        TrainingStep,
+        PairStep,
         collate(train[:64]),
         max(max(len(pair.source), len(pair.target or ())) + 1 for pair in [*train, *valid]),
         {"origin": corpus.origin, "train": len(train), "valid": len(valid), "sha256": fingerprint(corpus)},

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.data.reading_batches import ReadingTexts
 from regard.recipe import Recipe
 from regard.run import Card
 from regard.text import Lexicon, Tokenizers
 from regard.training.loop import Batches, Validate
+from regard.training.loss import TrainingStep
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Prepared:
     tokenizers: Tokenizers | Lexicon
     batches: Batches
     validate: Validate
-    step: Callable[[Any, float], nn.Module]  # a model and its label smoothing -> the model with its loss
+    step: Callable[[Any, float], TrainingStep]  # a model and its label smoothing -> the model with its loss
     first: Any  # a batch as the model takes it
     longest: int  # the most places that any text needs
     data: Card  # what the run's card says of the data, their checksum `sha256` among it

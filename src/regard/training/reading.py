@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import nn
 
 from regard.data.check import counted
 from regard.data.reading_batches import ReadingTexts, classes_of, unknown_shares
 from regard.data.unlabelled import Unlabelled, read_unlabelled
 from regard.errors import RegardError
+from regard.models.language import Carried
 from regard.models.reader import Reader
 from regard.models.two_way_lm import EDGE, TwoWayLm
 from regard.recipe import Recipe
@@ -22,7 +22,9 @@ from regard.run import READING, Run, checkpoints_of
 from regard.sentences import Sentences
 from regard.text import Lexicon
 from regard.text.lexicon import as_looked_up
-from regard.training.loop import Trainer
+from regard.training.engines import new_engine
+from regard.training.loop import Findings, Trainer
+from regard.training.loss import Loss, TrainingStep
 from regard.training.settings import ReadingSettings, TrainingSettings
 from regard.training.talk import Talk
 
@@ -103,16 +105,12 @@ def card_of_unlabelled(text: Unlabelled | None) -> dict[str, object]:
     return {"unlabelled": {"sentences": len(text), "words": len(text.numbers), "sha256": text.sha256}}
 
 
-class ReadingStep(nn.Module):
+class ReadingStep(TrainingStep):
     """Both directions and their loss, summed over the words, and how many they are."""
 
-    def __init__(self, model: TwoWayLm) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, batch: Sentences) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
+    def forward(self, batch: Sentences, carried: Carried = ()) -> Loss:
         told = self.model(batch)
-        return told.forwards + told.backwards, told.words
+        return Loss(told.forwards + told.backwards, told.words)
 
 
 @dataclass(frozen=True)
@@ -122,14 +120,14 @@ class ReadingValidation:
     texts: ReadingTexts
     device: str
 
-    def __call__(self, model: nn.Module) -> Mapping[str, float]:
+    def __call__(self, model: nn.Module) -> Findings:
         forwards, backwards, words = (
             sum(float(part) for part in parts)
             for parts in zip(*(model(batch.to(self.device)) for batch in self.texts.held_batches()), strict=True)
         )
         each = {"forwards": forwards / words, "backwards": backwards / words}
         perplexities = {f"perplexity_{name}": math.exp(min(loss, 700.0)) for name, loss in each.items()}
-        return {"loss": sum(each.values()), **perplexities}
+        return Findings({"loss": sum(each.values()), **perplexities})
 
 
 def two_way_lm(reader: Reader, texts: ReadingTexts, settings: ReadingSettings, seed: int) -> TwoWayLm:
@@ -178,8 +176,8 @@ def read_first(run: Run, recipe: Recipe, texts: ReadingTexts | None, reader: Rea
         f"come {recipe.reading.repeats} times; {max(0, told):,} words are told"
     )
     folder.path.mkdir(exist_ok=True)
-    step, validate = ReadingStep(model), ReadingValidation(texts, device)
-    trainer = Trainer(step, texts, validate, settings, folder, device=device, talk=talk, rate="--reading.rate")
+    engine, validate = new_engine(ReadingStep(model), settings, device), ReadingValidation(texts, device)
+    trainer = Trainer(engine, texts, validate, settings, folder, talk, rate="--reading.rate")
     try:
         trainer.train()
     except KeyboardInterrupt:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -11,6 +11,7 @@ import torch
 from regard.batch import TextBatch
 from regard.decoding.reading import summed_nats
 from regard.models.language import LanguageModel
+from regard.training.loop import Findings
 
 
 @dataclass(frozen=True)
@@ -20,8 +21,8 @@ class TextValidation:
     groups: Callable[[], Iterable[Sequence[TextBatch]]]  # segments that follow one another, in groups
     device: str
 
-    def __call__(self, model: torch.nn.Module) -> Mapping[str, float]:
+    def __call__(self, model: torch.nn.Module) -> Findings:
         assert isinstance(model, LanguageModel)
         total, count = summed_nats(model, self.groups(), self.device)
         loss = total / max(1, count)
-        return {"loss": loss, "perplexity": math.exp(min(loss, 700.0))}
+        return Findings({"loss": loss, "perplexity": math.exp(min(loss, 700.0))})

@@ -17,8 +17,9 @@ from regard.files import write_text
 from regard.models import AttentiveClassifier, AttentiveTagger, LanguageModel, Model, Seq2Seq
 from regard.models.kernel_widths import set_kernel_widths
 from regard.recipe import Recipe, build_model, task_of, to_recipe
-from regard.run import Card, Run, checkpoints_of
+from regard.run import Run, checkpoints_of
 from regard.settings import shown
+from regard.training.engines import new_engine
 from regard.training.going_on import (
     check_data,
     check_settings,
@@ -189,12 +190,8 @@ def fit(run: Run, ready: Prepared, model: Model, device: str, talk: Talk) -> Cou
     """Run the loop."""
     training = ready.recipe.training
     assert training.smoothing is not None
-
-    def on_better(counters: Counters) -> None:
-        run.write_card({**run.read_card(), "best": best_of(counters, training.metric)})
-
-    step = ready.step(model, training.smoothing)
-    trainer = Trainer(step, ready.batches, ready.validate, training, run, device=device, talk=talk, on_better=on_better)
+    engine = new_engine(ready.step(model, training.smoothing), training, device)
+    trainer = Trainer(engine, ready.batches, ready.validate, training, run, talk)
     try:
         return trainer.train()
     except KeyboardInterrupt:
@@ -215,10 +212,3 @@ def deterministic(wanted: bool) -> Iterator[None]:
         yield
     finally:
         torch.use_deterministic_algorithms(before)
-
-
-def best_of(counters: Counters, metric: str) -> Card:
-    """The best validation, as the card says it."""
-    assert counters.best is not None
-    value = -counters.best if metric == "loss" else counters.best
-    return {"step": counters.best_step, "metric": metric, "value": value, "seconds": round(counters.seconds, 1)}

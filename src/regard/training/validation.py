@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -14,7 +14,8 @@ from regard.decoding import decode_all
 from regard.metrics import bleu, chrf, exact_match
 from regard.models.seq2seq import Seq2Seq
 from regard.text import Tokenizers
-from regard.training.loss import TrainingStep
+from regard.training.loop import Findings
+from regard.training.loss import PairStep
 
 METRICS = {"exact": exact_match, "bleu": bleu, "chrf": chrf}
 
@@ -31,9 +32,9 @@ class PairValidation:
     metrics: Sequence[str]  # of `METRICS` below
     device: str
 
-    def __call__(self, model: torch.nn.Module) -> Mapping[str, float]:
+    def __call__(self, model: torch.nn.Module) -> Findings:
         assert isinstance(model, Seq2Seq)
-        return {"loss": mean_loss(model, self.pairs, self.tokens, self.device), **self.decoded(model)}
+        return Findings({"loss": mean_loss(model, self.pairs, self.tokens, self.device), **self.decoded(model)})
 
     def decoded(self, model: Seq2Seq) -> dict[str, float]:
         """What the predictions are worth."""
@@ -47,10 +48,10 @@ class PairValidation:
 
 def mean_loss(model: Seq2Seq, pairs: Sequence[Pair], tokens: int, device: str) -> float:
     """Cross-entropy in nats a token of the targets."""
-    step = TrainingStep(model)
+    step = PairStep(model)
     lengths = [(len(source) + 1, len(target or ()) + 1) for source, target in pairs]
     total, count = 0.0, 0
     for places in plan(lengths, tokens=tokens).batches:
-        loss, found = step(collate([pairs[place] for place in places]).to(device))
+        loss, found, _ = step(collate([pairs[place] for place in places]).to(device))
         total, count = total + loss.item(), count + int(found)
     return total / max(1, count)
