@@ -41,6 +41,7 @@ ORDER = [
     "attention.functional",
     "attention",
     "layers.cache",
+    "layers.lengths",
     "layers.dropout",
     "layers.attention",
     "layers.positions",

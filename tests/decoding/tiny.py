@@ -146,7 +146,7 @@ class AttentiveModel(Seq2Seq):
     def look(self, query, batch):
         keys = self.embedding(batch.source)
         for layer in self.layers:
-            query = query + layer(query, keys, visible=lengths(batch.source_lengths))
+            query = query + layer(query, keys, visible=lengths(batch.source_lengths.on_device))
         return query
 
     def output(self, features):

@@ -8,6 +8,7 @@ from torch.testing import assert_close
 
 from regard.batch import PAD, UNKNOWN
 from regard.errors import RegardError
+from regard.layers.lengths import SequenceLengths
 from regard.models.reader import Reader, ReaderConfig
 from regard.sentences import Sentences, Word, side_by_side
 
@@ -173,10 +174,12 @@ def test_the_defaults_keep_what_was_there_before():
 
 
 def test_an_empty_batch_of_letters_is_read():
-    nothing = torch.zeros(1, 1, dtype=torch.long)
+    nothing, one = torch.zeros(1, 1, dtype=torch.long), SequenceLengths.of(torch.tensor([1]))
     for settings in NEW.values():
         read = reader(**settings).eval()
-        assert read(Sentences(nothing + 5, nothing, nothing, torch.tensor([1]))).isfinite().all()
+        assert (
+            read(Sentences(nothing + 5, nothing, nothing, one, SequenceLengths.of(torch.tensor([0])))).isfinite().all()
+        )
 
 
 @pytest.mark.parametrize(

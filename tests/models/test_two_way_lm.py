@@ -35,7 +35,7 @@ def model(dropout: float = 0.0, unknown: Tensor | None = None, **settings: Any) 
 
 
 def test_targets_of_both_directions_written_by_hand():
-    real = torch.arange(5) < SENTENCES.lengths[:, None]
+    real = torch.arange(5) < SENTENCES.lengths.on_host[:, None]
     after, before = model().targets(SENTENCES.words, real)
     # classes of the words:   3 0 2 5 4,   6 2,   0; where there is no word, 1
     assert [row[keep].tolist() for row, keep in zip(after, real, strict=True)] == [[0, 2, 5, 4, 1], [2, 1], [1]]

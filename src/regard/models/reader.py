@@ -169,7 +169,7 @@ class Reader(nn.Module):
             assert places is not None
             x = x + places
         if self.stack is not None:
-            x = self.stack(x, visible=visible_lengths(sentences.lengths.to(x.device)))
+            x = self.stack(x, visible=visible_lengths(sentences.lengths.on_device))
         return self.dropout(x)
 
     def embed(
@@ -184,8 +184,11 @@ class Reader(nn.Module):
         if self.vectors is not None:
             assert sentences.vectors is not None, "the numbers of the vectors are needed"
             words.append(functional.embedding(sentences.vectors, self.vectors, padding_idx=0))
-        spelt = [read(sentences.spellings)[sentences.spelt] for read in (self.spelling, self.runs) if read is not None]
-        return torch.cat([*words, *spelt], -1)
+        if self.spelling is not None:
+            words.append(self.spelling(sentences.spellings, sentences.pieces)[sentences.spelt])
+        if self.runs is not None:
+            words.append(self.runs(sentences.spellings)[sentences.spelt])
+        return torch.cat(words, -1)
 
     def take_vectors(self, vectors: Float[Tensor, "words width"]) -> None:
         """Begin with vectors that were learnt elsewhere, as they are, without a copy; the first is nothing."""

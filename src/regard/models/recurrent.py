@@ -156,8 +156,8 @@ class RecurrentSeq2Seq(Seq2Seq):
 
     def _read(self, batch: Batch, looks: int) -> RecurrentState:
         """Read the sources: what the decoder starts from, and what it can look at."""
-        lengths = batch.source_lengths.cpu()
-        order = reversing(batch.source_lengths, batch.source.shape[1]) if self.config.reverse_source else None
+        lengths = batch.source_lengths
+        order = reversing(lengths.on_device, batch.source.shape[1]) if self.config.reverse_source else None
         source = batch.source if order is None else batch.source.gather(1, order)
         states, layers = self.encoder(self.dropout(self.source_embedding(source)), lengths)
         if self.bridge is not None:

@@ -104,7 +104,7 @@ class Transformer(Seq2Seq):
         places = self.target_positions(batch.target_in.shape[1], self.target_embedding.weight)
         x = self._embedded(batch.target_in, self.target_embedding, places)
         found: Tensor = self.decoder(
-            x, source, visible=causal(), source_visible=lengths(batch.source_lengths), turn=places.turn
+            x, source, visible=causal(), source_visible=lengths(batch.source_lengths.on_device), turn=places.turn
         )
         return found
 
@@ -118,7 +118,7 @@ class Transformer(Seq2Seq):
         embedding = self.target_embedding if self.source_embedding is None else self.source_embedding
         places = self.source_positions(batch.source.shape[1], embedding.weight)
         x = self._embedded(batch.source, embedding, places)
-        found: Tensor = self.encoder(x, visible=lengths(batch.source_lengths), turn=places.turn)
+        found: Tensor = self.encoder(x, visible=lengths(batch.source_lengths.on_device), turn=places.turn)
         return found
 
     @torch.no_grad()
@@ -127,7 +127,7 @@ class Transformer(Seq2Seq):
         check_capacity(capacity, copies)
         memory = self.decoder.new_memory(len(batch) * copies, capacity, self.encode(batch))
         places = self.target_positions(capacity, self.target_embedding.weight)
-        return TransformerState(memory, places, lengths(batch.source_lengths))
+        return TransformerState(memory, places, lengths(batch.source_lengths.on_device))
 
     @torch.no_grad()
     def step(

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from regard.layers.dropout import drop
-from regard.layers.recurrent import is_real
 from regard.models.reader import Reader
 from regard.sentences import Sentences
 
@@ -60,13 +59,14 @@ class TwoWayLm(nn.Module):
 
     def forward(self, sentences: Sentences) -> Told:
         """How badly both neighbours of every word are told."""
-        real = is_real(sentences.lengths.to(sentences.words.device), sentences.words.shape[1])[..., 0]
-        after, before = self.targets(sentences.words, real)
-        states = drop(self.states(sentences), self.dropout, self.training)[real]
-        forwards, backwards = states.split(self.hidden, -1)
+        size = sentences.words.shape[1]
+        real, places = sentences.lengths.real(size)[..., 0], sentences.lengths.places(size)
+        states = drop(self.states(sentences), self.dropout, self.training)
+        forwards, backwards = states.flatten(0, 1)[places].split(self.hidden, -1)
+        after, before = (each.flatten()[places] for each in self.targets(sentences.words, real))
         return Told(
-            functional.cross_entropy(self.next(forwards).float(), after[real], reduction="sum"),
-            functional.cross_entropy(self.before(backwards).float(), before[real], reduction="sum"),
+            functional.cross_entropy(self.next(forwards).float(), after, reduction="sum"),
+            functional.cross_entropy(self.before(backwards).float(), before, reduction="sum"),
             real.sum(),
         )
 
