@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.errors import RegardError
-from regard.layers.lengths import SequenceLengths
+from regard.layers.lengths import AnyLengths, SequenceLengths
 
 FORBIDDEN = -1e30
 """The score of what is not allowed: its probability is exactly zero, yet no difference of two is NaN."""
@@ -69,7 +69,7 @@ class Crf(nn.Module):
         self,
         scores: Float[Tensor, "batch time tags"],
         tags: Int[Tensor, "batch time"],
-        lengths: SequenceLengths | Int[Tensor, " batch"] | None = None,
+        lengths: AnyLengths | None = None,
     ) -> Float[Tensor, " batch"]:
         """The log-probability of these tags among all sequences of the same length.
 
@@ -80,7 +80,8 @@ class Crf(nn.Module):
         tags = tags.masked_fill(~trellis.real, 0).long()
         forbidden = self._forbidden(tags, trellis.real)
         if tags.is_cpu and forbidden.any():
-            raise self._refusal(tags, forbidden)
+            row, step = forbidden.nonzero()[0].tolist()
+            raise RegardError(f"Crf: sequence {row} {self._offence(tags[row].tolist(), step)}")
         tags = tags.clamp(0, self.tags - 1)
         promise = promises(trellis, torch.logsumexp)
         options = torch.cat([promise[:, :1], trellis.transitions[tags[:, :-1]] + promise[:, 1:]], 1)
@@ -88,7 +89,7 @@ class Crf(nn.Module):
         return steps.where(trellis.real, 0).sum(-1).masked_fill(forbidden.any(-1), torch.nan)
 
     def best(
-        self, scores: Float[Tensor, "batch time tags"], lengths: SequenceLengths | Int[Tensor, " batch"] | None = None
+        self, scores: Float[Tensor, "batch time tags"], lengths: AnyLengths | None = None
     ) -> tuple[Int[Tensor, "batch time"], Float[Tensor, " batch"]]:
         """The sequence with the highest score (Viterbi), 0 past its end, and that score.
 
@@ -102,7 +103,7 @@ class Crf(nn.Module):
         return tags, steps.where(real, 0).sum(-1) + pairs.where(real[:, 1:], 0).sum(-1)
 
     def marginals(
-        self, scores: Float[Tensor, "batch time tags"], lengths: SequenceLengths | Int[Tensor, " batch"] | None = None
+        self, scores: Float[Tensor, "batch time tags"], lengths: AnyLengths | None = None
     ) -> Float[Tensor, "batch time tags"]:
         """The probability of each tag at each step, whatever the others are; zero past the end."""
         trellis = self._trellis(scores, lengths)
@@ -114,9 +115,7 @@ class Crf(nn.Module):
             found.append((found[-1][..., None] * moves).sum(1))
         return torch.stack(found, 1).where(trellis.real[..., None], 0)
 
-    def _trellis(
-        self, scores: Float[Tensor, "batch time tags"], lengths: SequenceLengths | Int[Tensor, " batch"] | None
-    ) -> Trellis:
+    def _trellis(self, scores: Float[Tensor, "batch time tags"], lengths: AnyLengths | None) -> Trellis:
         """The scores with the constraints in them, in float32 at the least."""
         if scores.shape[-1] != self.tags:
             raise RegardError(f"Crf: scores are for {scores.shape[-1]} tags; there are {self.tags}")
@@ -135,7 +134,7 @@ class Crf(nn.Module):
         self, tags: Int[Tensor, "batch time"], real: Bool[Tensor, "batch time"]
     ) -> Bool[Tensor, "batch time"]:
         """Where there is no such tag, or it has probability zero."""
-        unknown = self._unknown(tags)
+        unknown = (tags < 0) | (tags >= self.tags)
         tags = tags.masked_fill(unknown, 0)
         broken = real & ~self.allowed_end[tags]
         broken[:, :-1] &= ~real[:, 1:]
@@ -143,34 +142,21 @@ class Crf(nn.Module):
         broken[:, 1:] |= real[:, 1:] & ~self.allowed[tags[:, :-1], tags[:, 1:]]
         return unknown | broken
 
-    def _unknown(self, tags: Int[Tensor, "batch time"]) -> Bool[Tensor, "batch time"]:
-        return (tags < 0) | (tags >= self.tags)
-
-    def _refusal(self, tags: Int[Tensor, "batch time"], forbidden: Bool[Tensor, "batch time"]) -> RegardError:
-        """What is wrong with the first tag that there is not, or else with the first that is not allowed."""
-        unknown = self._unknown(tags)
-        row, step = (unknown if unknown.any() else forbidden).nonzero()[0].tolist()
-        if unknown.any():
-            return RegardError(
-                f"Crf: sequence {row} has tag {int(tags[row, step])} at step {step}; tags go from 0 to {self.tags - 1}"
-            )
-        return RegardError(
-            f"Crf: sequence {row} {self._offence(tags[row].tolist(), step)}, "
-            "which is not allowed; correct the tags or the constraints"
-        )
-
     def _offence(self, tags: list[int], step: int) -> str:
-        """What is not allowed about the tag at a step, in words."""
+        """What is wrong with the tag at a step, in words."""
+        if not 0 <= tags[step] < self.tags:
+            return f"has tag {tags[step]} at step {step}; tags go from 0 to {self.tags - 1}"
+        what = f"ends with tag {tags[step]}"
         if step and not self.allowed[tags[step - 1], tags[step]]:
-            return f"has tag {tags[step]} after tag {tags[step - 1]} at step {step}"
-        if not step and not self.allowed_start[tags[step]]:
-            return f"begins with tag {tags[step]}"
-        return f"ends with tag {tags[step]}"
+            what = f"has tag {tags[step]} after tag {tags[step - 1]} at step {step}"
+        elif not step and not self.allowed_start[tags[step]]:
+            what = f"begins with tag {tags[step]}"
+        return f"{what}, which is not allowed; correct the tags or the constraints"
 
 
 def constrained_best(
     scores: Float[Tensor, "batch time tags"],
-    lengths: SequenceLengths | Int[Tensor, " batch"] | None = None,
+    lengths: AnyLengths | None = None,
     *,
     allowed: Bool[Tensor, "tags tags"] | None = None,
     allowed_start: Bool[Tensor, " tags"] | None = None,
@@ -229,9 +215,7 @@ def refuse_hopeless(promise: Float[Tensor, "batch time tags"], real: Bool[Tensor
         raise RegardError(f"Crf: the constraints allow no sequence of length {length}; at least one must be allowed")
 
 
-def checked_lengths(
-    lengths: SequenceLengths | Int[Tensor, " batch"] | None, scores: Float[Tensor, "batch time tags"]
-) -> SequenceLengths:
+def checked_lengths(lengths: AnyLengths | None, scores: Float[Tensor, "batch time tags"]) -> SequenceLengths:
     """The lengths of sequences, those of the scores by default, where the scores are."""
     batch, time, _ = scores.shape
     lengths = SequenceLengths.of(torch.full((batch,), time) if lengths is None else lengths, scores.device)

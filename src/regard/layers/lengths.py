@@ -21,9 +21,7 @@ class SequenceLengths:
     on_device: Int[Tensor, " batch"]
 
     @classmethod
-    def of(
-        cls, lengths: SequenceLengths | Int[Tensor, " batch"], device: str | torch.device = "cpu"
-    ) -> SequenceLengths:
+    def of(cls, lengths: AnyLengths, device: str | torch.device = "cpu") -> SequenceLengths:
         """Lengths as a layer is given them whose sequences are on a device; a tensor of them is best on the CPU."""
         return lengths if isinstance(lengths, SequenceLengths) else cls(lengths.cpu(), moved(lengths, device))
 
@@ -54,6 +52,9 @@ class SequenceLengths:
         """Where `real` is True, sequence after sequence, counted through from the first place of the first one."""
         inside = torch.arange(size) < self.on_host[:, None]
         return moved(inside.flatten().nonzero()[:, 0], self.on_device.device)
+
+
+AnyLengths = SequenceLengths | Int[Tensor, " batch"]
 
 
 def moved(tensor: Tensor, device: str | torch.device) -> Tensor:

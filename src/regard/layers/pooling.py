@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.errors import RegardError, unknown_name
-from regard.layers.lengths import SequenceLengths
+from regard.layers.lengths import AnyLengths, SequenceLengths
 from regard.layers.source import SourceAttention
 
 How = Literal["attention", "mean", "sum", "max", "last"]
@@ -57,9 +57,7 @@ class Pooling(nn.Module):
             self.queries = nn.Parameter(torch.randn(queries, width) * width**-0.5)
             self.width = queries * self.attention.width
 
-    def forward(
-        self, states: Float[Tensor, "texts words states"], lengths: SequenceLengths | Int[Tensor, " texts"]
-    ) -> Float[Tensor, "texts width"]:
+    def forward(self, states: Float[Tensor, "texts words states"], lengths: AnyLengths) -> Float[Tensor, "texts width"]:
         """One vector a text; nothing for one without words."""
         lengths = SequenceLengths.of(lengths, states.device)
         if self.how == "attention":

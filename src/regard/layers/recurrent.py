@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from regard.errors import RegardError, unknown_name
 from regard.layers.dropout import drop, drop_for_all_steps
-from regard.layers.lengths import SequenceLengths, moved
+from regard.layers.lengths import AnyLengths, SequenceLengths, moved
 
 Cell = Literal["rnn", "gru", "lstm"]
 
@@ -74,7 +74,7 @@ class Recurrent(nn.Module):
     def forward(
         self,
         inputs: Float[Tensor, "batch time inputs"],
-        lengths: SequenceLengths | Int[Tensor, " batch"] | None = None,
+        lengths: AnyLengths | None = None,
         state: Sequence[LayerState] | None = None,
     ) -> tuple[Float[Tensor, "batch time width"], list[LayerState]]:
         """The states at all steps, and what each layer remembers at the end.
@@ -107,7 +107,7 @@ class Recurrent(nn.Module):
         return states, list(zip(*(part[each - 1 :: each].unbind() for part in parts), strict=True))
 
     def first_layer(
-        self, inputs: Float[Tensor, "batch time inputs"], lengths: SequenceLengths | Int[Tensor, " batch"] | None = None
+        self, inputs: Float[Tensor, "batch time inputs"], lengths: AnyLengths | None = None
     ) -> Float[Tensor, "batch time width"]:
         """The states of the first layer at all steps; the layers upon it are not run.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from regard.attention.base_score import Score
@@ -17,7 +17,7 @@ from regard.attention.scores import EQUAL_WIDTHS, build_score
 from regard.attention.visible import Rule
 from regard.errors import RegardError, unknown_name
 from regard.layers.attention import PROJECTED, new_linear
-from regard.layers.lengths import SequenceLengths
+from regard.layers.lengths import AnyLengths, SequenceLengths
 
 KEPT = 2**28  # numbers of a score that may be kept for backward over all looks at a source
 
@@ -101,7 +101,7 @@ class SourceAttention(nn.Module):
     def remember(
         self,
         states: Float[Tensor, "batch source key_width"],
-        lengths: SequenceLengths | Int[Tensor, " batch"] | None = None,
+        lengths: AnyLengths | None = None,
         looks: int = 1,
     ) -> Memory:
         """A source to be looked at `looks` times, of which only the first `lengths` states are to be seen."""

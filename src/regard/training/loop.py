@@ -87,7 +87,7 @@ class Trainer:
         settings: With nothing left open: no setting that suits the data is None.
         run: Where parameters, metrics and checkpoints go.
         talk: Whom to tell.
-        rate: The option that lowers the learning rate, for an error.
+        section: Of the recipe, which has the learning rate; it names the phase of a training that has two.
     """
 
     def __init__(
@@ -99,10 +99,10 @@ class Trainer:
         run: Run,
         talk: Talk,
         *,
-        rate: str = "--training.rate",
+        section: str = "training",
     ) -> None:
         self.engine, self.batches, self.validate = engine, batches, validate
-        self.settings, self.run, self.talk, self.rate = settings, run, talk, rate
+        self.settings, self.run, self.talk, self.section = settings, run, talk, section
         self.counters = Counters()
         self.plan: Sequence[Any] = ()
         self.saved: int | None = None  # the step of the newest checkpoint
@@ -110,7 +110,17 @@ class Trainer:
         self._unchecked: list[tuple[int, Tensor, list[Any]]] = []
 
     def train(self) -> Counters:
-        """Train to the end, from the newest checkpoint if there is one."""
+        """Train to the end, from the newest checkpoint if there is one; say where a stopped training resumes."""
+        try:
+            return self.train_on()
+        except KeyboardInterrupt:
+            phase = "" if self.section == "training" else f" of the {self.section}"
+            where = f"step {self.saved}{phase}" if self.saved else "the start"
+            self.talk.say(f"stopped; the same command again goes on from {where}")
+            raise
+
+    def train_on(self) -> Counters:
+        """Make updates until all are made, or a stop is asked for."""
         assert self.settings.steps is not None
         self.resume()
         with ExitStack() as stack:
@@ -188,7 +198,7 @@ class Trainer:
         """What ends a training that learns no more."""
         return RegardError(
             f"step {step}: the {what} is {value}, with the batch {self.names(taken)}; "
-            f"try a lower {self.rate} (it was {rate_at(step, self.settings):.2g}) in another --out"
+            f"try a lower --{self.section}.rate (it was {rate_at(step, self.settings):.2g}) in another --out"
         )
 
     def names(self, taken: Sequence[Any]) -> str:

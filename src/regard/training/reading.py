@@ -177,13 +177,7 @@ def read_first(run: Run, recipe: Recipe, texts: ReadingTexts | None, reader: Rea
     )
     folder.path.mkdir(exist_ok=True)
     engine, validate = new_engine(ReadingStep(model), settings, device), ReadingValidation(texts, device)
-    trainer = Trainer(engine, texts, validate, settings, folder, talk, rate="--reading.rate")
-    try:
-        trainer.train()
-    except KeyboardInterrupt:
-        where = f"step {trainer.saved} of the reading" if trainer.saved else "the start"
-        talk.say(f"stopped; the same command again goes on from {where}")
-        raise
+    Trainer(engine, texts, validate, settings, folder, talk, section="reading").train()
     talk.say("reading is done; now the labels")
 
 

@@ -191,14 +191,7 @@ def fit(run: Run, ready: Prepared, model: Model, device: str, talk: Talk) -> Cou
     training = ready.recipe.training
     assert training.smoothing is not None
     engine = new_engine(ready.step(model, training.smoothing), training, device)
-    trainer = Trainer(engine, ready.batches, ready.validate, training, run, talk)
-    try:
-        return trainer.train()
-    except KeyboardInterrupt:
-        talk.say(
-            f"stopped; the same command again goes on from {f'step {trainer.saved}' if trainer.saved else 'the start'}"
-        )
-        raise
+    return Trainer(engine, ready.batches, ready.validate, training, run, talk).train()
 
 
 @contextmanager
