@@ -80,7 +80,7 @@ def screenshots() -> None:
     import torch
     from playwright.sync_api import sync_playwright
 
-    from regard.training.train import train
+    from regard import train
 
     path = next(filter(None, map(shutil.which, BROWSERS)), None)
     if path is None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-from regard.training.train import train
+from regard.api import train
 from tests.tiny_labels import train_all
 
 settings.register_profile("regard", deadline=None, derandomize=True)  # a slow machine fails no test, and a run repeats

@@ -10,10 +10,9 @@ import torch
 from regard.batch import BOS, EOS, PAD
 from regard.data import segments
 from regard.data.documents import read_documents
-from regard.data.settings import DataSettings
 from regard.errors import RegardError
 from regard.models import LanguageModel, build
-from regard.recipe import Recipe
+from regard.tasks.text.settings import TextData, TextRecipe
 from regard.text import Tokenizers
 from regard.text.learn import learn_text
 from regard.text_evaluation import evaluate_text_file, spread, windows_of
@@ -36,7 +35,7 @@ def predictor(name: str, documents: str = "line", tokenizer=TOKENIZER) -> TextPr
     assert isinstance(model, LanguageModel)
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.4)
-    recipe = Recipe(model={"name": name}, data=DataSettings(documents=documents))  # type: ignore[arg-type]
+    recipe = TextRecipe(model={"name": name}, data=TextData(documents=documents))  # type: ignore[arg-type]
     return TextPredictor(model, Tokenizers(tokenizer, tokenizer), recipe, {})
 
 

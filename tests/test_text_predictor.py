@@ -7,11 +7,10 @@ import torch
 
 from regard.attention.watch import watch
 from regard.batch import BOS, EOS
-from regard.data.settings import DataSettings
 from regard.errors import RegardError
 from regard.loading import load_text
 from regard.models import LanguageModel, build
-from regard.recipe import Recipe
+from regard.tasks.text.settings import TextData, TextRecipe
 from regard.text import KINDS, Tokenizers
 from regard.text.learn import learn_text
 from regard.text.tokenizer import Kind
@@ -38,7 +37,7 @@ def predictor(name: str = "gpt", kind: Kind = "characters", documents: str = "fi
     assert isinstance(model, LanguageModel)
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.4)
-    recipe = Recipe(model={"name": name}, data=DataSettings(documents=documents))  # type: ignore[arg-type]
+    recipe = TextRecipe(model={"name": name}, data=TextData(documents=documents))  # type: ignore[arg-type]
     return TextPredictor(model, Tokenizers(tokenizer, tokenizer), recipe, {})
 
 

@@ -32,7 +32,7 @@ _HOME = {
     "lengths": "regard.attention.visible",
     "load": "regard.loading",
     "look": "regard.looking",
-    "train": "regard.training.train",
+    "train": "regard.api",
     "watch": "regard.attention.watch",
     "window": "regard.attention.visible",
 }
@@ -40,6 +40,7 @@ _HOME = {
 __all__ = [*_HOME, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]
 
 if TYPE_CHECKING:
+    from regard.api import train as train
     from regard.attention.functional import attend as attend
     from regard.attention.visible import causal as causal
     from regard.attention.visible import documents as documents
@@ -61,7 +62,6 @@ if TYPE_CHECKING:
     from regard.text_predictor import Reading as Reading
     from regard.text_predictor import Text as Text
     from regard.text_predictor import TextPredictor as TextPredictor
-    from regard.training.train import train as train
     from regard.views.attention_map import AttentionMap as AttentionMap
 
 

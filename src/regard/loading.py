@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from regard.errors import RegardError
 from regard.label_predictor import LabelPredictor, TagPredictor
-from regard.models import AttentiveClassifier, AttentiveTagger, LanguageModel, Seq2Seq
 from regard.predictor import Predictor
-from regard.recipe import Recipe, build_model, task_of, to_recipe
+from regard.recipe import Recipe, build_model
 from regard.run import Card, Run
-from regard.text import Lexicon, Tokenizers
+from regard.tasks import task_of, to_recipe
 from regard.text_predictor import TextPredictor
 
 if TYPE_CHECKING:
@@ -32,15 +31,8 @@ def load(path: str | Path, device: str | torch.device = "cpu") -> AnyPredictor:
         'night was dark, and no'
     """
     model, tokenizers, recipe, card = read_run(Run(Path(path)))
-    if isinstance(tokenizers, Tokenizers):
-        if isinstance(model, LanguageModel):
-            return TextPredictor(model, tokenizers, recipe, card, device)
-        assert isinstance(model, Seq2Seq)
-        return Predictor(model, tokenizers, recipe, card, device)
-    if isinstance(model, AttentiveTagger):
-        return TagPredictor(model, tokenizers, recipe, card, device)
-    assert isinstance(model, AttentiveClassifier)
-    return LabelPredictor(model, tokenizers, recipe, card, device)
+    predictor: Any = task_of(recipe.table()).predictor(model, tokenizers, recipe, card, str(device))
+    return predictor
 
 
 def load_pairs(path: str | Path, device: str | torch.device = "cpu") -> Predictor:
@@ -77,15 +69,13 @@ def load_tags(path: str | Path, device: str | torch.device = "cpu") -> TagPredic
     return found
 
 
-def read_run(run: Run) -> tuple[Model, Tokenizers | Lexicon, Recipe, Card]:
+def read_run(run: Run) -> tuple[Model, Any, Recipe, Card]:
     """The model of a run with its parameters, its tokenizers, its recipe and its card."""
     card = run.read_card()
     recipe = to_recipe(run.read_recipe(), str(run.recipe_file))
     if "name" not in recipe.model:
         raise RegardError(f"{run.recipe_file}: [model] has no name; restore the file from a copy")
-    run.check(run.tokenizer_file)
-    kind = Lexicon if task_of(recipe) in ("label", "tag") else Tokenizers
-    tokenizers = kind.load(run.tokenizer_file)
+    tokenizers = task_of(recipe.table()).load_tokenizers(run)
     parameters = run.read_parameters()
     with torch.device("meta"):  # without memory, which wrong sizes might ask too much of
         described = build_model(recipe, tokenizers).state_dict()

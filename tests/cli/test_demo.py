@@ -57,7 +57,7 @@ def test_a_table_shows_what_would_be_right(reverse_run, capsys):
 
 
 def test_the_real_recipe_is_a_recipe():
-    from regard.recipe import to_recipe
+    from regard.tasks import to_recipe
 
     assert to_recipe(RECIPE, "demo").data.train == "dates"
 

@@ -92,7 +92,7 @@ def test_the_corpus_of_the_run_is_the_default_and_its_attention_is_scored(revers
 
 def test_no_example_of_the_corpus_was_trained_on(reverse_run):
     from regard.cli.evaluate import Data, examples_of
-    from regard.data.load import load_corpus
+    from regard.tasks.pairs.load import load_corpus
 
     model = load(reverse_run)
     found = examples_of(model, Data(None, None, None, None, None, "error", None, 7))

@@ -4,10 +4,10 @@ import sys
 
 import pytest
 
+from regard.api import train
 from regard.cli import main
 from regard.explaining import explain
 from regard.loading import load
-from regard.training.train import train
 
 TEXTS = [
     ("who wrote this", "person"),

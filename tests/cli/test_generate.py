@@ -9,7 +9,7 @@ import torch
 from regard.batch import EOS
 from regard.cli import main
 from regard.models.language import LanguageModel
-from regard.recipe import Recipe
+from regard.tasks.text.settings import TextRecipe
 from regard.text import Tokenizers, learn
 from regard.text_predictor import TextPredictor
 
@@ -51,7 +51,7 @@ class Parrot(LanguageModel):
 
 @pytest.fixture
 def parrot(monkeypatch):
-    predictor = TextPredictor(Parrot(), Tokenizers(BYTES, BYTES), Recipe(model={"name": "lstm-lm"}), {})
+    predictor = TextPredictor(Parrot(), Tokenizers(BYTES, BYTES), TextRecipe(model={"name": "lstm-lm"}), {})
     monkeypatch.setattr("regard.loading.load_text", lambda path, device: predictor)
     return predictor
 

@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 
 from regard.cli import main
 from regard.cli.train_help import SUITED
+from regard.cli.train_options import known_fields
 from regard.data.corpora import CORPORA
 from regard.models import MODELS
-from regard.recipe import known_fields, model_fields
+from regard.recipe import model_fields
 from regard.run import Run
 from regard.settings import fields_of, to_toml
-from regard.training.suit import Facts, model_defaults
+from regard.tasks.pairs.defaults import Facts, model_defaults
 
 TINY = ["--steps", "2", "--tokens", "60", "--validate-every", "2", "--hidden", "6", "--embedding", "6"]
 LETTERS = ["a b c", "b a", "c b", "a a b", "c c", "b c a", "a c", "b b a", "c a b", "a b"]

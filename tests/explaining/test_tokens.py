@@ -13,7 +13,7 @@ from regard.explaining.tokens import Unit, units_of
 from regard.loading import load
 from regard.models import LanguageModel, Seq2Seq, build
 from regard.predictor import Predictor
-from regard.recipe import to_recipe
+from regard.tasks import to_recipe
 from regard.text.learn import learn_text
 from regard.text.pair import Tokenizers, learn_pair
 from regard.text_predictor import TextPredictor

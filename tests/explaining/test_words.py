@@ -12,8 +12,8 @@ from regard.errors import RegardError
 from regard.explaining import explain
 from regard.label_predictor import LabelPredictor, TagPredictor
 from regard.models import AttentiveClassifier, AttentiveTagger, build
-from regard.recipe import to_recipe
 from regard.sentences import TagBatch, Word, side_by_side
+from regard.tasks import to_recipe
 from regard.text.lexicon import learn_lexicon
 
 WORDS = ["who", "saw", "the", "red", "cat", "in", "old", "York"]

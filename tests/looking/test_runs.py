@@ -3,11 +3,11 @@ import pytest
 import torch
 
 from regard import RegardError, watch
+from regard.api import train
 from regard.batch import BOS, collate
 from regard.data.labelled import Labelled
 from regard.loading import load
 from regard.looking import look
-from regard.training.train import train
 from tests.sizes import Sizes
 
 

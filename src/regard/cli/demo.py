@@ -40,9 +40,9 @@ def demo(*, out: Path = Path("demo/dates"), device: str = "auto", quiet: Flag = 
         device: auto, cpu, cuda, cuda:1.
         quiet: Show no progress.
     """
+    from regard.api import train
     from regard.data.corpora import built_in
     from regard.loading import load_pairs
-    from regard.training.train import train
     from regard.views.matrix import drawing, save_matrix
     from regard.views.terminal import draw
 

@@ -171,13 +171,13 @@ def print_tags(run: Path, source: Path, output: Output, *, words: bool, device: 
     """Write each word with its tag, a line each, and a blank line after each sentence."""
     from regard.data.formats import read_lines
     from regard.loading import load_tags
-    from regard.recipe import OF_TAGS
+    from regard.tasks.tag import ENDINGS
 
     model = load_tags(run, chosen_device(device))
     if output.weighed:
         model.check_attention()
     by_hand = source == Path("-") and sys.stdin.isatty()
-    own = words or source.name.removesuffix(".gz").endswith(OF_TAGS)
+    own = words or source.name.removesuffix(".gz").endswith(ENDINGS)
     sentences: Iterator[str | list[str]] = word_lines(source, model.recipe.data.columns) if own else read_lines(source)
     weighed = output.weighed or (output.jsonl and bool(model.model.attended))
     done, shaded = 0, list[Any]()
@@ -320,13 +320,13 @@ def labelled_data(model: LabelPredictor, asked: Asked) -> list[Labelled]:
     """The examples to score, read as those of the training were unless it is said otherwise."""
     from dataclasses import replace
 
-    from regard.training.labels import read_all_labelled
+    from regard.tasks.label.prepare import read_all_labelled
 
     if asked.data is None:
         raise RegardError("evaluate: nothing to evaluate on; give a file of texts and labels by --data")
     data = model.recipe.data
     columns = data.columns if asked.columns is None else tuple(asked.columns.split(","))
-    settings = replace(data, format=asked.format, columns=columns, empty=asked.empty)  # type: ignore[arg-type]
+    settings = replace(data, format=asked.format, columns=columns, empty=asked.empty)
     try:
         return read_all_labelled(asked.data, settings)
     except RegardError as error:

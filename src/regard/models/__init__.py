@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from regard.errors import unknown_name
 from regard.models.attentive_classifier import AttentiveClassifier, ClassifierConfig
@@ -39,15 +39,11 @@ __all__ = [
     "Seq2Seq",
     "State",
     "TaggerConfig",
-    "Task",
     "Transformer",
     "TransformerConfig",
     "build",
 ]
 
-
-Task = Literal["pairs", "text", "label", "tag"]
-"""What a model learns: to answer a source by a target, to go on with a text, to label texts or to tag words."""
 
 Model = Seq2Seq | LanguageModel | AttentiveClassifier | AttentiveTagger
 
@@ -58,7 +54,7 @@ class Preset(NamedTuple):
     model: type[Model]
     config: type
     settings: dict[str, Any]
-    task: Task = "pairs"
+    task: str = "pairs"  # what it learns, one of `regard.tasks.TASKS`
 
 
 def recurrent(**settings: Any) -> Preset:

@@ -1,0 +1,39 @@
+"""Label: giving a text one label or several."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from regard.tasks.label.settings import LabelRecipe
+from regard.tasks.words import WordTask
+
+if TYPE_CHECKING:
+    from regard.recipe import Recipe
+    from regard.run import Card, Run
+    from regard.tasks.words.prepare import WordsPrepared
+    from regard.training.talk import Talk
+
+
+class Label(WordTask):
+    """To label texts, pairs of texts, or the utterances of a dialogue."""
+
+    name = "label"
+    does = "labels texts"
+    reads = "a file of texts and labels (.tsv, .csv, .jsonl, also .gz), with --task label"
+    example = "regard train questions.tsv --task label --out runs/questions"
+    next_step = "predict {run} --why < texts.txt"
+    recipe = LabelRecipe
+    presets = ("attentive-classifier",)
+    unit = "text"
+    learnt_unit = "text"
+    answers = "labels"
+
+    def prepare(self, recipe: LabelRecipe, run: Run, home: Run | None, device: str, talk: Talk) -> WordsPrepared:
+        from regard.tasks.label.prepare import prepare_labels
+
+        return prepare_labels(recipe, home, device, talk)
+
+    def predictor(self, model: Any, tokenizers: Any, recipe: Recipe, card: Card, device: str) -> Any:
+        from regard.label_predictor import LabelPredictor
+
+        return LabelPredictor(model, tokenizers, recipe, card, device)

@@ -1,0 +1,70 @@
+"""Text: going on with a text, as a language model does."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from regard.settings import from_part
+from regard.tasks.base import Task
+from regard.tasks.text.settings import TextRecipe
+
+if TYPE_CHECKING:
+    from regard.recipe import Recipe
+    from regard.run import Card, Run
+    from regard.text import Tokenizers
+    from regard.training.prepared import Prepared
+    from regard.training.talk import Talk
+
+ENDINGS = (".txt", ".text")
+"""How the name of a file of plain text ends."""
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """How many tokens there are."""
+
+    target: int
+
+
+class Text(Task):
+    """To go on with a text, and to say how likely one is."""
+
+    name = "text"
+    does = "writes on"
+    reads = "a file (.txt, also .gz) or a folder of text"
+    example = "regard train book.txt --model gpt --out runs/book"
+    next_step = "generate {run} --tokens 100"
+    recipe = TextRecipe
+    presets = ("lstm-lm", "gpt")
+    unit = "token"
+    actions: ClassVar[Mapping[str, type]] = {}
+
+    def claims(self, data: Mapping[str, Any]) -> bool:
+        name = data.get("train")
+        if not isinstance(name, str) or data.get("format") is not None or data.get("columns"):
+            return False
+        return name.removesuffix(".gz").endswith(ENDINGS) or os.path.isdir(name)
+
+    def prepare(self, recipe: TextRecipe, run: Run, home: Run | None, device: str, talk: Talk) -> Prepared:
+        from regard.tasks.text.prepare import prepare_text
+
+        return prepare_text(recipe, run, home, device, talk)
+
+    def load_tokenizers(self, run: Run) -> Tokenizers:
+        from regard.training.going_on import tokenizers_of
+
+        return tokenizers_of(run)
+
+    def predictor(self, model: Any, tokenizers: Any, recipe: Recipe, card: Card, device: str) -> Any:
+        from regard.text_predictor import TextPredictor
+
+        return TextPredictor(model, tokenizers, recipe, card, device)
+
+    def describe_vocabulary(self, table: Any, run: Run) -> str:
+        from regard.text import Tokenizers
+
+        sizes = from_part(Vocabulary, table, f"{run.card_file}: [vocabulary]")
+        return f"tokens: {sizes.target:,} ({Tokenizers.load(run.tokenizer_file).target.kind})"
