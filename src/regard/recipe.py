@@ -103,22 +103,15 @@ def of_other_task(what: str, tasks: Sequence[str], task: str) -> RegardError:
     return RegardError(f"{what} is for the {word} {' and '.join(tasks)}; this recipe is for {task}")
 
 
-def find_files(table: Mapping[str, Any], folder: Path, recipes: Iterable[type[Recipe]]) -> Table:
-    """A table in which files that lie in a folder, that of the recipe, have their whole path."""
+def find_files(table: Table, folder: Path, recipes: Iterable[type[Recipe]]) -> None:
+    """Give files that lie in a folder, that of the recipe, their whole path in a table."""
     from regard.data.corpora import CORPORA
 
-    paths = marked("path", recipes)
-
-    def whole(section: str, name: str, value: Any) -> Any:
-        here = (section, name) in paths and isinstance(value, str) and value not in CORPORA
-        return str(folder / value) if here and os.path.exists(folder / value) else value
-
-    return {
-        section: {name: whole(section, name, value) for name, value in values.items()}
-        if isinstance(values, Mapping)
-        else values
-        for section, values in table.items()
-    }
+    for section, name in marked("path", recipes):
+        values = table.get(section)
+        given = values.get(name) if isinstance(values, dict) else None
+        if isinstance(given, str) and given not in CORPORA and os.path.exists(folder / given):
+            table[section][name] = str(folder / given)
 
 
 def model_fields(name: object, what: str = "model") -> dict[str, Field]:

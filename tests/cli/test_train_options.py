@@ -141,3 +141,19 @@ def test_a_setting_that_two_sections_have_needs_its_whole_name(monkeypatch):
 def test_whatever_is_typed_is_a_table_or_one_line(options):
     line = error_of(override, {"data": {"train": "copy"}}, options)
     assert line is None or "--" in line
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ([("documents", "line"), ("model", "bahdanau")], "--documents is for the task text; this recipe is for pairs"),
+        ([("data.documents", "line"), ("task", "tag")],
+         "--data.documents is for the task text; this recipe is for tag"),
+        ([("model", "gpt"), ("beam", "3")], "--beam is for the task pairs; this recipe is for text"),
+        ([("task", "text"), ("reading.steps", "3")],
+         "--reading.steps is for the tasks tag and label; this recipe is for text"),
+        ([("task", "taag")], '--task: there is no "taag"; did you mean "tag"?'),
+    ],
+)  # fmt: skip
+def test_an_option_of_another_task_is_refused(options, line):
+    assert error_of(override, {}, options) == line

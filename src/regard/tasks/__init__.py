@@ -60,6 +60,7 @@ def to_recipe(table: Mapping[str, Any], where: str) -> Recipe:
 
 def read_recipe(path: Path) -> Table:
     """The table of a recipe file, checked; a file that it names is looked for beside it first."""
-    table = find_files(read_toml(path), path.parent, RECIPES.values())
+    table = read_toml(path)
+    find_files(table, path.parent, RECIPES.values())
     to_recipe(table, str(path))
     return table

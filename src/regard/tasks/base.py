@@ -71,9 +71,11 @@ class Task(ABC):
         """Remove what a run has no use for once it is trained."""
         return
 
-    @abstractmethod
     def load_tokenizers(self, run: Run) -> Any:
-        """The tokenizers of a run."""
+        """The tokenizers of a run: of source and target, unless a task has others."""
+        from regard.training.going_on import tokenizers_of
+
+        return tokenizers_of(run)
 
     @abstractmethod
     def predictor(self, model: Any, tokenizers: Any, recipe: Recipe, card: Card, device: str) -> Predictor[Any]:

@@ -13,7 +13,6 @@ from regard.tasks.pairs.settings import PairRecipe
 if TYPE_CHECKING:
     from regard.recipe import Recipe
     from regard.run import Card, Run
-    from regard.text import Tokenizers
     from regard.training.prepared import Prepared
     from regard.training.talk import Talk
 
@@ -49,11 +48,6 @@ class Pairs(Task):
         from regard.tasks.pairs.prepare import prepare_pairs
 
         return prepare_pairs(recipe, home, device, talk)
-
-    def load_tokenizers(self, run: Run) -> Tokenizers:
-        from regard.training.going_on import tokenizers_of
-
-        return tokenizers_of(run)
 
     def predictor(self, model: Any, tokenizers: Any, recipe: Recipe, card: Card, device: str) -> Any:
         from regard.predictor import Predictor

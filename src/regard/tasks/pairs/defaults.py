@@ -13,7 +13,7 @@ from regard.tasks.pairs.settings import PairRecipe
 from regard.tasks.pairs.validation import METRICS
 from regard.text import Tokenizer, Tokenizers
 from regard.text.tokenizer import is_spelt
-from regard.training.defaults import TrainingDefaults, check_metric, choose_training, thirty_times
+from regard.training.defaults import check_metric, choose_training
 
 LARGE = 20_000
 """From so many pairs of running text on, a Transformer is the default."""
@@ -68,17 +68,17 @@ def choose_settings(recipe: PairRecipe, facts: Facts) -> PairRecipe:
     """The recipe with nothing left open."""
     check_metric(recipe.training, (*METRICS, "loss"))
     recurrent = recipe.model["name"] != "transformer"
-    defaults = TrainingDefaults(
+    training = choose_training(
+        recipe.training,
+        facts.tokens,
         tokens=min(max(facts.tokens // 60, 1024), 8192 if facts.on_gpu else 4096),
         steps=lambda epoch: min(max(40 * epoch, 1500), 20_000),
         rate=2e-3 if recurrent else 1e-3,
         warmup=100 if recurrent else 400,
-        validate_every=thirty_times,
         smoothing=0.1,
         metric=best_metric(facts),
         precision=best_precision(recurrent, facts),
     )
-    training = choose_training(recipe.training, facts.tokens, defaults)
     return replace(recipe, training=training, model={**model_defaults(recurrent, facts), **recipe.model})
 
 

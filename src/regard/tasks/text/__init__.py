@@ -4,29 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from regard.settings import from_part
 from regard.tasks.base import Task
 from regard.tasks.text.settings import TextRecipe
 
 if TYPE_CHECKING:
     from regard.recipe import Recipe
     from regard.run import Card, Run
-    from regard.text import Tokenizers
     from regard.training.prepared import Prepared
     from regard.training.talk import Talk
 
 ENDINGS = (".txt", ".text")
 """How the name of a file of plain text ends."""
-
-
-@dataclass(frozen=True)
-class Vocabulary:
-    """How many tokens there are."""
-
-    target: int
 
 
 class Text(Task):
@@ -53,11 +43,6 @@ class Text(Task):
 
         return prepare_text(recipe, run, home, device, talk)
 
-    def load_tokenizers(self, run: Run) -> Tokenizers:
-        from regard.training.going_on import tokenizers_of
-
-        return tokenizers_of(run)
-
     def predictor(self, model: Any, tokenizers: Any, recipe: Recipe, card: Card, device: str) -> Any:
         from regard.text_predictor import TextPredictor
 
@@ -66,5 +51,5 @@ class Text(Task):
     def describe_vocabulary(self, table: Any, run: Run) -> str:
         from regard.text import Tokenizers
 
-        sizes = from_part(Vocabulary, table, f"{run.card_file}: [vocabulary]")
-        return f"tokens: {sizes.target:,} ({Tokenizers.load(run.tokenizer_file).target.kind})"
+        tokenizer = Tokenizers.load(run.tokenizer_file).target
+        return f"tokens: {tokenizer.size:,} ({tokenizer.kind})"

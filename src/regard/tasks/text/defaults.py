@@ -11,7 +11,7 @@ from regard.models import MODELS, LanguageModel
 from regard.recipe import MANY, fitting_models
 from regard.tasks.text import Text
 from regard.tasks.text.settings import TextRecipe
-from regard.training.defaults import TrainingDefaults, choose_training, fill_in, thirty_times
+from regard.training.defaults import choose_training, fill_in
 
 
 @dataclass(frozen=True)
@@ -42,17 +42,16 @@ def choose_settings(recipe: TextRecipe, facts: TextFacts) -> TextRecipe:
         raise RegardError("training.smoothing: gives tokens a share that model.mute leaves none; set one of them")
     carries = model_of(recipe).carries
     segment = segment_of(recipe, facts)
-    defaults = TrainingDefaults(
+    training = choose_training(
+        fill_in(training, segment=segment),
+        facts.tokens,
         tokens=max(segment, min(max(facts.tokens // 200, 1024), 16_384 if facts.on_gpu else 4096)),
         steps=lambda epoch: min(max(20 * epoch, 1500), 20_000),
         rate=2e-3 if carries else 1e-3,
-        warmup=100,
-        validate_every=thirty_times,
         smoothing=0.0,
         metric="loss",
         precision="bfloat16" if facts.on_gpu and not carries else "float32",
     )
-    training = choose_training(fill_in(training, segment=segment), facts.tokens, defaults)
     return replace(recipe, training=training, model={**model_defaults(carries, facts), **recipe.model})
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from regard.tasks.words.settings import WordRecipe
-from regard.training.defaults import TrainingDefaults, check_metric, choose_training
+from regard.training.defaults import check_metric, choose_training
 
 EPOCHS, LEAST_EPOCHS = 12, 4
 """How often few data are read, and how often many, unless steps are set."""
@@ -29,17 +29,17 @@ def choose_settings(
 ) -> AnyRecipe:
     """The recipe with nothing left open; the first of the metrics is the default."""
     check_metric(recipe.training, metrics)
-    defaults = TrainingDefaults(
+    training = choose_training(
+        recipe.training,
+        words,
         tokens=min(max(words // 100, 256), 2048),
         steps=lambda epoch: min(max(EPOCHS * epoch, STEPS[0]), max(LEAST_EPOCHS * epoch, STEPS[1])),
         rate=rate,
-        warmup=100,
         validate_every=lambda epoch, _: min(max(epoch // 2, 20), 500),
         smoothing=smoothing,
         metric=metrics[0],
         precision="float32",
     )
-    training = choose_training(recipe.training, words, defaults)
     chosen = {**model, **recipe.model}
     if recipe.text.kind == "words":
         chosen.setdefault("spelling", "none")
