@@ -16,7 +16,7 @@ from regard.models.transformer import Transformer
 from regard.predictor import Prediction, Predictor
 from regard.serve.asked import Asked, Event, Told
 from regard.serve.batching import Family, Steps
-from regard.serve.growing import TOKENS, GrowingBeam, growing_texts
+from regard.serve.growing import BEAM, TOKENS, GrowingBeam, growing_texts
 from regard.text_predictor import Text, TextPredictor
 from regard.views.page import slim
 
@@ -162,7 +162,7 @@ class Writer(Family):
         """The most probable ways to go on."""
         options = asked.options
         nbest = options.get("nbest", 1)
-        beam = options.get("beam", max(nbest, self.model.recipe.decoding.beam))
+        beam = options.get("beam", max(nbest, BEAM))
         tokens = options.get("tokens", TOKENS)
         found: list[Text] = self.model.continuations(asked.text, tokens=tokens, beam=beam, nbest=nbest)
         best = [scored(each.text, each.log_probability) for each in found]

@@ -21,8 +21,8 @@ from regard.text import Encoded, Tokenizer
 from regard.text.streaming import written_parts
 from regard.text_predictor import BEGIN, TextPredictor, new_generator
 
-TOKENS = 200
-"""That a language model writes unless told otherwise."""
+TOKENS, BEAM = 200, 5
+"""That a language model writes, and hypotheses that it keeps, unless told otherwise."""
 
 Drawn = tuple[Int[Tensor, " rows"], Float[Tensor, " rows"]]
 
