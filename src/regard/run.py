@@ -16,7 +16,6 @@ whole or not there. Nothing is ever pickled.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import re
 import shutil
@@ -24,6 +23,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import portalocker
 
 from regard import __version__
 from regard.errors import RegardError
@@ -199,11 +200,12 @@ class Run:
             file = self.lock_file.open("w")
         with file:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+                portalocker.lock(file, portalocker.LOCK_EX | portalocker.LOCK_NB)
+            except portalocker.AlreadyLocked:
                 raise RegardError(f"{self.path}: another training writes here; wait, or choose another --out") from None
-            except OSError as error:
-                raise RegardError(f"{self.lock_file}: cannot be locked: {error.strerror or error}") from None
+            except portalocker.LockException as error:
+                reason = error.__cause__ if isinstance(error.__cause__, OSError) else error  # the system's own words
+                raise RegardError(f"{self.lock_file}: cannot be locked: {reason.strerror or reason}") from None
             yield
 
 
