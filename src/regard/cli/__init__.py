@@ -107,6 +107,12 @@ def command_line() -> App:
         version_flags=(),
     )
     app.command(bench_commands())
+    app.command(
+        "regard.cli.completion:install_completion",
+        name="--install-completion",
+        help="Let your shell complete commands and options.",
+        help_epilogue="Example: regard --install-completion --shell bash",
+    )
     return app
 
 
