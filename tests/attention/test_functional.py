@@ -8,7 +8,6 @@ import threading
 import jaxtyping
 import pytest
 import torch
-from torch.autograd import gradcheck
 
 from regard import RegardError, attend, causal, lengths
 from regard.attention import Boxcar, Score
@@ -17,6 +16,7 @@ from regard.attention.functional import listening
 from regard.attention.normalise import as_normaliser
 from regard.attention.paths import Call, choose_path
 from regard.attention.scores import as_score
+from tests.gradients import gradcheck
 
 from .cases import DEVICES, FINITE, NAMES, SMOOTH, STEPS, make_score, tensors
 

@@ -14,6 +14,7 @@ from regard import RegardError, Weights, attend, causal, documents, lengths
 from regard.attention import Score
 from regard.attention.reductions import greatest
 from regard.attention.weights import DenseWeights
+from tests.gradients import gradcheck
 
 from .cases import DEVICES, FINITE, NAMES, make_score, numpy_weights, tensors
 
@@ -196,7 +197,7 @@ def test_slices_are_differentiable(name, normaliser):
         return weights[..., 1:4, 2:5], weights[..., rows, :], weights[0, 2], weights.dense()
 
     inputs = (query.requires_grad_(), keys.requires_grad_(), bias)
-    assert torch.autograd.gradcheck(run, inputs, atol=1e-4)
+    assert gradcheck(run, inputs, atol=1e-4)
 
 
 def test_the_gradient_of_a_slice_reaches_the_keys_outside_it():
