@@ -11,7 +11,7 @@ from torch import Tensor
 def gradcheck(function: Callable[..., Any], inputs: Sequence[Tensor], **options: Any) -> bool:
     """torch's own, which calls the function hundreds of times; shapes and types are checked in the first call alone."""
     outputs = function(*inputs)
-    sum(output.sum() for output in ([outputs] if isinstance(outputs, Tensor) else outputs)).backward()
+    torch.autograd.backward([output.sum() for output in ([outputs] if isinstance(outputs, Tensor) else outputs)])
     before = jaxtyping.config.jaxtyping_disable
     jaxtyping.config.jaxtyping_disable = True
     try:
