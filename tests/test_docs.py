@@ -30,6 +30,7 @@ BLOCKS = {  # page -> how many Python blocks it has
     "docs/serve.md": 4,
     "docs/train.md": 8,
 }
+QUICK = {"CONTRIBUTING.md", "docs/attend.md", "docs/data.md", "docs/see-the-weights.md", "docs/self-attention.md"}
 FENCE = re.compile(r"^```python\n(?P<code>.*?)^```\n(?:\n*^```text\n(?P<output>.*?)^```$)?", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
 
@@ -76,7 +77,10 @@ def one_thread():
 
 
 @pytest.mark.usefixtures("one_thread")
-@pytest.mark.parametrize("page", [page for page, count in BLOCKS.items() if count])
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=() if page in QUICK else pytest.mark.slow) for page, count in BLOCKS.items() if count],
+)
 def test_a_page_does_what_it_says(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, Any] = {"__name__": "page"}

@@ -342,6 +342,7 @@ print(list(seen), [str(each.message) for each in said])
 """
 
 
+@pytest.mark.slow
 def test_a_compiled_model_is_watched_uncompiled():  # in a process of its own: the checks of shapes do not compile
     run = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr

@@ -184,6 +184,7 @@ def test_the_command_is_called_as_it_can_be_typed(path, found, name, monkeypatch
     assert as_typed() == name
 
 
+@pytest.mark.slow
 def test_bench_attention_measures_and_keeps_its_rows(tmp_path):
     kept = tmp_path / "rows.jsonl"
     sizes = ["--length", "16", "--width", "8", "--heads", "2", "--repeats", "2"]

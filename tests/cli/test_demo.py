@@ -22,6 +22,7 @@ def quick(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_the_demo_trains_predicts_draws_and_says_how_to_go_on(quick, monkeypatch, capsys):
     monkeypatch.setattr("shutil.which", lambda name: None)  # not on the path, as after `make demo`
     monkeypatch.setattr(sys, "argv", [str(quick / ".venv" / "bin" / "regard")])
@@ -42,6 +43,7 @@ def test_the_demo_trains_predicts_draws_and_says_how_to_go_on(quick, monkeypatch
     assert main(["inspect", "demo/dates"]) == 0
 
 
+@pytest.mark.slow
 def test_the_demo_can_be_quiet_and_goes_on_with_what_is_there(quick, capsys):
     for _ in range(2):
         assert main(["demo", "--out", "here", "--quiet"]) == 0

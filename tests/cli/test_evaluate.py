@@ -225,9 +225,15 @@ WORDS = st.sampled_from(
 )
 
 
+@pytest.fixture
+def few(monkeypatch):
+    """Few examples, where the corpus is not cut short by an option."""
+    monkeypatch.setattr("regard.cli.evaluate.COUNT", 20)
+
+
 @given(st.lists(WORDS, max_size=7))
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_no_command_line_is_a_bug(here, reverse_run, capsys, words):
+def test_no_command_line_is_a_bug(here, reverse_run, capsys, few, words):
     status = main(["evaluate", str(reverse_run), *words])
     out, err = capsys.readouterr()
     assert (status, err) == (0, "") or (status, out, err[:8], err.count("\n")) == (2, "", "regard: ", 1)

@@ -55,6 +55,7 @@ def learn_to_reverse(tmp_path, capsys, monkeypatch) -> Callable[[list[str]], dic
     return learn
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_reverse_is_learnt_with_the_attention_on_the_right_letter(case, learn_to_reverse):
     found = learn_to_reverse(CASES[case])
@@ -63,6 +64,7 @@ def test_reverse_is_learnt_with_the_attention_on_the_right_letter(case, learn_to
     assert found["alignment"]["recall"] >= 0.9
 
 
+@pytest.mark.slow
 def test_without_attention_there_is_a_bottleneck(learn_to_reverse):
     """The plain seq2seq, as large and as long trained, is worse: all of the source has to pass through one state."""
     names = ("seq2seq", "parameterized-attention")

@@ -29,6 +29,7 @@ def test_without_fastapi_it_says_what_to_install():
     assert found.stderr == "regard: regard serve needs FastAPI and uvicorn: pip install 'regard[serve]'\n"
 
 
+@pytest.mark.slow
 def test_all_else_works_without_fastapi():
     found = python(WITHOUT, "inspect", "runs/none")
     assert found.stderr == "regard: runs/none: there is no such folder; a run made by regard train is needed\n"

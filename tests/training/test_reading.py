@@ -57,6 +57,7 @@ WAYS = {
 """What is said of persons, and of places."""
 
 
+@pytest.mark.slow
 def test_unlabelled_text_tells_what_words_are_that_have_no_labels(tmp_path):
     """Names of two kinds, in sentences that do not tell which; what is said of them in the text does."""
     draw = random.Random(0)
@@ -302,6 +303,7 @@ def test_what_else_is_one_line(data, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_the_command_and_a_recipe_beside_the_file(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     write_data(tmp_path)

@@ -44,6 +44,7 @@ class StopError(Exception):
     """Somebody pulled the plug."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings", [{}, {"accumulate": 2, "ema": 0.9, "average": 2}, {"schedule": "inverse-sqrt", "clip": 0.0}]
 )
@@ -93,6 +94,7 @@ def test_ctrl_c_saves_at_the_step_where_it_was_pressed(tmp_path, monkeypatch, ca
     assert capsys.readouterr().err.endswith("stopped; the same command again goes on from step 6\n")
 
 
+@pytest.mark.slow
 def test_a_seed_decides_everything(tmp_path):
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
         train(changed(training={"seed": seed}), tmp_path / name, quiet=True)
@@ -121,6 +123,7 @@ def test_a_finished_run_says_so_and_more_steps_go_on(tmp_path):
     assert [line["step"] for line in Run(tmp_path / "run").metrics()] == [4, 8, 12, 16]
 
 
+@pytest.mark.slow
 def test_other_settings_and_other_data_are_refused(tmp_path):
     run = tmp_path / "run"
     train(TINY, run, quiet=True)
@@ -189,6 +192,7 @@ def test_an_update_without_a_finite_gradient_is_left_out_and_counted(settings, t
     assert all(tensor.isfinite().all() for tensor in read_tensors(tmp_path / "run/model.safetensors").values())
 
 
+@pytest.mark.slow
 def test_a_run_that_left_updates_out_was_stopped_and_ends_in_the_same_bits(tmp_path, monkeypatch):
     explode(monkeypatch, {1, 6, 7})
     train(changed(training={"ema": 0.9}), tmp_path / "whole", quiet=True)
@@ -212,6 +216,7 @@ def test_a_run_that_left_updates_out_was_stopped_and_ends_in_the_same_bits(tmp_p
     assert without_times(tmp_path / "broken")[-1]["left_out"] == 3
 
 
+@pytest.mark.slow
 def test_too_many_updates_left_out_in_a_row_end_training_and_name_the_batch(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         explode(patch, {*range(3, 22), *range(23, 42)})  # twice 19 of them
@@ -234,6 +239,7 @@ def test_of_equally_good_parameters_those_with_the_lower_loss_are_kept(tmp_path)
     assert Run(tmp_path / "run").read_card()["best"]["step"] == best["step"] == 12
 
 
+@pytest.mark.slow
 def test_a_run_started_from_another_goes_on_from_it(tmp_path, monkeypatch):
     train(TINY, tmp_path / "base", quiet=True)
     tiny = {"data": TINY["data"], "training": {**TINY["training"], "rate": 1e-12}}
@@ -354,6 +360,7 @@ def test_the_run_folder_can_be_read_with_less(tmp_path):
     assert not list((tmp_path / "run").rglob("*.pt")) + list((tmp_path / "run").rglob("*unfinished*"))
 
 
+@pytest.mark.slow
 def test_bpe_dropout_resumes_too(tmp_path, monkeypatch):
     pairs = tmp_path / "pairs.tsv"
     words = ["some words", "other words here", "words again", "again some other", "here and there"]

@@ -238,6 +238,7 @@ def test_what_vectors_mean_nothing_for_and_what_needs_them(data, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_the_command_and_a_recipe_beside_the_file(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     write_data(tmp_path)
