@@ -6,7 +6,7 @@ once: beartype sees arguments and result, and where a signature has shapes, size
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import is_dataclass
 from types import FunctionType, SimpleNamespace
 from typing import Any, get_args, get_type_hints
@@ -70,11 +70,11 @@ def with_hints(function: FunctionType, hints: dict[str, Any]) -> FunctionType:
     return same
 
 
-def resolve(hint: Any, names: Mapping[str, Any]) -> Any:
+def resolve(hint: Any, names: dict[str, Any]) -> Any:
     """A hint without strings in it; where it has names that are not known yet, anything will do."""
     holder = SimpleNamespace(__annotations__={"hint": hint})
     try:
-        return get_type_hints(holder, dict(names), include_extras=True)["hint"]
+        return get_type_hints(holder, names, include_extras=True)["hint"]
     except Exception:
         return Any
 
