@@ -2,14 +2,18 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
-.PHONY: demo test lint bench docs
+.PHONY: demo check test lint bench docs
 
 demo: $(READY)
 	$(BIN)/regard demo
 
+check: lint
+	$(PYTEST) -m 'not slow'
+
 test: lint
-	$(BIN)/python -m pytest --numprocesses 2
+	$(PYTEST)
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -103,10 +103,10 @@ def main() -> int:
     parser.add_argument("--alphabet", default="abcd")
     options = parser.parse_args()
 
-    from regard.loading import load_pairs
+    from regard import load as load_run
 
     texts = texts_of(options.alphabet, TEXTS)
-    expected = {found.source: found.text for found in load_pairs(options.run).predict(texts, beam=1)}
+    expected = {found.source: found.text for found in load_run(options.run).predict(texts, beam=1)}
     line = [sys.executable, "-c", COMMAND, "serve", options.run, "--port", "0", "--device", "cpu"]
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
         assert server.stdout is not None

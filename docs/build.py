@@ -1,4 +1,4 @@
-"""Draws the pictures of these pages: `make docs`.
+"""Draws the pictures of these pages and the map in CONTRIBUTING.md: `make docs`.
 
 Each page that shows a drawing draws it itself, so the pages are run here, models and all,
 and what they draw is kept. Then three small translators are trained, served and looked
@@ -21,6 +21,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import urlencode
+
+from layout import write_map
 
 PAGES = Path(__file__).parent
 PICTURES = PAGES / "pictures"
@@ -80,7 +82,7 @@ def screenshots() -> None:
     import torch
     from playwright.sync_api import sync_playwright
 
-    from regard.training.train import train
+    from regard import train
 
     path = next(filter(None, map(shutil.which, BROWSERS)), None)
     if path is None:
@@ -170,5 +172,6 @@ def shoot(page: Any, part: str, name: str) -> None:
 
 
 if __name__ == "__main__":
+    write_map()
     draw()
     screenshots()

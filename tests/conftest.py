@@ -1,13 +1,20 @@
+import os
+import shutil
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import portalocker
 import pytest
 import torch
 from hypothesis import settings
 
-from regard.training.train import train
-from tests.tiny_labels import train_all
+from regard.api import train
+from tests.chromium import tell_skipped
+from tests.tiny_labels import TASKS, train_all
+
+Share = Callable[[str, Callable[[Path], object]], Path]
 
 settings.register_profile("regard", deadline=None, derandomize=True)  # a slow machine fails no test, and a run repeats
 settings.load_profile("regard")
@@ -35,77 +42,112 @@ LINES = ["the cat sees the dog", "the dog sees a bird", "a bird sings", "the cat
 SHORT = {"steps": 40, "tokens": 200, "rate": 0.02, "validate_every": 20}
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What opens a page in a browser is slow."""
+    for item in items:
+        if "browser" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.slow)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for line in tell_skipped(terminalreporter.stats.get("skipped", [])):
+        terminalreporter.write_line(line, yellow=True)
+
+
 @pytest.fixture(scope="session")
-def reverse_run(tmp_path_factory) -> Path:
+def share(tmp_path_factory) -> Share:
+    """What gives a folder, made and filled by the first of all processes of a test run that asks for it."""
+    own = tmp_path_factory.getbasetemp()
+    common = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+    def shared(name: str, fill: Callable[[Path], object]) -> Path:
+        folder, full = common / name, common / f"{name}.full"
+        with (common / f"{name}.lock").open("w") as lock:
+            portalocker.lock(lock, portalocker.LOCK_EX)
+            if not full.exists():
+                shutil.rmtree(folder, ignore_errors=True)  # of one that failed
+                folder.mkdir()
+                fill(folder)
+                full.touch()
+        return folder
+
+    return shared
+
+
+@pytest.fixture(scope="session")
+def reverse_run(share) -> Path:
     """A model with attention that has learnt to reverse two to four letters."""
-    run = tmp_path_factory.mktemp("runs") / "reverse"
-    train(REVERSE, run, quiet=True)
-    return run
+    return share("reverse", lambda folder: train(REVERSE, folder / "reverse", quiet=True)) / "reverse"
 
 
 @pytest.fixture(scope="session")
-def transformer_run(tmp_path_factory) -> Path:
+def transformer_run(share) -> Path:
     """A Transformer of two decoder layers with two heads each, hardly trained."""
-    run = tmp_path_factory.mktemp("runs") / "transformer"
     sizes = {"width": 16, "heads": 2, "encoder_layers": 1, "decoder_layers": 2}
-    train({**REVERSE, "model": {"name": "transformer", **sizes}, "training": ONE_STEP}, run, quiet=True)
-    return run
+    recipe = {**REVERSE, "model": {"name": "transformer", **sizes}, "training": ONE_STEP}
+    return share("transformer", lambda folder: train(recipe, folder / "transformer", quiet=True)) / "transformer"
 
 
 @pytest.fixture(scope="session")
-def subword_run(tmp_path_factory) -> Path:
+def subword_run(share) -> Path:
     """A model of subwords of lower-cased text, hardly trained."""
-    folder = tmp_path_factory.mktemp("runs")
-    pairs = "".join(f"{text}\t{' '.join(reversed(text.split()))}\n" for text in TEXTS)
-    (folder / "pairs.tsv").write_text(pairs)
-    recipe = {
-        "data": {"train": str(folder / "pairs.tsv"), "held_out": 0.2},
-        "text": {"source_kind": "bpe", "target_kind": "bpe", "size": 280, "lowercase": True},
-        "model": {"name": "luong-dot", "hidden": 8, "embedding": 8},
-    }
-    train({**recipe, "training": ONE_STEP}, folder / "subwords", quiet=True)
-    return folder / "subwords"
+
+    def fill(folder: Path) -> None:
+        pairs = "".join(f"{text}\t{' '.join(reversed(text.split()))}\n" for text in TEXTS)
+        (folder / "pairs.tsv").write_text(pairs)
+        recipe = {
+            "data": {"train": str(folder / "pairs.tsv"), "held_out": 0.2},
+            "text": {"source_kind": "bpe", "target_kind": "bpe", "size": 280, "lowercase": True},
+            "model": {"name": "luong-dot", "hidden": 8, "embedding": 8},
+        }
+        train({**recipe, "training": ONE_STEP}, folder / "subwords", quiet=True)
+
+    return share("subwords", fill) / "subwords"
 
 
 @pytest.fixture(scope="session")
-def plain_run(tmp_path_factory) -> Path:
+def plain_run(share) -> Path:
     """A model without attention, of characters, hardly trained."""
-    run = tmp_path_factory.mktemp("runs") / "plain"
     model = {"name": "seq2seq", "hidden": 8, "embedding": 8}
     text = {"source_kind": "characters", "target_kind": "characters"}
-    train({**REVERSE, "text": text, "model": model, "training": ONE_STEP}, run, quiet=True)
-    return run
+    recipe = {**REVERSE, "text": text, "model": model, "training": ONE_STEP}
+    return share("plain", lambda folder: train(recipe, folder / "plain", quiet=True)) / "plain"
 
 
 @pytest.fixture(scope="session")
-def text_run(tmp_path_factory) -> Path:
+def text_run(share) -> Path:
     """A recurrent language model of words, trained on lines as documents."""
-    folder = tmp_path_factory.mktemp("runs")
-    (folder / "lines.txt").write_text("\n".join(LINES * 8))
-    recipe = {
-        "data": {"train": str(folder / "lines.txt"), "documents": "line"},
-        "text": {"kind": "words"},
-        "model": {"name": "gru-lm", "hidden": 12, "embedding": 12, "dropout": 0.0},
-    }
-    train({**recipe, "training": {**SHORT, "segment": 8}}, folder / "text", quiet=True)
-    return folder / "text"
+
+    def fill(folder: Path) -> None:
+        (folder / "lines.txt").write_text("\n".join(LINES * 8))
+        recipe = {
+            "data": {"train": str(folder / "lines.txt"), "documents": "line"},
+            "text": {"kind": "words"},
+            "model": {"name": "gru-lm", "hidden": 12, "embedding": 12, "dropout": 0.0},
+        }
+        train({**recipe, "training": {**SHORT, "segment": 8}}, folder / "text", quiet=True)
+
+    return share("text", fill) / "text"
 
 
 @pytest.fixture(scope="session")
-def gpt_run(tmp_path_factory) -> Path:
+def gpt_run(share) -> Path:
     """A GPT of characters that reads 16 at once, two layers with two heads each, trained on one long document."""
-    folder = tmp_path_factory.mktemp("runs")
-    (folder / "book.txt").write_text("\n".join(LINES * 8))
-    recipe = {
-        "data": {"train": str(folder / "book.txt")},
-        "text": {"kind": "characters"},
-        "model": {"name": "gpt", "width": 16, "heads": 2, "layers": 2, "longest": 16},
-    }
-    train({**recipe, "training": SHORT}, folder / "gpt", quiet=True)
-    return folder / "gpt"
+
+    def fill(folder: Path) -> None:
+        (folder / "book.txt").write_text("\n".join(LINES * 8))
+        recipe = {
+            "data": {"train": str(folder / "book.txt")},
+            "text": {"kind": "characters"},
+            "model": {"name": "gpt", "width": 16, "heads": 2, "layers": 2, "longest": 16},
+        }
+        train({**recipe, "training": SHORT}, folder / "gpt", quiet=True)
+
+    return share("gpt", fill) / "gpt"
 
 
 @pytest.fixture(scope="session")
-def label_runs(tmp_path_factory) -> dict[str, Path]:
+def label_runs(share) -> dict[str, Path]:
     """Classifiers and taggers that have learnt what decides, by name; their data lie beside them."""
-    return train_all(tmp_path_factory.mktemp("labels"))
+    folder = share("labels", train_all)
+    return {name: folder / name for name in TASKS}

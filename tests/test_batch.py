@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.batch import BOS, EOS, PAD, UNKNOWN, Batch, Pair, collate, padded
+from regard.batch import BOS, EOS, PAD, UNKNOWN, Pair, collate, padded
 
 rows = st.lists(st.lists(st.integers(0, 9), max_size=5), max_size=5)
 
@@ -20,7 +20,8 @@ def test_collate_by_hand():
     assert batch.target_in.tolist() == [[BOS, 5, PAD, PAD], [BOS, 4, 6, 5]]
     assert batch.target_out.tolist() == [[5, EOS, PAD, PAD], [4, 6, 5, EOS]]
     assert batch.target_lengths.tolist() == [2, 4]
-    assert {tensor.dtype for tensor in vars(batch).values()} == {torch.long}
+    tensors = [batch.source, batch.source_lengths.on_host, batch.target_in, batch.target_out, batch.target_lengths]
+    assert {tensor.dtype for tensor in tensors} == {torch.long}
     assert len(batch) == 2
 
 
@@ -51,6 +52,8 @@ def test_padded_rows_can_be_cut_back(rows):
 
 def test_to_moves_all_that_is_there():
     whole = collate([Pair([7], [5])]).to("meta")
-    assert {tensor.device.type for tensor in vars(whole).values()} == {"meta"}
-    moved = Batch(*padded([[7]])).to(torch.device("meta"))
+    tensors = [whole.source, whole.source_lengths.on_device, whole.target_in, whole.target_out, whole.target_lengths]
+    assert {tensor.device.type for tensor in tensors} == {"meta"}
+    assert whole.source_lengths.tolist() == [2]
+    moved = collate([Pair([7])]).to(torch.device("meta"))
     assert (moved.source.device.type, moved.target_in) == ("meta", None)

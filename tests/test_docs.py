@@ -13,7 +13,7 @@ import torch
 
 ROOT = Path(__file__).parents[1]
 BLOCKS = {  # page -> how many Python blocks it has
-    "CONTRIBUTING.md": 3,
+    "CONTRIBUTING.md": 5,
     "README.md": 2,
     "docs/README.md": 0,
     "docs/align.md": 7,
@@ -29,6 +29,15 @@ BLOCKS = {  # page -> how many Python blocks it has
     "docs/self-attention.md": 11,
     "docs/serve.md": 4,
     "docs/train.md": 8,
+    "docs/walk.md": 2,
+}
+QUICK = {
+    "CONTRIBUTING.md",
+    "docs/attend.md",
+    "docs/data.md",
+    "docs/see-the-weights.md",
+    "docs/self-attention.md",
+    "docs/walk.md",
 }
 FENCE = re.compile(r"^```python\n(?P<code>.*?)^```\n(?:\n*^```text\n(?P<output>.*?)^```$)?", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
@@ -76,7 +85,10 @@ def one_thread():
 
 
 @pytest.mark.usefixtures("one_thread")
-@pytest.mark.parametrize("page", [page for page, count in BLOCKS.items() if count])
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=() if page in QUICK else pytest.mark.slow) for page, count in BLOCKS.items() if count],
+)
 def test_a_page_does_what_it_says(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, Any] = {"__name__": "page"}

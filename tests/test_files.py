@@ -94,6 +94,7 @@ def test_tensors_are_read_back_as_they_were(tmp_path):
     for found in (read_tensors(tmp_path / "t"), load_file(tmp_path / "t")):
         assert found.keys() == tensors.keys()
         assert all(torch.equal(found[name], tensor) for name, tensor in tensors.items())
+    assert list(read_tensors(tmp_path / "t", only={"row", "odd"})) == ["row"]
     write_tensors(tmp_path / "t", {})
     assert read_tensors(tmp_path / "t") == {}
 

@@ -4,111 +4,27 @@ import ast
 import importlib
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 import regard
+from docs.layout import BEGIN, COLUMN, END, ORDER, ROOT, SOURCE, draw_map, name_of, place
 
-SOURCE = Path(regard.__file__).parent
-
-ORDER = [
-    "errors",
-    "settings",
-    "files",
-    "attention.surroundings",
-    "attention.visible",
-    "attention.base_score",
-    "attention.score_checks",
-    "attention.kernel_scores",
-    "attention.scores",
-    "attention.normalise",
-    "attention.comparison",
-    "attention.kernels.operators",
-    "attention.kernels.reference",
-    "attention.kernels.mean",
-    "attention.kernels.tiled",
-    "attention.kernels.dot_backward",
-    "attention.kernels.sdpa",
-    "attention.reductions",
-    "attention.weights",
-    "attention.arranged",
-    "attention.archive",
-    "attention.joining",
-    "attention.watch",
-    "attention.inputs",
-    "attention.paths",
-    "attention.functional",
-    "attention",
-    "layers.cache",
-    "layers.dropout",
-    "layers.attention",
-    "layers.positions",
-    "layers.feed_forward",
-    "layers.transformer",
-    "layers.recurrent",
-    "layers.crf",
-    "layers.source",
-    "layers.vocabulary",
-    "layers.pooling",
-    "layers.spelling",
-    "layers",
-    "batch",
-    "schemes",
-    "sentences",
-    "models.state",
-    "models.seq2seq",
-    "models.language",
-    "models.kernel_widths",
-    "models.recurrent",
-    "models.transformer",
-    "models.neural_lm",
-    "models.recurrent_lm",
-    "models.attentive_lm",
-    "models.gpt",
-    "models.reader",
-    "models.attentive_classifier",
-    "models.attentive_tagger",
-    "models",
-    "text",
-    "data",
-    "run",
-    "decoding",
-    "alignment",
-    "metrics",
-    "training.settings",
-    "recipe",
-    "training",
-    "views.fields",
-    "views.weights",
-    "views.attention_map",
-    "predictor",
-    "text_predictor",
-    "text_evaluation",
-    "label_predictor",
-    "loading",
-    "explaining",
-    "interop",
-    "views",
-    "looking",
-    "serve",
-    "bench",
-    "cli",
-]
+DOWN = {  # imports that must point down: from where, to where, and why
+    ("attention.weights", "attention.archive"): "save and load of Weights read safetensors only when they are called",
+    ("views.attention_map", "views.matrix"): "a map draws itself; what draws is imported only then",
+    ("views.attention_map", "views.page"): "a map draws itself; what draws is imported only then",
+    ("views.attention_map", "views.svg.views"): "a map draws itself; what draws is imported only then",
+    ("views.attention_map", "views.terminal"): "a map draws itself; what draws is imported only then",
+}
 
 HEART = {"torch", "jaxtyping", "regard"}
 HEART_MAY = {"attention/archive.py": {"safetensors"}}  # loaded when weights are saved, not before
 
 
-def place(module: str) -> int:
-    """The line of the layout a module stands on."""
-    if module == "regard":
-        return -1  # its names and version, for all
-    names = module.removeprefix("regard").removeprefix(".").split(".")
-    for size in range(len(names), 0, -1):
-        if ".".join(names[:size]) in ORDER:
-            return ORDER.index(".".join(names[:size]))
-    raise AssertionError(f"{module} has no place in the layout")
+def is_module(name: str) -> bool:
+    path = SOURCE.parent.joinpath(*name.split("."))
+    return path.with_suffix(".py").exists() or path.is_dir()
 
 
 def imported(tree: ast.AST) -> set[str]:
@@ -117,33 +33,44 @@ def imported(tree: ast.AST) -> set[str]:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            known = {f"{node.module}.{alias.name}" for alias in node.names}
-            ours = {name for name in known if (SOURCE.parent / (name.replace(".", "/") + ".py")).exists()}
-            found |= ours or {node.module}
+            names = (f"{node.module}.{alias.name}" for alias in node.names)
+            found |= {name if is_module(name) else node.module for name in names}
     return found
 
 
-def test_imports_point_up():
+def test_imports_point_up():  # those inside functions too
     files = [path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py"]
-    assert len(files) >= 20
+    assert len(files) >= 200
+    down = set()
     for path in files:
-        name = ".".join(("regard", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(".__init__")
+        name = name_of(path)
         if name == "regard.attention.kernels":
             continue
-        own = place(name)
-        whole = ast.parse(path.read_text())
-        late = {
-            id(node)
-            for function in ast.walk(whole)
-            if isinstance(function, ast.FunctionDef)
-            for node in ast.walk(function)
-        }
-        for node in list(ast.walk(whole)):  # an import inside a function may point anywhere
-            if isinstance(node, (ast.Import, ast.ImportFrom)) and id(node) in late:
-                continue
-            for target in imported(node) if isinstance(node, (ast.Import, ast.ImportFrom)) else ():
-                if target.startswith("regard"):
-                    assert place(target) < own or target == name or place(target) == own, f"{name} imports {target}"
+        targets = {target for target in imported(ast.parse(path.read_text())) if target.split(".")[0] == "regard"}
+        down |= {(name, target) for target in targets if place(target) > place(name)}
+    assert down == {(f"regard.{name}", f"regard.{target}") for name, target in DOWN}
+
+
+def test_every_line_of_the_layout_is_a_module():
+    for name in ORDER:
+        path = SOURCE.joinpath(*name.split("."))
+        assert path.with_suffix(".py").exists() or (path / "__init__.py").exists(), name
+    assert len(ORDER) == len(set(ORDER))
+
+
+def test_the_map_is_true():
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    _, begin, rest = page.partition(BEGIN)
+    drawn, end, _ = rest.partition(END)
+    assert (begin, end) == (BEGIN, END)
+    assert drawn == draw_map(), "python docs/layout.py draws it anew"
+    names = [line.split()[0] for line in drawn.splitlines() if not line.startswith((" " * COLUMN, "```"))]
+    modules = [path.name for path in SOURCE.rglob("*.py") if path.name != "__init__.py"]
+    assert sorted(name for name in names if name.endswith(".py")) == sorted(modules)
+    assert {name.rstrip("/") for name in names if name.endswith("/")} == {
+        "src/regard",
+        *(path.parent.name for path in SOURCE.rglob("*/__init__.py")),
+    }
 
 
 def test_the_heart_needs_torch_and_jaxtyping_alone():

@@ -1,161 +1,24 @@
-"""Recipes: TOML files, command lines, and what is wrong with them."""
+"""Recipes: TOML files, tables, and what is wrong with them."""
 
-import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.settings import DataSettings
 from regard.errors import RegardError
 from regard.models import MODELS
-from regard.recipe import (
-    DEFAULT_MODELS,
-    SYNONYMS,
-    Recipe,
-    fitting_models,
-    known_fields,
-    override,
-    read_recipe,
-    task_of,
-    to_recipe,
-)
-from regard.settings import Field
+from regard.recipe import fitting_models
+from regard.tasks import TASKS, read_recipe, task_of, to_recipe
+from regard.tasks.pairs.settings import PairRecipe
 
 MODEL_NAMES = ", ".join(sorted(MODELS))
 
 
 def test_nothing_said_is_a_recipe_of_defaults():
-    assert to_recipe({}, "x") == Recipe()
-
-
-@pytest.mark.parametrize(
-    ("options", "table"),
-    [
-        ([("model", "bahdanau"), ("hidden", "64")], {"model": {"name": "bahdanau", "hidden": 64}}),
-        ([("hidden", "64"), ("model", "luong-dot")], {"model": {"name": "luong-dot", "hidden": 64}}),
-        ([("model.name", "seq2seq"), ("model.dropout", "0.3")], {"model": {"name": "seq2seq", "dropout": 0.3}}),
-        ([("valid-source", "a"), ("data.valid_target", "b")], {"data": {"valid_source": "a", "valid_target": "b"}}),
-        ([("columns", "de,en")], {"data": {"columns": ("de", "en")}}),
-        ([("steps", "10"), ("steps", "20")], {"training": {"steps": 20}}),
-        ([("compile", None), ("lowercase", "no")], {"training": {"compile": True}, "text": {"lowercase": False}}),
-        ([("heads", "2"), ("score", "dot")], {"model": {"heads": 2, "score": "dot"}}),
-        ([("cell", "lstm"), ("layers", "2")], {"model": {"cell": "lstm", "layers": 2}}),
-        ([("joint", "auto")], {"text": {"joint": "auto"}}),
-        ([("joint", None)], {"text": {"joint": True}}),
-        ([("tied", "all")], {"model": {"tied": "all"}}),
-        ([("tied-embeddings", None)], {"model": {"tied_embeddings": True}}),
-        ([("seed", "3"), ("beam", "7")], {"training": {"seed": 3}, "decoding": {"beam": 7}}),
-        (
-            [("data.corpus.longest", "5"), ("train", "copy"), ("data.corpus.alphabet", "123")],
-            {"data": {"train": "copy", "corpus": {"longest": 5, "alphabet": "123"}}},
-        ),
-    ],
-)
-def test_what_is_typed_finds_its_place_and_type(options, table):
-    assert override({}, options) == table
-    to_recipe(table, "x")
-
-
-def test_what_is_typed_replaces_what_a_recipe_says_and_nothing_else():
-    before = {"model": {"name": "bahdanau", "hidden": 8}, "data": {"train": "copy", "corpus": {"longest": 4}}}
-    found = override(before, [("hidden", "9"), ("data.corpus.shortest", "2")])
-    assert found["model"] == {"name": "bahdanau", "hidden": 9}
-    assert found["data"] == {"train": "copy", "corpus": {"longest": 4, "shortest": 2}}
-    assert before["data"]["corpus"] == {"longest": 4}
-
-
-@pytest.mark.parametrize(
-    ("option", "text", "line"),
-    [
-        ("hiden", "3", "train: there is no option --hiden; did you mean --hidden?"),
-        ("xyzzy", "3", "train: there is no option --xyzzy; regard train --help lists all"),
-        ("foo.bar", "3", "train: there is no option --foo.bar; regard train --help lists all"),
-        ("", "3", "train: there is no option --; regard train --help lists all"),
-        ("model.hiden", "3", '--model.hiden: there is no "hiden"; did you mean "hidden"?'),
-        ("model", "bahdanu", '--model: there is no "bahdanu"; did you mean "bahdanau"?'),
-        ("model", "", f'--model: there is no ""; there are: {MODEL_NAMES}'),
-        ("model", None, "--model: a value is missing"),
-        ("hidden", None, "--hidden: a value is missing"),
-        ("hidden", "x", '--hidden is "x"; a whole number is needed'),
-        ("hidden", "2.5", "--hidden is 2.5; a whole number is needed"),
-        ("rate", "fast", '--rate is "fast"; a number is needed'),
-        ("compile", "perhaps", '--compile is "perhaps"; true or false is needed'),
-        ("cell", "grU", '--cell: there is no "grU"; did you mean "gru"?'),
-        ("corpus", "3", '--corpus is "3"; a table is needed'),
-        (
-            "data.corpus.longest",
-            "3",
-            "--data.corpus.longest: is for a built-in corpus (copy, dates, numbers, reverse, sort, toy-en-de); "
-            "found none",
-        ),
-    ],
-)
-def test_what_is_typed_wrong_is_said_with_its_option(option, text, line):
-    with pytest.raises(RegardError) as caught:
-        override({}, [(option, text)])
-    assert str(caught.value) == line
-
-
-def test_an_option_of_another_model_is_refused():
-    assert error_of(override, {}, [("width", "8"), ("model", "bahdanau")]) == (
-        "--width: bahdanau has no such setting; it has embedding, hidden, layers, cell, bidirectional, reverse-source, "
-        "dropout, attention, score, heads, project, normaliser, learn-width, composition, input-feeding, tied, "
-        "tied-embeddings"
-    )
-
-
-@pytest.mark.parametrize(
-    ("option", "said"),
-    [("lr", "--rate"), ("learning-rate", "--rate"), ("epochs", "--steps, in updates"), ("max_steps", "--steps")],
-)
-def test_what_other_programs_call_an_option(option, said):
-    line = f"train: there is no option --{option}; here it is {said}"
-    assert error_of(override, {}, [(option, "1")]) == line
-
-
-def test_every_synonym_leads_somewhere():
-    sections = ("data", "text", "model", "training", "decoding")
-    known = {name.replace("_", "-") for section in sections for name in known_fields(section, {})}
-    for name, meant in SYNONYMS.items():
-        assert name.replace("_", "-") not in known
-        assert set(re.findall(r"--([a-z-]+)", meant)) <= known | {"out", "quiet"}
-
-
-def test_settings_of_reading_have_whole_names_alone():
-    found = override({}, [("steps", "5"), ("reading.steps", "7"), ("reading.dropout", "0"), ("dropout", "0.1")])
-    assert found == {"training": {"steps": 5}, "reading": {"steps": 7, "dropout": 0.0}, "model": {"dropout": 0.1}}
-    assert error_of(override, {}, [("repeats", "2")]) == (
-        "train: there is no option --repeats; it may be --reading.repeats"
-    )
-    assert error_of(override, {}, [("reading.stepps", "2")]).endswith('did you mean "steps"?')
-    for name, value, said in (
-        ("steps", 0, "steps is 0; 1 is the least"),
-        ("repeats", -1, "repeats is -1; 0 is the least"),
-        ("rate", 0.0, "rate is 0.0; a number above 0 is needed"),
-        ("dropout", 1.0, "dropout is 1.0; a share from 0 to below 1 is needed"),
-    ):
-        assert error_of(to_recipe, {"reading": {name: value}}, "recipe") == f"recipe: [reading] {said}"
-
-
-def test_settings_of_a_built_in_corpus_have_short_names_where_no_other_has_them():
-    found = override({}, [("alphabet", "abc"), ("train", "copy")])
-    assert found == {"data": {"train": "copy", "corpus": {"alphabet": "abc"}}}
-    recurrent = {"data": {"train": "copy"}, "model": {"name": "bahdanau"}}
-    assert override(recurrent, [("longest", "5")])["data"]["corpus"] == {"longest": 5}
-    assert error_of(override, {"data": {"train": "copy"}}, [("longest", "5")]) == (
-        "--longest: may be --model.longest or --data.corpus.longest; say which"
-    )
-    assert error_of(override, {"data": {"train": "a.tsv"}}, [("alphabet", "abc")]) == (
-        "train: there is no option --alphabet; regard train --help lists all"
-    )
-
-
-def test_a_setting_that_two_sections_have_needs_its_whole_name(monkeypatch):
-    monkeypatch.setattr("regard.recipe.every_model_field", lambda: {"seed": Field("seed", int, 0, "")})
-    with pytest.raises(RegardError, match=r"^--seed: may be --model\.seed or --training\.seed; say which$"):
-        override({}, [("seed", "3")])
+    assert to_recipe({}, "x") == PairRecipe()
 
 
 def write(folder: Path, text: str) -> Path:
@@ -211,11 +74,42 @@ def test_a_recipe_that_is_not_there(tmp_path):
 
 def test_data_and_model_tell_the_task(tmp_path):
     for name, task in (("book.txt", "text"), ("book.text.gz", "text"), ("pairs.tsv", "pairs"), (str(tmp_path), "text")):
-        assert task_of(Recipe(data=DataSettings(train=name))) == task
-    assert task_of(Recipe(data=DataSettings(train="pairs.tsv"), model={"name": "gpt"})) == "text"
-    assert task_of(Recipe(data=DataSettings(train="a.txt"), model={"name": "bahdanau"})) == "pairs"
-    assert task_of(Recipe(data=DataSettings(train="a.txt", format="tsv"))) == "pairs"
-    assert task_of(Recipe(data=DataSettings(train="a.txt", columns=("a", "b")))) == "pairs"
+        assert task_of({"data": {"train": name}}).name == task
+    assert task_of({"data": {"train": "pairs.tsv"}, "model": {"name": "gpt"}}).name == "text"
+    assert task_of({"data": {"train": "a.txt"}, "model": {"name": "bahdanau"}}).name == "pairs"
+    assert task_of({"data": {"train": "a.txt", "format": "tsv"}}).name == "pairs"
+    assert task_of({"data": {"train": "a.txt", "columns": ("a", "b")}}).name == "pairs"
+    assert task_of({"data": {"train": "a.txt", "task": "label"}}).name == "label"
+    assert task_of({"data": {"train": "a.conll.gz"}}).name == "tag"
+    assert (
+        error_of(task_of, {"data": {"task": "taag"}}) == 'recipe: [data] task: there is no "taag"; did you mean "tag"?'
+    )
+    assert error_of(task_of, {"data": {"task": "tag"}, "model": {"name": "gpt"}}) == (
+        "data.task is tag; gpt is for the task text"
+    )
+
+
+def test_every_model_is_of_a_task_and_every_task_has_models():
+    assert {preset.task for preset in MODELS.values()} == set(TASKS)
+    for name, task in TASKS.items():
+        assert [MODELS[preset].task for preset in task.presets] == [name] * len(task.presets)
+        assert task.example.startswith("regard train ")
+
+
+def test_a_setting_of_another_task_is_refused():
+    for table, line in (
+        ({"data": {"documents": "line"}}, "[data] documents is for the task text; this recipe is for pairs"),
+        ({"training": {"class_weights": 0.0}},
+         "[training] class_weights is for the tasks tag and label; this recipe is for pairs"),
+        ({"model": {"name": "gpt"}, "decoding": {}}, "[decoding] is for the task pairs; this recipe is for text"),
+        ({"data": {"task": "tag", "separator": "|"}}, "[data] separator is for the task label; this recipe is for tag"),
+    ):  # fmt: skip
+        assert error_of(to_recipe, table, "x.toml") == f"x.toml: {line}"
+
+
+def test_importing_tasks_does_not_import_torch():
+    program = "import sys, regard.tasks; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_a_folder_of_text_beside_a_recipe_is_seen(tmp_path):
@@ -225,17 +119,18 @@ def test_a_folder_of_text_beside_a_recipe_is_seen(tmp_path):
 
 
 def test_settings_tell_which_models_they_fit():
-    assert DEFAULT_MODELS["pairs"] == ("bahdanau", "transformer")
-    assert DEFAULT_MODELS["text"] == ("lstm-lm", "gpt")
-    assert fitting_models({}, "x", "pairs") == ["bahdanau", "transformer"]
-    assert fitting_models({"hidden": 8}, "x", "pairs") == ["bahdanau"]
-    assert fitting_models({"width": 8}, "x", "pairs") == ["transformer"]
-    assert fitting_models({"tied": False}, "x", "pairs") == ["bahdanau"]
-    assert fitting_models({"tied": "all"}, "x", "pairs") == ["transformer"]
+    presets = TASKS["pairs"].presets
+    assert presets == ("bahdanau", "transformer")
+    assert TASKS["text"].presets == ("lstm-lm", "gpt")
+    assert fitting_models({}, "x", presets) == ["bahdanau", "transformer"]
+    assert fitting_models({"hidden": 8}, "x", presets) == ["bahdanau"]
+    assert fitting_models({"width": 8}, "x", presets) == ["transformer"]
+    assert fitting_models({"tied": False}, "x", presets) == ["bahdanau"]
+    assert fitting_models({"tied": "all"}, "x", presets) == ["transformer"]
     with pytest.raises(
         RegardError, match=r'^x: \[model\] settings: there is no "width"; did you mean "learn_width"\?$'
     ):
-        fitting_models({"hidden": 8, "layers": 1, "width": 8}, "x", "pairs")
+        fitting_models({"hidden": 8, "layers": 1, "width": 8}, "x", presets)
 
 
 VALUES = st.recursive(
@@ -267,12 +162,6 @@ def test_whatever_a_recipe_says_is_a_recipe_or_one_line(table):
         assert "\n" not in line
 
 
-@given(st.lists(st.tuples(NAMES | st.text(max_size=3), st.text(max_size=4) | st.none()), max_size=3))
-def test_whatever_is_typed_is_a_table_or_one_line(options):
-    line = error_of(override, {"data": {"train": "copy"}}, options)
-    assert line is None or "--" in line
-
-
 @pytest.mark.parametrize("setting", [{"score": "additive"}, {"heads": 2}, {"project": ["keys"]}])
 def test_a_model_without_attention_has_no_settings_of_it(setting):
     (name,) = setting
@@ -286,3 +175,16 @@ def test_settings_of_attention_that_would_have_no_effect_are_refused():
     table = {"model": {"name": "attentive-classifier", "pooling": "mean", "queries": 2}}
     with pytest.raises(RegardError, match=r"^x: \[model\] queries is of pooling by attention, not by mean$"):
         to_recipe(table, "x")
+
+
+def test_settings_of_reading_are_checked():
+    for name, value, said in (
+        ("steps", 0, "steps is 0; 1 is the least"),
+        ("repeats", -1, "repeats is -1; 0 is the least"),
+        ("rate", 0.0, "rate is 0.0; a number above 0 is needed"),
+        ("dropout", 1.0, "dropout is 1.0; a share from 0 to below 1 is needed"),
+    ):
+        assert (
+            error_of(to_recipe, {"data": {"task": "tag"}, "reading": {name: value}}, "recipe")
+            == f"recipe: [reading] {said}"
+        )

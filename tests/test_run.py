@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from regard import __version__, run
+from regard import __version__
 from regard.errors import RegardError
 from regard.files import write_tensors, write_text
 from regard.run import Checkpoint, Run, checkpoints_of, save_checkpoint
@@ -204,7 +204,7 @@ def test_a_folder_that_cannot_be_locked(tmp_path, monkeypatch):
     def no_locks(*_):
         raise OSError(errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr(run.fcntl, "flock", no_locks)
+    monkeypatch.setattr("portalocker.portalocker.LOCKER", no_locks)
     with refused(f"{tmp_path}/b/training/lock: cannot be locked: No locks available"), Run(tmp_path / "b").locked():
         pass
 

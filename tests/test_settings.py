@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from regard.data.corpora import CORPORA
 from regard.errors import RegardError
 from regard.models import MODELS
-from regard.recipe import Recipe
 from regard.settings import (
     fields_of,
     fitting,
@@ -29,6 +28,7 @@ from regard.settings import (
     to_table,
     to_toml,
 )
+from regard.tasks import recipes
 from regard.text.steps import TextSteps
 
 
@@ -75,9 +75,9 @@ class Whole:
 
 KINDS = {name: each.type for name, each in fields_of(Example).items()}
 EVERY = [
-    Recipe,
+    *recipes().values(),
     TextSteps,
-    *(each.type for each in fields_of(Recipe).values() if dataclasses.is_dataclass(each.type)),
+    *(each.type for kind in recipes().values() for each in fields_of(kind).values() if each.name != "model"),
     *(preset.config for preset in MODELS.values()),
     *CORPORA.values(),
 ]

@@ -77,7 +77,7 @@ def sentence(draw: random.Random) -> list[tuple[str, str]]:
     return found[: len(found) - draw.randint(0, 1)]  # a name may be the last word
 
 
-def train_all(folder: Path) -> dict[str, Path]:
+def train_all(folder: Path) -> None:
     """Train each task by the command, as a user runs it: without the checks of types that tests have; on one core."""
     write_data(folder)
     lines = [
@@ -89,4 +89,3 @@ def train_all(folder: Path) -> dict[str, Path]:
         [sys.executable, "-c", PROGRAM], input=json.dumps(lines), env=environment, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    return {name: folder / name for name in TASKS}

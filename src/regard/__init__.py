@@ -13,26 +13,31 @@ __version__ = "0.1.0"
 
 _HOME = {
     "AttentionMap": "regard.views.attention_map",
-    "Explanation": "regard.explaining",
-    "LabelPredictor": "regard.label_predictor",
-    "Labelling": "regard.label_predictor",
-    "Prediction": "regard.predictor",
-    "Predictor": "regard.predictor",
-    "Reading": "regard.text_predictor",
+    "Batch": "regard.batch",
+    "Example": "regard.data.example",
+    "Explanation": "regard.explaining.explanation",
+    "Hypothesis": "regard.decoding.hypothesis",
+    "LabelPredictor": "regard.tasks.label.predictor",
+    "Labelling": "regard.tasks.label.predictor",
+    "PairPredictor": "regard.tasks.pairs.predictor",
+    "Prediction": "regard.tasks.pairs.predictor",
+    "Predictor": "regard.tasks.predictor",
+    "Reading": "regard.tasks.text.predictor",
     "RegardError": "regard.errors",
-    "TagPredictor": "regard.label_predictor",
-    "Tagging": "regard.label_predictor",
-    "Text": "regard.text_predictor",
-    "TextPredictor": "regard.text_predictor",
+    "Run": "regard.run",
+    "TagPredictor": "regard.tasks.tag.predictor",
+    "Tagging": "regard.tasks.tag.predictor",
+    "Text": "regard.tasks.text.predictor",
+    "TextPredictor": "regard.tasks.text.predictor",
     "Weights": "regard.attention.weights",
     "attend": "regard.attention.functional",
     "causal": "regard.attention.visible",
     "documents": "regard.attention.visible",
-    "explain": "regard.explaining",
+    "explain": "regard.api",
     "lengths": "regard.attention.visible",
-    "load": "regard.loading",
-    "look": "regard.looking",
-    "train": "regard.training.train",
+    "load": "regard.api",
+    "look": "regard.api",
+    "train": "regard.api",
     "watch": "regard.attention.watch",
     "window": "regard.attention.visible",
 }
@@ -40,6 +45,10 @@ _HOME = {
 __all__ = [*_HOME, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]
 
 if TYPE_CHECKING:
+    from regard.api import explain as explain
+    from regard.api import load as load
+    from regard.api import look as look
+    from regard.api import train as train
     from regard.attention.functional import attend as attend
     from regard.attention.visible import causal as causal
     from regard.attention.visible import documents as documents
@@ -47,21 +56,22 @@ if TYPE_CHECKING:
     from regard.attention.visible import window as window
     from regard.attention.watch import watch as watch
     from regard.attention.weights import Weights as Weights
+    from regard.batch import Batch as Batch
+    from regard.data.example import Example as Example
+    from regard.decoding.hypothesis import Hypothesis as Hypothesis
     from regard.errors import RegardError as RegardError
-    from regard.explaining import Explanation as Explanation
-    from regard.explaining import explain as explain
-    from regard.label_predictor import Labelling as Labelling
-    from regard.label_predictor import LabelPredictor as LabelPredictor
-    from regard.label_predictor import Tagging as Tagging
-    from regard.label_predictor import TagPredictor as TagPredictor
-    from regard.loading import load as load
-    from regard.looking import look as look
-    from regard.predictor import Prediction as Prediction
-    from regard.predictor import Predictor as Predictor
-    from regard.text_predictor import Reading as Reading
-    from regard.text_predictor import Text as Text
-    from regard.text_predictor import TextPredictor as TextPredictor
-    from regard.training.train import train as train
+    from regard.explaining.explanation import Explanation as Explanation
+    from regard.run import Run as Run
+    from regard.tasks.label.predictor import Labelling as Labelling
+    from regard.tasks.label.predictor import LabelPredictor as LabelPredictor
+    from regard.tasks.pairs.predictor import PairPredictor as PairPredictor
+    from regard.tasks.pairs.predictor import Prediction as Prediction
+    from regard.tasks.predictor import Predictor as Predictor
+    from regard.tasks.tag.predictor import Tagging as Tagging
+    from regard.tasks.tag.predictor import TagPredictor as TagPredictor
+    from regard.tasks.text.predictor import Reading as Reading
+    from regard.tasks.text.predictor import Text as Text
+    from regard.tasks.text.predictor import TextPredictor as TextPredictor
     from regard.views.attention_map import AttentionMap as AttentionMap
 
 

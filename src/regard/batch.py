@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from jaxtyping import Int
 from torch import Tensor
+
+from regard.layers.lengths import SequenceLengths, moved
 
 PAD, UNKNOWN, BOS, EOS = range(4)
 """The first four numbers of every vocabulary."""
@@ -23,15 +25,26 @@ class Pair(NamedTuple):
     target: Sequence[int] | None = None
 
 
+Moved = TypeVar("Moved", bound="Movable")
+
+
+class Movable:
+    """A dataclass of tensors."""
+
+    def to(self: Moved, device: str | torch.device) -> Moved:
+        """The same in the memory of a device, which the CPU does not wait for."""
+        return replace(self, **{name: on_device(value, device) for name, value in vars(self).items()})  # type: ignore[type-var]
+
+
 @dataclass(frozen=True)
-class Batch:
+class Batch(Movable):
     """Sources that end in <eos>, and targets as they go in (<bos> first) and as they shall come out (<eos> last).
 
     The end of shorter ones is filled with PAD. Without targets, to predict them, the last three are None.
     """
 
     source: Int[Tensor, "batch source"]
-    source_lengths: Int[Tensor, " batch"]
+    source_lengths: SequenceLengths
     target_in: Int[Tensor, "batch target"] | None = None
     target_out: Int[Tensor, "batch target"] | None = None
     target_lengths: Int[Tensor, " batch"] | None = None
@@ -39,14 +52,9 @@ class Batch:
     def __len__(self) -> int:
         return len(self.source)
 
-    def to(self, device: str | torch.device) -> Batch:
-        """The same batch in the memory of a device."""
-        found: dict[str, Any] = {name: t if t is None else moved(t, device) for name, t in vars(self).items()}
-        return Batch(**found)
-
 
 @dataclass(frozen=True)
-class TextBatch:
+class TextBatch(Movable):
     """Segments of texts: the tokens as they go in, and that which follows each, PAD where none is asked for.
 
     Rows go on where those of the segment before ended, unless they are `fresh`.
@@ -59,20 +67,20 @@ class TextBatch:
     def __len__(self) -> int:
         return len(self.tokens)
 
-    def to(self, device: str | torch.device) -> TextBatch:
-        """The same batch in the memory of a device."""
-        return TextBatch(moved(self.tokens, device), moved(self.targets, device), self.fresh)
 
-
-def moved(tensor: Tensor, device: str | torch.device) -> Tensor:
-    """A tensor on a device; a GPU fetches it from pinned memory while the CPU goes on."""
-    fetched = torch.device(device).type == "cuda" and tensor.is_cpu
-    return tensor.pin_memory().to(device, non_blocking=True) if fetched else tensor.to(device)
+def on_device(value: Any, device: str | torch.device) -> Any:
+    """A part of a batch in the memory of a device; what is no tensor, nor has any, as it is."""
+    if isinstance(value, tuple):
+        return tuple(on_device(each, device) for each in value)
+    if isinstance(value, Tensor):
+        return moved(value, device)
+    return value.to(device) if isinstance(value, (Movable, SequenceLengths)) else value
 
 
 def collate(pairs: Sequence[Pair]) -> Batch:
     """One batch of all pairs; targets only if every pair has one."""
-    source, source_lengths = padded([[*pair.source, EOS] for pair in pairs])
+    source, lengths = padded([[*pair.source, EOS] for pair in pairs])
+    source_lengths = SequenceLengths.of(lengths)
     targets = [pair.target for pair in pairs if pair.target is not None]
     if len(targets) < len(pairs):
         return Batch(source, source_lengths)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+NO_MEMORY = "there is not enough memory; try smaller batches, shorter texts or a smaller model"
+
 
 class RegardError(Exception):
     """Bad input: the message says where, what was found, and what would be right.
@@ -20,3 +22,8 @@ def unknown_name(what: str, found: object, known: Iterable[str]) -> RegardError:
     near = get_close_matches(str(found), names, n=1)
     hint = f'; did you mean "{near[0]}"?' if near else f"; there are: {', '.join(names)}"
     return RegardError(f'{what}: there is no "{found}"{hint}')
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether torch found no memory: on a GPU it has a class of its own for that, on a CPU only words."""
+    return type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)

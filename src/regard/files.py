@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -25,14 +25,14 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     write_bytes(path, save({name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}))
 
 
-def read_tensors(path: Path, device: str = "cpu") -> dict[str, Tensor]:
-    """The tensors of a safetensors file."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
+def read_tensors(path: Path, device: str = "cpu", only: Container[str] | None = None) -> dict[str, Tensor]:
+    """The tensors of a safetensors file, all or those of some names."""
+    from safetensors import SafetensorError, safe_open
 
     try:
-        with reading(path):
-            return load_file(path, device=device)
+        with reading(path), safe_open(path, framework="pt", device=device) as file:
+            names = file.keys() if only is None else [name for name in file.keys() if name in only]  # noqa: SIM118
+            return {name: file.get_tensor(name) for name in names}
     except SafetensorError as error:
         raise RegardError(f"{path}: is damaged ({error}); restore it from a copy") from None
 

@@ -16,14 +16,15 @@ whole or not there. Nothing is ever pickled.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import portalocker
 
 from regard import __version__
 from regard.errors import RegardError
@@ -137,16 +138,21 @@ class Run:
         whole = {**card, "format": FORMAT, "regard": __version__, "sha256": sums}
         write_text(self.card_file, json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
 
+    def note_best(self, best: Card) -> None:
+        """Note the best validation so far on the card; a folder within a run has none."""
+        if self.card_file.exists():
+            self.write_card({**self.read_card(), "best": best})
+
     def write_recipe(self, table: Table) -> None:
         """Write the settings."""
         write_text(self.recipe_file, to_toml(table))
 
-    def read_parameters(self, device: str = "cpu") -> dict[str, Tensor]:
-        """The best parameters, checked against their checksum."""
+    def read_parameters(self, device: str = "cpu", only: Container[str] | None = None) -> dict[str, Tensor]:
+        """The best parameters, all or those of some names; the file is checked against its checksum."""
         if not self.model_file.exists():
             raise RegardError(f"{self.path}: has no model.safetensors yet; train it until its first validation")
         self.check(self.model_file)
-        return read_tensors(self.model_file, device)
+        return read_tensors(self.model_file, device, only)
 
     def check(self, file: Path) -> None:
         """Raise a `RegardError` if a file is not the one whose checksum the card has."""
@@ -199,11 +205,12 @@ class Run:
             file = self.lock_file.open("w")
         with file:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+                portalocker.lock(file, portalocker.LOCK_EX | portalocker.LOCK_NB)
+            except portalocker.AlreadyLocked:
                 raise RegardError(f"{self.path}: another training writes here; wait, or choose another --out") from None
-            except OSError as error:
-                raise RegardError(f"{self.lock_file}: cannot be locked: {error.strerror or error}") from None
+            except portalocker.LockException as error:
+                reason = error.__cause__ if isinstance(error.__cause__, OSError) else error  # the system's own words
+                raise RegardError(f"{self.lock_file}: cannot be locked: {reason.strerror or reason}") from None
             yield
 
 
@@ -231,8 +238,12 @@ class Checkpoint:
         return json.loads((self.path / "state.json").read_bytes())
 
     def tensors(self, name: str, device: str = "cpu") -> dict[str, Tensor]:
-        """The parameters (`model`) or the memory of the optimizer (`optimizer`)."""
+        """The parameters (`model`) or another part of what training goes on from."""
         return read_tensors(self.path / f"{name}.safetensors", device)
+
+    def parts(self) -> list[str]:
+        """The names of all that `tensors` can give."""
+        return sorted(file.stem for file in self.path.glob("*.safetensors"))
 
     def remove(self) -> None:
         """Delete it."""

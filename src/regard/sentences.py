@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from regard.batch import moved, padded
+from regard.batch import Movable, padded
+from regard.layers.lengths import SequenceLengths
 
 NO_TAG = -1
 """At padding, and where a tag is not known."""
@@ -35,27 +35,22 @@ Text = tuple[Word, ...]
 
 
 @dataclass(frozen=True)
-class Sentences:
+class Sentences(Movable):
     """Texts side by side."""
 
     words: Int[Tensor, "texts words"]  # the number of each word, PAD after the end
     spelt: Int[Tensor, "texts words"]  # the row of its spelling
     spellings: Int[Tensor, "different pieces"]  # the pieces of each different word; the first row is padding
-    lengths: Int[Tensor, " texts"]  # words of each text; stays on the CPU
+    lengths: SequenceLengths  # words of each text
+    pieces: SequenceLengths  # pieces of each different word
     vectors: Int[Tensor, "texts words"] | None = None  # the number of the vector of each word, 0 where it has none
 
     def __len__(self) -> int:
         return len(self.words)
 
-    def to(self, device: str | torch.device) -> Sentences:
-        """The same texts in the memory of a device."""
-        words, spelt, spellings = (moved(tensor, device) for tensor in (self.words, self.spelt, self.spellings))
-        vectors = None if self.vectors is None else moved(self.vectors, device)
-        return Sentences(words, spelt, spellings, self.lengths, vectors)
-
 
 @dataclass(frozen=True)
-class LabelBatch:
+class LabelBatch(Movable):
     """Examples to label. Their texts, each different one once, lie in groups of like length.
 
     The texts of all groups are counted on from group to group; an example names its own by these numbers.
@@ -70,17 +65,9 @@ class LabelBatch:
     def __len__(self) -> int:
         return len(self.texts)
 
-    def to(self, device: str | torch.device) -> LabelBatch:
-        """The same batch in the memory of a device."""
-        seconds, context, targets = (
-            None if tensor is None else moved(tensor, device) for tensor in (self.seconds, self.context, self.targets)
-        )
-        groups = tuple(group.to(device) for group in self.groups)
-        return LabelBatch(groups, moved(self.texts, device), seconds, context, targets)
-
 
 @dataclass(frozen=True)
-class TagBatch:
+class TagBatch(Movable):
     """Sentences to tag."""
 
     sentences: Sentences
@@ -89,18 +76,17 @@ class TagBatch:
     def __len__(self) -> int:
         return len(self.sentences)
 
-    def to(self, device: str | torch.device) -> TagBatch:
-        """The same batch in the memory of a device."""
-        return TagBatch(self.sentences.to(device), None if self.tags is None else moved(self.tags, device))
-
 
 def side_by_side(texts: Sequence[Text]) -> Sentences:
     """Texts as tensors."""
     rows: dict[tuple[int, ...], int] = {(): 0}
     spelt = [[rows.setdefault(word.pieces, len(rows)) for word in text] for text in texts]
     words, lengths = padded([[word.number for word in text] for text in texts])
+    spellings, pieces = padded(list(rows))
     vectors, _ = padded([[word.vector for word in text] for text in texts])
-    return Sentences(words, padded(spelt)[0], padded(list(rows))[0], lengths, vectors)
+    return Sentences(
+        words, padded(spelt)[0], spellings, SequenceLengths.of(lengths), SequenceLengths.of(pieces), vectors
+    )
 
 
 def in_groups(texts: Sequence[Text]) -> tuple[tuple[Sentences, ...], list[int]]:

@@ -16,7 +16,7 @@ import sys
 import textwrap
 import tomllib
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, time
 from functools import cache
@@ -29,6 +29,16 @@ Settings = TypeVar("Settings")
 Table = dict[str, Any]
 
 
+Mark = Literal["path", "origin", "may_change", "read_once", "whole_name"]
+"""What else is known of a setting.
+
+path: a file or folder, which is looked for beside the recipe first; origin: where the data come from, so that the
+rest of its section belongs to it; may_change: may differ when a run goes on; read_once: a file that a run needs
+until its first checkpoint, and that may have moved by then; whole_name: a section whose settings are called as
+those of others are, so that a command line has to name it, too.
+"""
+
+
 @dataclass(frozen=True)
 class Field:
     """One setting, as help shows it."""
@@ -37,15 +47,44 @@ class Field:
     type: Any
     default: Any
     help: str
+    marks: frozenset[Mark] = frozenset()
+
+
+def setting(default: Any, *marks: Mark) -> Any:
+    """A field of settings with marks."""
+    return dataclasses.field(default=default, metadata=with_marks(*marks))
+
+
+def with_marks(*marks: Mark) -> dict[str, frozenset[Mark]]:
+    """The metadata of a field with marks."""
+    return {"marks": frozenset(marks)}
 
 
 def fields_of(kind: type) -> dict[str, Field]:
     """The settings of a dataclass by name."""
     types_, remarks = get_type_hints(kind), remarks_of(kind)
     return {
-        field.name: Field(field.name, types_[field.name], default_of(field), remarks.get(field.name, ""))
+        field.name: Field(
+            field.name,
+            types_[field.name],
+            default_of(field),
+            remarks.get(field.name, ""),
+            field.metadata.get("marks", frozenset()),
+        )
         for field in dataclasses.fields(kind)
     }
+
+
+def merge_fields(tables: Iterable[Mapping[str, Field]]) -> dict[str, Field]:
+    """The settings of several dataclasses as those of one: of all types and remarks where these differ."""
+    merged: dict[str, Field] = {}
+    for each in (field for table in tables for field in table.values()):
+        other = merged.setdefault(each.name, each)
+        if other.type != each.type:
+            merged[each.name] = other = dataclasses.replace(other, type=other.type | each.type)
+        if each.help not in other.help:
+            merged[each.name] = dataclasses.replace(other, help=f"{other.help}; {each.help}")
+    return merged
 
 
 def default_of(field: dataclasses.Field[Any]) -> Any:
@@ -96,6 +135,12 @@ def from_table(kind: type[Settings], table: Mapping[str, Any], where: str) -> Se
         return kind(**values)
     except RegardError as error:
         raise RegardError(beside(where, str(error))) from None
+
+
+def from_part(kind: type[Settings], table: Any, where: str) -> Settings:
+    """A dataclass from those settings of a table that it knows; all others are passed over."""
+    found = table if isinstance(table, dict) else {}
+    return from_table(kind, {name: value for name, value in found.items() if name in fields_of(kind)}, where)
 
 
 def beside(where: str, text: str) -> str:

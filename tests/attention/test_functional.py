@@ -8,15 +8,15 @@ import threading
 import jaxtyping
 import pytest
 import torch
-from torch.autograd import gradcheck
 
 from regard import RegardError, attend, causal, lengths
 from regard.attention import Boxcar, Score
-from regard.attention.comparison import Terms
+from regard.attention.call import Call, Terms
 from regard.attention.functional import listening
+from regard.attention.kernels.table import choose_kernel
 from regard.attention.normalise import as_normaliser
-from regard.attention.paths import Call, choose_path
 from regard.attention.scores import as_score
+from tests.gradients import gradcheck
 
 from .cases import DEVICES, FINITE, NAMES, SMOOTH, STEPS, make_score, tensors
 
@@ -448,8 +448,8 @@ def test_the_path_is_chosen_for_speed():
     def chosen(name, *, n=300, dropout=0.0, normaliser="softmax", dtype=torch.float32, visible=None):
         score = as_score(make_score(name, dtype))
         query, keys = torch.zeros(2, n, 6, dtype=dtype), torch.zeros(2, 300, 6, dtype=dtype)
-        terms = Terms(score, visible, as_normaliser(normaliser, score), torch.Size((2, n, 300)))
-        return choose_path(Call(terms, query, keys, keys, None, dropout))
+        terms = Terms(score, visible, as_normaliser(normaliser, score), torch.Size((2, n, 300)), dropout=dropout)
+        return choose_kernel(Call(terms, query, keys)).name
 
     assert chosen("scaled_dot") == chosen("gaussian") == chosen("bilinear") == "sdpa"
     assert chosen("uniform") == chosen("uniform", visible=lengths(torch.tensor([3, 4]))) == "mean"

@@ -13,6 +13,7 @@ from regard.batch import Batch
 from regard.decoding.beam import beam_search
 from regard.decoding.greedy import greedy
 from regard.layers import MultiHeadAttention
+from regard.layers.lengths import SequenceLengths
 from regard.models.transformer import Transformer, TransformerConfig
 
 
@@ -304,7 +305,7 @@ def test_a_beam_of_our_own_is_not_joined():
     torch.manual_seed(0)
     sizes = {"width": 8, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
     model = Transformer(TransformerConfig(source_size=9, target_size=9, **sizes)).eval()
-    batch = Batch(torch.tensor([[5, 6, 7]]), torch.tensor([3]))
+    batch = Batch(torch.tensor([[5, 6, 7]]), SequenceLengths.of(torch.tensor([3]), "cpu"))
     with watch(model, "dense") as seen:
         greedy(model, batch, longest=4)
     for path in seen:
@@ -342,6 +343,7 @@ print(list(seen), [str(each.message) for each in said])
 """
 
 
+@pytest.mark.slow
 def test_a_compiled_model_is_watched_uncompiled():  # in a process of its own: the checks of shapes do not compile
     run = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr

@@ -66,6 +66,7 @@ def test_what_does_not_fit_is_skipped_and_said(monkeypatch):
     assert (chosen.forward.ratio, chosen.notes) == (None, ())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("processes", "rounds"), [(1, 5), (3, 6)])
 def test_rounds_are_shared_out_among_processes(processes, rounds):
     (group,) = chosen_groups(SETTINGS, ["uniform"])
@@ -75,12 +76,14 @@ def test_rounds_are_shared_out_among_processes(processes, rounds):
     assert {row.backward.rounds for row in rows} == {rounds}
 
 
+@pytest.mark.slow
 def test_few_rounds_are_not_made_more_by_processes():
     settings = replace(SETTINGS, repeats=2, patience=60.0, processes=3)
     rows = list(measure_groups([GROUPS["uniform"]], settings, tell=lambda text: None))
     assert {row.forward.rounds for row in rows} == {2}
 
 
+@pytest.mark.slow
 def test_all_groups_are_gone_over_before_one_has_its_next_rounds():
     told: list[str] = []
     groups, settings = [GROUPS["uniform"], GROUPS["weights"]], replace(SETTINGS, patience=-1.0, processes=2)
@@ -99,6 +102,7 @@ def test_what_is_compiled_is_timed_in_one_process():
     assert sweeps_of(GROUPS["dot"], replace(settings, device="cuda")) == 1
 
 
+@pytest.mark.slow
 def test_a_process_that_is_ended_is_noted(monkeypatch):
     monkeypatch.setattr("regard.bench.attention.time_by_name", end_this_process)
     (group,) = chosen_groups(SETTINGS, ["uniform"])
@@ -123,6 +127,7 @@ def test_where_a_process_is_ended_later_the_other_direction_stands(monkeypatch):
     assert len(told) == steps_of([GROUPS["uniform"]], settings)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # of torch.compile's own imports
 def test_each_group_is_compiled_at_its_full_length(monkeypatch):
     compiled: list[int] = []

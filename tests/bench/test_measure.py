@@ -138,6 +138,7 @@ def threads_and_place() -> tuple[int, int]:
     return torch.get_num_threads(), torch.empty(2**22).data_ptr()
 
 
+@pytest.mark.slow
 def test_a_process_has_as_many_threads_and_if_executed_anew_its_memory_elsewhere():
     threads = torch.get_num_threads()
     torch.set_num_threads(threads + 1)

@@ -41,7 +41,7 @@ def test_both_sides_do_the_same_work_dropout_included(name, tmp_path, monkeypatc
     for module in ("dropout", "recurrent"):  # draw what to drop as the other side does
         monkeypatch.setattr(f"regard.layers.{module}.drop", torch.nn.functional.dropout)
     trainer, loop = both_sides(contest(name), TINY, tmp_path)
-    assert parameters_of(trainer.model) == parameters_of(loop.model)
+    assert parameters_of(trainer.engine.model) == parameters_of(loop.model)
     for step in (1, 2, 3):  # what was carried on, and the updates before, are the same too
         before = trainer.counters.loss
         tokens = our_update(trainer)  # seeds each step by its number
@@ -55,16 +55,16 @@ def test_both_sides_do_the_same_work_dropout_included(name, tmp_path, monkeypatc
 def test_something_is_dropped_on_both_sides(name, tmp_path):  # or the same work above would say nothing of it
     trainer, loop = both_sides(contest(name), TINY, tmp_path)
     batch = next(endless(trainer.batches))
-    assert all(model.train() for model in (trainer.model, loop.model))
+    assert all(model.train() for model in (trainer.engine.model, loop.model))
     (ours, again), (theirs, once_more) = (
         [call()[0] for _ in range(2)]
-        for call in (lambda: trainer.model(batch.tokens), lambda: loop.model(batch.tokens, None))
+        for call in (lambda: trainer.engine.model(batch.tokens), lambda: loop.model(batch.tokens, None))
     )
     assert not torch.equal(ours, again)
     assert not torch.equal(theirs, once_more)
-    trainer.model.eval()
+    trainer.engine.model.eval()
     loop.model.eval()
-    torch.testing.assert_close(trainer.model(batch.tokens)[0], loop.model(batch.tokens, None)[0])
+    torch.testing.assert_close(trainer.engine.model(batch.tokens)[0], loop.model(batch.tokens, None)[0])
 
 
 @pytest.mark.parametrize(("name", "rows", "widths"), [(LSTM, 4, {5, 6}), (GPT, 3, {8})])

@@ -39,6 +39,7 @@ def python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         (["bench", "attention", "--help"], "Example: regard bench attention --scores additive,dot --jsonl rows.jsonl"),
         (["bench", "training", "--help"], "Example: regard bench training --quick"),
         (["bench", "watch", "--help"], "Example: regard bench watch --length 2048"),
+        (["--install-completion", "--help"], "Example: regard --install-completion --shell bash"),
     ],
 )
 def test_help_needs_no_torch_and_ends_with_an_example(arguments, example):
@@ -52,13 +53,26 @@ def test_version(capsys):
     assert capsys.readouterr().out == f"{__version__}\n"
 
 
+def test_the_command_is_a_module_too(tmp_path):
+    def as_module(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "regard", *arguments], capture_output=True, text=True, cwd=tmp_path
+        )
+
+    version = as_module("--version")
+    assert (version.returncode, version.stdout, version.stderr) == (0, f"{__version__}\n", "")
+    missing = as_module("inspect", "runs")
+    line = "regard: runs: there is no such folder; a run made by regard train is needed\n"
+    assert (missing.returncode, missing.stdout, missing.stderr) == (2, "", line)
+
+
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
         (
             ["dmeo"],
             'unknown command "dmeo". Did you mean "demo"? Available commands: '
-            "demo, predict, generate, evaluate, align, look, explain, inspect, ...",
+            "demo, inspect, serve, predict, evaluate, look, explain, generate, ...",
         ),
         (
             ["bench", "atention"],
@@ -158,6 +172,7 @@ def test_output_may_be_closed_full_or_of_another_encoding():
     [
         ("-c", None, "regard"),
         ("/x/pytest/__main__.py", None, "regard"),
+        ("/x/regard/__main__.py", "/x/bin/regard", "python3 -m regard"),
         ("/x/bin/regard", "/x/bin/regard", "regard"),
         ("bin/regard", None, "bin/regard"),
     ],
@@ -165,9 +180,11 @@ def test_output_may_be_closed_full_or_of_another_encoding():
 def test_the_command_is_called_as_it_can_be_typed(path, found, name, monkeypatch):
     monkeypatch.setattr("shutil.which", lambda _: found)
     monkeypatch.setattr(sys, "argv", [path])
+    monkeypatch.setattr(sys, "executable", "/x/bin/python3")
     assert as_typed() == name
 
 
+@pytest.mark.slow
 def test_bench_attention_measures_and_keeps_its_rows(tmp_path):
     kept = tmp_path / "rows.jsonl"
     sizes = ["--length", "16", "--width", "8", "--heads", "2", "--repeats", "2"]

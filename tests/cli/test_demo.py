@@ -5,7 +5,7 @@ import pytest
 from regard.cli import main
 from regard.cli.demo import RECIPE, SHOWN, print_table
 from regard.data.example import Example
-from regard.loading import load
+from regard.tasks.loading import load
 
 QUICK = {
     "data": {"train": "dates", "count": 60},
@@ -22,6 +22,7 @@ def quick(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_the_demo_trains_predicts_draws_and_says_how_to_go_on(quick, monkeypatch, capsys):
     monkeypatch.setattr("shutil.which", lambda name: None)  # not on the path, as after `make demo`
     monkeypatch.setattr(sys, "argv", [str(quick / ".venv" / "bin" / "regard")])
@@ -42,6 +43,7 @@ def test_the_demo_trains_predicts_draws_and_says_how_to_go_on(quick, monkeypatch
     assert main(["inspect", "demo/dates"]) == 0
 
 
+@pytest.mark.slow
 def test_the_demo_can_be_quiet_and_goes_on_with_what_is_there(quick, capsys):
     for _ in range(2):
         assert main(["demo", "--out", "here", "--quiet"]) == 0
@@ -57,7 +59,7 @@ def test_a_table_shows_what_would_be_right(reverse_run, capsys):
 
 
 def test_the_real_recipe_is_a_recipe():
-    from regard.recipe import to_recipe
+    from regard.tasks import to_recipe
 
     assert to_recipe(RECIPE, "demo").data.train == "dates"
 

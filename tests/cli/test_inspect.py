@@ -5,8 +5,8 @@ import shutil
 import pytest
 
 from regard.cli import main
-from regard.loading import load
 from regard.run import Run, checkpoints_of
+from regard.tasks.loading import load
 
 
 def test_a_run_is_described_in_plain_words(reverse_run, capsys):

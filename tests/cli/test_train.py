@@ -9,12 +9,14 @@ from hypothesis import strategies as st
 
 from regard.cli import main
 from regard.cli.train_help import SUITED
+from regard.cli.train_options import known_fields
 from regard.data.corpora import CORPORA
 from regard.models import MODELS
-from regard.recipe import known_fields, model_fields
+from regard.recipe import model_fields
 from regard.run import Run
 from regard.settings import fields_of, to_toml
-from regard.training.suit import Facts, model_defaults
+from regard.tasks.pairs.defaults import Facts, model_defaults
+from regard.tasks.tag.settings import TagData
 
 TINY = ["--steps", "2", "--tokens", "60", "--validate-every", "2", "--hidden", "6", "--embedding", "6"]
 LETTERS = ["a b c", "b a", "c b", "a a b", "c c", "b c a", "a c", "b b a", "c a b", "a b"]
@@ -188,6 +190,15 @@ def test_help_for_one_preset_has_its_settings_and_defaults(arguments, capsys):
     assert settings_ == [name.replace("_", "-") for name in model_fields("bahdanau")]
     assert re.search(r"--model.bidirectional +read the source from both ends \[true\]", out)
     assert re.search(r"--model.hidden N +width of a state, in each direction\n", out)  # chosen to suit the data
+
+
+@pytest.mark.parametrize("arguments", [["--task", "tag"], ["--model", "attentive-tagger"]])
+def test_help_for_one_task_has_its_settings_alone(arguments, capsys):
+    out = helped(capsys, *arguments, "--help")
+    sections = re.findall(r"\n\n([a-z.]+): ", out)
+    assert sections == ["data", "text", "model", "reading", "training"]
+    assert re.findall(r"--data\.([a-z-]+)", out) == [name.replace("_", "-") for name in fields_of(TagData)]
+    assert out.splitlines()[-1] == "Example: regard train ner.bio --task tag --out runs/ner"
 
 
 def test_help_for_one_corpus_has_its_settings(capsys):

@@ -16,7 +16,9 @@ TAGS = learn_lexicon([["a", "b", "c", "d"]], ["O", "B-X"])
 def texts_in(batch: LabelBatch) -> list[Text]:
     """The numbers of the words of each text, group after group."""
     return [
-        tuple(group.words[row, : group.lengths[row]].tolist()) for group in batch.groups for row in range(len(group))
+        tuple(group.words[row, : group.lengths.on_host[row]].tolist())
+        for group in batch.groups
+        for row in range(len(group))
     ]
 
 

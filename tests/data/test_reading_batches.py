@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from regard.batch import PAD
 from regard.data.reading_batches import ReadingTexts, classes_of, unknown_shares
 from regard.data.unlabelled import read_unlabelled, words_apart
 from regard.sentences import side_by_side
@@ -30,8 +31,10 @@ def test_a_batch_has_the_words_as_the_lexicon_has_them(tmp_path):
     every = [*map(str.split, TEXT.splitlines()), *LABELLED]
     chosen = (1, 4, 3)
     found, wanted = ready.batch(chosen), side_by_side([lexicon.encode(every[place]) for place in chosen])
-    for name in ("words", "lengths", "vectors"):
+    for name in ("words", "vectors"):
         assert torch.equal(getattr(found, name), getattr(wanted, name)), name
+    assert found.lengths.tolist() == wanted.lengths.tolist()
+    assert found.pieces.tolist() == (found.spellings != PAD).sum(-1).tolist()
     ours, theirs = (each.spellings[each.spelt] for each in (found, wanted))
     assert torch.equal(ours, theirs)
     assert not found.spellings[0].any()  # padding

@@ -70,6 +70,7 @@ def test_large_vocabularies_take_four_bytes(tmp_path):
     assert max(many.encode("9999 99 69")) > 2**16
 
 
+@pytest.mark.slow
 def test_memory_stays_flat(tmp_path):
     text = "abcdefghijklmnopqrstuvwxyz12345 " * 2**15  # a mebibyte
     tokenizer = learn_text("words", [text])

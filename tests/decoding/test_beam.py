@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from regard import RegardError
 from regard.batch import BOS, EOS, PAD, UNKNOWN
-from regard.decoding import Hypothesis, beam_search, beam_steps, greedy
+from regard.decoding import Hypothesis, beam_search, greedy, search_steps
 from tests.decoding.tiny import constant_model, exhaustive, log_probability, random_model, sources
 
 SOURCES = [(4, 5), (5,), (4, 4, 5, 5), ()]
@@ -174,6 +174,12 @@ def test_a_model_in_training_is_refused():
         beam_search(random_model().train(), sources((4,)))
 
 
+def beam_steps(model, batch, width=5, alpha=1.0, *, longest=None):
+    """What was considered for each source, step by step until it was done."""
+    by_step = [search.considered() for search in search_steps(model, batch, width, 1, alpha, longest=longest)]
+    return [[step for step in steps if step] for steps in zip(*by_step, strict=True)]
+
+
 def test_the_steps_of_a_beam_by_hand():  # of 4 and 5, where 4 is likelier at each step; a beam of two
     model = constant_model(*[-math.inf] * 3, math.log(0.2), math.log(0.5), math.log(0.3))
     (steps,) = beam_steps(model, sources((4,)), 2, 0.0, longest=3)
@@ -223,3 +229,20 @@ def test_no_sources_have_no_steps():
     assert beam_steps(constant_model(0, 0, 0, 0, 0), sources()) == []
     with pytest.raises(RegardError, match=r"^beam_search: width is 0; 1 is the least$"):
         beam_steps(constant_model(0, 0, 0, 0, 0), sources((4,)), 0)
+
+
+def test_a_search_can_be_watched_and_finds_the_same():
+    model, settings = random_model(5, ordinary=4), {"width": 3, "nbest": 2, "longest": 6}
+    expected, steps = beam_search(model, sources(*SOURCES), **settings), model.steps
+    model.steps = 0
+    for number, search in enumerate(search_steps(model, sources(*SOURCES), **settings), start=1):
+        assert (search.length, model.steps) == (number, number)
+        for alive, considered in zip(search.alive(), search.considered(), strict=True):
+            assert not considered or [each for each in considered if not each.ended] == alive
+    assert (search.results(), model.steps) == (expected, steps)
+
+
+def test_between_two_steps_nothing_is_switched_off():
+    model = random_model()
+    for _ in search_steps(model, sources((4,)), longest=3):
+        assert torch.is_grad_enabled()

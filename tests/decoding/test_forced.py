@@ -58,7 +58,7 @@ def test_layers_and_heads_have_their_places():
     assert weights.shape == (3, 2, 2, 4, 4)
     first, second = model.layers
     query, keys = model.embedding(batch.target_in).cumsum(1), model.embedding(batch.source)
-    visible = (torch.arange(4) < batch.source_lengths[:, None])[:, None, :]
+    visible = (torch.arange(4) < batch.source_lengths.on_device[:, None])[:, None, :]
     out, of_first = first(query, keys, visible=visible, return_weights=True)
     _, of_second = second(query + out, keys, visible=visible, return_weights=True)
     torch.testing.assert_close(weights[0, 0], of_first.dense()[0].detach())

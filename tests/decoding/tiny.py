@@ -38,6 +38,8 @@ class TableState:
 class TableModel(Seq2Seq):
     """Logits out of a table (hash of the source, hash of the tokens before, vocabulary)."""
 
+    input_embedding = nn.Identity()  # it embeds nothing
+
     def __init__(self, table):
         super().__init__()
         self.table = table
@@ -134,9 +136,13 @@ class AttentiveModel(Seq2Seq):
         super().__init__()
         self.embedding = nn.Embedding(7, 6)
         self.layers = nn.ModuleList(layers)
-        self.attended = tuple(f"layers.{place}" for place in range(len(layers)))
+        self.attentions = {"cross": tuple(f"layers.{place}" for place in range(len(layers)))}
         self.by_steps = by_steps
         self.eval()
+
+    @property
+    def input_embedding(self):
+        return self.embedding
 
     def features(self, batch):
         queries = self.embedding(batch.target_in).cumsum(1)
@@ -146,7 +152,7 @@ class AttentiveModel(Seq2Seq):
     def look(self, query, batch):
         keys = self.embedding(batch.source)
         for layer in self.layers:
-            query = query + layer(query, keys, visible=lengths(batch.source_lengths))
+            query = query + layer(query, keys, visible=lengths(batch.source_lengths.on_device))
         return query
 
     def output(self, features):
@@ -165,6 +171,8 @@ def two_layers(*, by_steps=False):
 
 class TextTable(LanguageModel):
     """Logits out of a table (hash of all tokens so far, vocabulary)."""
+
+    input_embedding = nn.Identity()  # it embeds nothing
 
     def __init__(self, table):
         super().__init__()
@@ -218,9 +226,13 @@ class AttentiveText(LanguageModel):
         super().__init__()
         self.embedding = nn.Embedding(7, 6)
         self.layers = nn.ModuleList(layers)
-        self.attended = tuple(f"layers.{place}" for place in range(len(layers)))
+        self.attentions = {"self": tuple(f"layers.{place}" for place in range(len(layers)))}
         self.by_steps = by_steps
         self.eval()
+
+    @property
+    def input_embedding(self):
+        return self.embedding
 
     def read(self, tokens, carried=None):
         hidden = self.embedding(tokens)

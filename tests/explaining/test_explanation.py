@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.explaining import Explanation
-from regard.explaining.explanation import rank_correlation, ranks, rollout
+from regard.explaining.explanation import Explanation, rank_correlation, ranks, rollout
 
 FOUND = Explanation(
     ("a", "猫", "x" * 40),
@@ -54,7 +53,7 @@ def test_magnitudes_are_compared():
 def test_rollout_by_hand():
     first, second = np.array([[1.0, 0.0], [0.5, 0.5]]), np.array([[0.5, 0.5], [0.0, 1.0]])
     # halves with the identity are [1 0; 1/4 3/4] and [3/4 1/4; 0 1]; the second times the first
-    np.testing.assert_allclose(rollout([first, second]), [[13 / 16, 3 / 16], [1 / 4, 3 / 4]])
+    np.testing.assert_allclose(rollout(np.stack([first, second])), [[13 / 16, 3 / 16], [1 / 4, 3 / 4]])
 
 
 def test_a_table_has_a_row_for_each_word():

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from regard import RegardError, watch
-from regard.attention.comparison import TILE_NUMBERS
+from regard.attention.call import TILE_NUMBERS
 from tests.interop.tiny_models import (
     DECODERS,
     ENCODERS,

@@ -9,6 +9,7 @@ from torch.testing import assert_close
 
 from regard import RegardError
 from regard.layers.crf import Crf, constrained_best
+from tests.waiting import no_waiting, put_on_host
 
 O, B, I = range(3)  # noqa: E741
 BIO = {  # an I comes after a B or an I
@@ -267,6 +268,16 @@ def test_tags_that_are_not_allowed_are_refused(tags, offence):
     with pytest.raises(RegardError) as refused:
         crf.log_likelihood(torch.zeros(2, 3, 3), torch.tensor(tags), lengths)
     assert str(refused.value) == f"Crf: {offence}, which is not allowed; correct the tags or the constraints"
+
+
+def test_where_nothing_is_waited_for_tags_that_are_not_allowed_have_no_likelihood():
+    crf, lengths = Crf(3, **BIO), torch.tensor([2, 3, 3])
+    scores, tags = torch.randn(3, 3, 3), torch.tensor([[B, I, I], [O, I, O], [O, 3, -1]])
+    put_on_host(lengths)
+    with no_waiting():
+        found = crf.log_likelihood(scores, tags, lengths)
+    assert found.isnan().tolist() == [False, True, True]
+    assert_close(found[0], crf.log_likelihood(scores[:1, :2], tags[:1, :2])[0])
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,12 @@ import math
 import pytest
 import torch
 
+from regard.api import look
 from regard.batch import BOS, EOS, collate
 from regard.decoding import Hypothesis, token_log_probabilities
-from regard.loading import load
-from regard.looking import look
-from regard.looking.alternatives import most_probable, written
+from regard.looking.alternatives import most_probable
+from regard.tasks.loading import load
+from regard.tasks.pairs.look import written
 
 
 def names(ids):
@@ -39,6 +40,16 @@ def test_a_beam_says_what_it_held(reverse_run):
             assert probability == pytest.approx(math.exp(forced.log_probability), abs=1e-5)
 
 
+def test_a_look_searches_once(reverse_run, monkeypatch):
+    model, counts = load(reverse_run), []
+    step = model.model.step
+    monkeypatch.setattr(model.model, "step", lambda *given: counts.append(1) or step(*given))
+    expected = model.predict("a b c", longest=9)
+    once = len(counts)
+    picture = look(model, "a b c", longest=9)
+    assert (len(counts), picture.rows) == (2 * once, expected.target_tokens)
+
+
 def test_of_a_long_hypothesis_the_end_is_shown(reverse_run):
     tokenizer = load(reverse_run).tokenizers.target
     text = "a b " * 10 + "c d"
@@ -48,7 +59,7 @@ def test_of_a_long_hypothesis_the_end_is_shown(reverse_run):
 
 
 def test_a_long_target_is_set_beside_single_tokens(reverse_run, monkeypatch):
-    monkeypatch.setattr("regard.looking.runs.LONG", 3)
+    monkeypatch.setattr("regard.tasks.pairs.look.LONG", 3)
     picture = look(load(reverse_run), "a b c")
     assert [several[0][0] for several in picture.alternatives] == ["c", "b", "a", "<eos>"]
 

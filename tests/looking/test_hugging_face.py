@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from regard import RegardError
-from regard.looking import look
+from regard.api import look
 from tests.interop.tiny_models import BERT, GPT2, LLAMA_GROUPED, MARIAN, T5, eager
 from tests.sizes import Sizes
 

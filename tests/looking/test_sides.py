@@ -1,7 +1,7 @@
 import torch
 
-from regard.explaining.tokens import Unit
 from regard.looking.sides import Side, mean_rows, token_side, word_side
+from regard.text.units import Unit
 
 # "the", a space, "ani" + "mal", <eos>
 WORDS = Side((Unit("the", (0,)), Unit("animal", (2, 3)), Unit("<eos>", (4,))), 5)

@@ -5,9 +5,9 @@ from torch import nn
 
 from regard import RegardError, attend, watch
 from regard.alignment import merge_words
-from regard.explaining.tokens import Unit
 from regard.looking.sides import Side, token_side
 from regard.looking.weights import layers_of, map_weights
+from regard.text.units import Unit
 from regard.views.weights import TopWeights
 
 WORDS = Side((Unit("<s>", (0,)), Unit("ab", (1, 2)), Unit("c", (4,)), Unit("def", (5, 6, 7))), 8)

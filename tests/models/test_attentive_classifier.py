@@ -31,7 +31,8 @@ def classifier(**changes: object) -> AttentiveClassifier:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.normal_(std=0.7)
-        for embedding in (model.reader.words, *([model.reader.spelling.letters] if model.reader.spelling else [])):
+        own = model.input_embedding
+        for embedding in (own.words, *([own.spelling.letters] if own.spelling else [])):
             embedding.weight[0] = 0
     return model.double().eval()
 
@@ -49,7 +50,7 @@ def test_the_mean_of_embeddings_is_a_linear_model():
     found = model(batch_of([Labelled(text, ("x",)) for text in TEXTS]))
     for text, row in zip(TEXTS, found, strict=True):
         numbers = [LEXICON.words.index(word) + 4 for word in text.split()]
-        mean = sum(model.reader.words.weight[number] for number in numbers) / len(numbers)
+        mean = sum(model.reader.embedding.words.weight[number] for number in numbers) / len(numbers)
         assert_close(row, model.output.weight @ mean + model.output.bias)
 
 
@@ -59,7 +60,8 @@ def test_of_a_pair_the_label_is_made_of_both_their_difference_and_their_product(
     found = model(batch_of(examples, pairs=True))
 
     def mean(text: str) -> torch.Tensor:
-        return torch.stack([model.reader.words.weight[LEXICON.words.index(word) + 4] for word in text.split()]).mean(0)
+        vectors = model.input_embedding.words.weight
+        return torch.stack([vectors[LEXICON.words.index(word) + 4] for word in text.split()]).mean(0)
 
     a, b = mean("a b"), mean("c")
     for row, (one, other) in zip(found, ((a, b), (b, a)), strict=True):
@@ -144,8 +146,8 @@ def test_in_training_some_words_are_made_unknown():
     model.train()
     assert len({tuple(model(batch)[0].tolist()) for _ in range(8)}) > 1
     with torch.no_grad():
-        model.reader.words.weight[1] = 0
-        model.reader.words.weight[4:] = 1  # so that the mean is the share of known words
+        model.reader.embedding.words.weight[1] = 0
+        model.reader.embedding.words.weight[4:] = 1  # so that the mean is the share of known words
         shares = torch.cat([model.summary(batch.groups[0])[:, 0] for _ in range(200)])
     assert set((8 * shares).round().tolist()) <= set(range(9))
     assert 0.4 < shares.mean() < 0.6
@@ -159,14 +161,13 @@ def test_probabilities_are_of_one_label_or_of_each():
 
 
 def test_the_paths_of_its_attention():
-    assert classifier().attended == ("pool.attention",)
-    assert classifier(pooling="mean").attended == ()
-    assert classifier(pooling="max", encoder="both", attention_layers=2).attended == (
-        "reader.stack.layers.0.attention",
-        "reader.stack.layers.1.attention",
-    )
-    model = classifier(pooling="max", encoder="attention")
-    assert all(model.get_submodule(path) for path in model.attended)
+    layers = ("reader.stack.layers.0.attention", "reader.stack.layers.1.attention")
+    assert classifier().attentions == {"pooling": ("pool.attention",)}
+    assert classifier(pooling="mean").attentions == {}
+    assert classifier(pooling="max", encoder="both", attention_layers=2).attentions == {"self": layers}
+    model = classifier(encoder="attention", attention_layers=2, before=1)
+    assert model.attentions == {"pooling": ("pool.attention",), "self": layers}
+    assert model.get_submodule(model.context_attention) is model.look_back
 
 
 # The loss

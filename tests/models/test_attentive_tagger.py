@@ -42,9 +42,9 @@ def tagger(scheme: Scheme = "BIO", seed: int = 5, **settings: object) -> Attenti
         if not model.config.crf:
             for parameter in model.crf.parameters():
                 parameter.zero_()
-        model.reader.words.weight[0] = 0
-        if model.reader.spelling is not None:
-            model.reader.spelling.letters.weight[0] = 0
+        model.reader.embedding.words.weight[0] = 0
+        if model.reader.embedding.spelling is not None:
+            model.reader.embedding.spelling.letters.weight[0] = 0
     return model.double().eval()
 
 
@@ -147,8 +147,10 @@ def test_everything_is_learnt_but_a_crf_that_is_not_asked_for(crf):
 
 
 def test_the_paths_of_its_attention():
-    assert tagger(encoder="rnn").attended == ()
-    assert tagger(attention_layers=2).attended == ("reader.stack.layers.0.attention", "reader.stack.layers.1.attention")
+    assert tagger(encoder="rnn").attentions == {}
+    assert tagger(attention_layers=2).attentions == {
+        "self": ("reader.stack.layers.0.attention", "reader.stack.layers.1.attention")
+    }
 
 
 def test_what_is_refused():

@@ -8,6 +8,7 @@ from torch.testing import assert_close
 
 from regard.batch import PAD, UNKNOWN
 from regard.errors import RegardError
+from regard.layers.lengths import SequenceLengths
 from regard.models.reader import Reader, ReaderConfig
 from regard.sentences import Sentences, Word, side_by_side
 
@@ -77,20 +78,20 @@ def test_words_that_change_places_are_read_differently(encoder):
 
 def test_runs_of_letters_stand_beside_the_rest():
     read, sentences = reader(letter_runs=50).eval(), side_by_side(TEXTS)
-    assert read.runs is not None
-    assert read.spelling is not None
-    found = read.embed(sentences)
+    assert read.embedding.runs is not None
+    assert read.embedding.spelling is not None
+    found = read.embedding(sentences)
     assert found.shape == (2, 3, 6 + 4 + 6)
-    assert_close(found[..., :6], read.words(sentences.words))
-    assert_close(found[..., 6:10], read.spelling(sentences.spellings)[sentences.spelt])
-    assert_close(found[..., 10:], read.runs(sentences.spellings)[sentences.spelt])
+    assert_close(found[..., :6], read.embedding.words(sentences.words))
+    assert_close(found[..., 6:10], read.embedding.spelling(sentences.spellings)[sentences.spelt])
+    assert_close(found[..., 10:], read.embedding.runs(sentences.spellings)[sentences.spelt])
 
 
 @pytest.mark.parametrize("variational", [True, False])
 def test_the_same_numbers_are_dropped_of_all_words(variational):
     read = reader(encoder="embedding", variational=variational, word_dropout=0.0, embedding=30)
     with torch.no_grad():
-        read.words.weight.fill_(1.0)
+        read.embedding.words.weight.fill_(1.0)
     first, second, _ = read(side_by_side(TEXTS[:1]))[0, :, :30]
     assert first.min() == 0
     assert torch.equal(first, second) == variational
@@ -99,24 +100,24 @@ def test_the_same_numbers_are_dropped_of_all_words(variational):
 def test_rare_words_are_made_unknown_more_often():
     read = reader(word_dropout=0.1, rare_word_dropout=0.6)
     words = torch.tensor([[5, 19, 20, 39, PAD]]).repeat(4000, 1)
-    found = read._some_unknown(words)
+    found = read.embedding._some_unknown(words)
     unknown = (found == UNKNOWN).double().mean(0)
     assert_close(unknown, torch.tensor([0.1, 0.1, 0.6, 0.6, 0.0]).double(), atol=0.04, rtol=0)
     assert bool(((found == words) | (found == UNKNOWN)).all())
-    assert torch.equal(read.eval()._some_unknown(words), words)
+    assert torch.equal(read.eval().embedding._some_unknown(words), words)
 
 
 def test_words_that_only_unlabelled_text_has_make_no_others_frequent():
     read = reader(word_dropout=0.1, rare_word_dropout=0.6, unlabelled=20)  # so that 20 words have labels
     words = torch.tensor([[5, 9, 10, 19, 39]]).repeat(4000, 1)
-    unknown = (read._some_unknown(words) == UNKNOWN).double().mean(0)
+    unknown = (read.embedding._some_unknown(words) == UNKNOWN).double().mean(0)
     assert_close(unknown, torch.tensor([0.1, 0.1, 0.6, 0.6, 0.6]).double(), atol=0.04, rtol=0)
     with pytest.raises(RegardError, match=r"^unlabelled is 41; a number from 0 to 40, of words, is needed$"):
         reader(unlabelled=41)
 
 
 def test_rare_words_are_never_made_unknown_less_often():
-    found = reader(word_dropout=0.5)._some_unknown(torch.full((1, 4000), 39))
+    found = reader(word_dropout=0.5).embedding._some_unknown(torch.full((1, 4000), 39))
     assert abs((found == UNKNOWN).double().mean().item() - 0.5) < 0.05
 
 
@@ -127,56 +128,58 @@ WITH_VECTORS = [(Word(5, (3,), 2), Word(UNKNOWN, (4,), 1), Word(9, (3, 4))), (Wo
 
 def with_vectors(**settings: Any) -> Reader:
     read = reader(vectors=2, vectors_width=3, **settings)
-    read.take_vectors(VECTORS.clone())
+    read.embedding.take_vectors(VECTORS.clone())
     return read
 
 
 @pytest.mark.parametrize("tune", [False, True])
 def test_vectors_learnt_elsewhere_stand_beside_those_of_words(tune):
     read, sentences = with_vectors(tune_vectors=tune).eval(), side_by_side(WITH_VECTORS)
-    found = read.embed(sentences)
+    found = read.embedding(sentences)
     assert found.shape == (2, 3, 6 + 3 + 4)
     assert found[..., 6:9].tolist() == [[[-4, 5, 0.5], [1, 2, 3], [0, 0, 0]], [[1, 2, 3], [0, 0, 0], [0, 0, 0]]]
-    assert torch.equal(found[0, 0, :6], read.words.weight[5])
-    assert torch.equal(found[0, 1, :6], read.words.weight[UNKNOWN])
+    assert torch.equal(found[0, 0, :6], read.embedding.words.weight[5])
+    assert torch.equal(found[0, 1, :6], read.embedding.words.weight[UNKNOWN])
     read(sentences).pow(2).sum().backward()
     learnt = {name for name, parameter in read.named_parameters() if parameter.grad is not None}
-    assert ("vectors" in learnt) == tune
+    assert ("embedding.vectors" in learnt) == tune
     if tune:
-        assert read.vectors.grad.abs().sum(-1).bool().tolist() == [False, True, True]  # nothing stays nothing
+        assert read.embedding.vectors.grad.abs().sum(-1).bool().tolist() == [False, True, True]  # nothing stays nothing
 
 
 def test_a_word_that_is_made_unknown_keeps_its_vector():
     read, sentences = with_vectors(word_dropout=0.999999), side_by_side(WITH_VECTORS)
-    found = read.embed(sentences)
-    assert torch.equal(found[0, 0, :6], read.words.weight[UNKNOWN])
+    found = read.embedding(sentences)
+    assert torch.equal(found[0, 0, :6], read.embedding.words.weight[UNKNOWN])
     assert found[0, :, 6:9].tolist() == [[-4, 5, 0.5], [1, 2, 3], [0, 0, 0]]
 
 
 def test_vectors_are_parameters_only_where_they_are_tuned():
     names = {name for name, _ in reader().named_parameters()}
     assert {name for name, _ in with_vectors().named_parameters()} == names
-    assert {name for name, _ in with_vectors(tune_vectors=True).named_parameters()} == names | {"vectors"}
+    assert {name for name, _ in with_vectors(tune_vectors=True).named_parameters()} == names | {"embedding.vectors"}
     for read in (with_vectors(), with_vectors(tune_vectors=True)):  # either loads what the other has
         read.load_state_dict(with_vectors().state_dict())
-        assert torch.equal(read.state_dict()["vectors"], VECTORS)
+        assert torch.equal(read.state_dict()["embedding.vectors"], VECTORS)
 
 
 def test_the_defaults_keep_what_was_there_before():
-    names = {name.split(".")[0] for name in reader().state_dict()}
-    assert names == {"words", "spelling", "recurrent"}
-    assert {name for name in reader().state_dict() if name.startswith("spelling")} == {
-        "spelling.letters.weight",
-        "spelling.neighbours.weight",
-        "spelling.neighbours.bias",
+    names = set(reader().state_dict())
+    assert {name for name in names if not name.startswith("recurrent.")} == {
+        "embedding.words.weight",
+        "embedding.spelling.letters.weight",
+        "embedding.spelling.neighbours.weight",
+        "embedding.spelling.neighbours.bias",
     }
 
 
 def test_an_empty_batch_of_letters_is_read():
-    nothing = torch.zeros(1, 1, dtype=torch.long)
+    nothing, one = torch.zeros(1, 1, dtype=torch.long), SequenceLengths.of(torch.tensor([1]))
     for settings in NEW.values():
         read = reader(**settings).eval()
-        assert read(Sentences(nothing + 5, nothing, nothing, torch.tensor([1]))).isfinite().all()
+        assert (
+            read(Sentences(nothing + 5, nothing, nothing, one, SequenceLengths.of(torch.tensor([0])))).isfinite().all()
+        )
 
 
 @pytest.mark.parametrize(

@@ -157,7 +157,8 @@ def test_steps_follow_hypotheses_that_are_reordered(positions):
     state = model.start(sources, capacity=places, copies=copies)
     addresses = set()
     tokens, prefixes = torch.full((9,), BOS), [[] for _ in range(9)]
-    repeated = sources.source.repeat_interleave(copies, 0), sources.source_lengths.repeat_interleave(copies)
+    lengths = sources.source_lengths.map(lambda each: each.repeat_interleave(copies))
+    repeated = sources.source.repeat_interleave(copies, 0), lengths
     for _ in range(places):
         prefixes = [[*prefix, token] for prefix, token in zip(prefixes, tokens.tolist(), strict=True)]
         logits, state = model.step(tokens, state)

@@ -35,7 +35,7 @@ def model(dropout: float = 0.0, unknown: Tensor | None = None, **settings: Any) 
 
 
 def test_targets_of_both_directions_written_by_hand():
-    real = torch.arange(5) < SENTENCES.lengths[:, None]
+    real = torch.arange(5) < SENTENCES.lengths.on_host[:, None]
     after, before = model().targets(SENTENCES.words, real)
     # classes of the words:   3 0 2 5 4,   6 2,   0; where there is no word, 1
     assert [row[keep].tolist() for row, keep in zip(after, real, strict=True)] == [[0, 2, 5, 4, 1], [2, 1], [1]]
@@ -47,7 +47,7 @@ def test_the_loss_is_that_of_each_text_read_by_torch_itself():
     told = lm(SENTENCES)
     assert isinstance(lm.reader.recurrent, Recurrent)
     forwards = backwards = 0.0
-    embedded = lm.reader.embed(SENTENCES)
+    embedded = lm.reader.embedding(SENTENCES)
     for row, (after, before) in enumerate([([0, 2, 5, 4, 1], [1, 3, 0, 2, 5]), ([2, 1], [1, 6]), ([1], [1])]):
         states = lm.reader.recurrent.stack(embedded[row : row + 1, : len(after)])[0][0]
         ahead, back = lm.next(states[:, :4]).softmax(-1), lm.before(states[:, 4:]).softmax(-1)

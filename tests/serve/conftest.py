@@ -2,10 +2,10 @@
 
 import pytest
 
-from regard.loading import load
+from regard.api import train
 from regard.serve.served import served
 from regard.serve.settings import ServeSettings
-from regard.training.train import train
+from regard.tasks.loading import load
 from tests.serve.running import running
 
 ONE_STEP = {"steps": 1, "tokens": 100, "validate_every": 1}

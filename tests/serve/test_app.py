@@ -6,6 +6,7 @@ import pytest
 
 from regard import __version__
 from regard.serve import app
+from regard.tasks.tag.predictor import Tagging
 from regard.views.attention_map import AttentionMap
 from tests.serve.running import running
 
@@ -44,10 +45,10 @@ def test_models_are_told_with_what_they_take(client):
         "label-pairs": ("label", ["pooling"]),
         "tag": ("tag", ["self"]),
     }
-    taken = {model["name"]: (model["options"], model["labels"]) for model in found["models"]}
-    assert taken["label"] == (["nbest"], 2)
-    assert taken["label-pairs"] == (["nbest", "second"], 2)
-    assert taken["tag"] == ([], None)
+    taken = {model["name"]: (model["options"], model["summary"]) for model in found["models"]}
+    assert taken["label"] == (["nbest"], "2 labels")
+    assert taken["label-pairs"] == (["nbest", "second"], "2 labels")
+    assert taken["tag"] == ([], "2 tags")
     assert found["limits"] == {"bytes": 1000000, "characters": 10000, "beam": 32, "tokens": 1000, "seconds": 30.0}
 
 
@@ -336,8 +337,7 @@ def test_a_browser_keeps_what_has_not_changed(client):
 
 
 def test_what_a_model_writes_may_be_no_unicode(models, predictors, monkeypatch):
-    family = models["tag"].family
-    monkeypatch.setattr(type(family), "_answer", lambda *_: {"kind": "tag", "words": ["\ud800"]})
+    monkeypatch.setattr(Tagging, "record", lambda _: {"words": ["\ud800"]})
     with running(models) as client:
         assert client.ask("/api/predict", {"model": "tag", "text": "a"}).json["words"] == ["\ud800"]
 
@@ -346,7 +346,7 @@ def test_a_bug_of_ours_is_told_without_what_it_says(models, monkeypatch):
     def broken(*_):
         raise ZeroDivisionError("secret")
 
-    monkeypatch.setattr(type(models["tag"].family), "_answer", broken)
+    monkeypatch.setattr(Tagging, "record", broken)
     with running(models) as client:
         answer = client.ask("/api/predict", {"model": "tag", "text": "private"})
     assert (answer.status, answer.error) == (500, "the server erred; this is a bug of ours, and its log says where")

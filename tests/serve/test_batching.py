@@ -4,10 +4,10 @@ import pytest
 
 from regard.errors import RegardError
 from regard.serve.asked import Asked, Failed, Told
-from regard.serve.batching import Family, FullError, Worker, failure
+from regard.serve.batching import FullError, Worker, failure
 
 
-class Echo(Family):
+class Echo:
     """Answers by the text in capitals, in as many steps as it has letters; what holds "!" cannot be read."""
 
     def __init__(self):

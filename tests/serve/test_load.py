@@ -3,6 +3,8 @@
 import random
 import threading
 
+import pytest
+
 from tests.serve.running import in_process
 
 CLIENTS, EACH = 50, 10
@@ -23,6 +25,7 @@ def expected_answers(predictors):
     return found
 
 
+@pytest.mark.slow
 def test_every_client_gets_its_own_answers(predictors, reverse_run, gpt_run, hardly_trained):
     expected = expected_answers(predictors)
     statuses, wrong = [], []

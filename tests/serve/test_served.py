@@ -7,6 +7,7 @@ from regard import RegardError
 from regard.serve.asked import Asked
 from regard.serve.served import named, names_of, serve_runs, served
 from regard.serve.settings import ServeSettings
+from regard.tasks.pairs.options import SearchOptions
 
 
 def test_runs_are_called_by_their_folders():
@@ -35,16 +36,17 @@ def test_the_first_model_is_asked_unless_told_otherwise(models):
 def test_a_run_is_loaded_and_waits(reverse_run):
     (model,) = serve_runs([reverse_run], "cpu", ServeSettings(queue=7, batch=3)).values()
     assert (model.name, model.worker.places, model.worker.batch, model.worker.is_alive()) == ("reverse", 7, 3, True)
-    parameters = sum(each.numel() for each in model.model.model.parameters())
+    parameters = sum(each.numel() for each in model.predictor.model.parameters())
     assert model.record() == {
         "name": "reverse",
         "kind": "pairs",
+        "does": "answers texts",
         "preset": "bahdanau",
+        "summary": "words to words",
         "parameters": parameters,
         "attention": ["cross"],
         "options": ["beam", "length_penalty", "longest", "nbest"],
-        "beam": 5,
-        "labels": None,
+        "defaults": {"beam": 5, "length_penalty": 1.0},
     }
     model.worker.stop(5)
     assert not model.worker.is_alive()
@@ -52,7 +54,7 @@ def test_a_run_is_loaded_and_waits(reverse_run):
 
 def test_a_model_works_no_longer_for_somebody_who_has_left(predictors):
     model = served("plain", predictors["plain"], ServeSettings(most_tokens=10**9))
-    endless = Asked(action="predict", text="ab", settings=(("length_penalty", 100.0), ("longest", 100_000)))
+    endless = Asked(action="predict", text="ab", options=SearchOptions(length_penalty=100.0, longest=100_000))
     place = model.worker.join_queue(endless, lambda _: None)
     while model.worker.current is None:
         time.sleep(0.01)
@@ -65,7 +67,8 @@ def test_a_long_source_gets_no_longer_target_than_is_allowed(predictors):
     model = served("plain", predictors["plain"], ServeSettings(most_tokens=60))
     told = []
     for text in ("ab" * 3, "ab" * 2):  # twice a source, <eos> counted, and 50 are 64 and 60
-        model.worker.join_queue(Asked(action="predict", text=text), told.append)
-        assert model.family.key(Asked(action="predict", text=text)) == ((("longest", 60),) if len(text) > 4 else ())
+        asked = Asked(action="predict", text=text, options=SearchOptions())
+        model.worker.join_queue(asked, told.append)
+        assert model.worker.worked.key(asked) == SearchOptions(longest=60 if len(text) > 4 else None)
     model.worker.stop(10)
     assert [each.content["kind"] for each in told] == ["pairs", "pairs"]

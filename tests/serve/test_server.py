@@ -12,6 +12,7 @@ from regard.serve.settings import ServeSettings
 from tests.serve.running import in_process
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_stops_it_and_nobody_is_cut_off(gpt_run, reverse_run, kind):
     with in_process(gpt_run, reverse_run) as process:

@@ -7,18 +7,18 @@ import pytest
 
 from regard.serve.asked import Told
 from regard.serve.batching import Worker
-from regard.serve.families import Tagger
 from regard.serve.served import Served
+from regard.serve.work import Work
 from tests.serve.running import running
 
 
-class Slow(Tagger):
+class Slow(Work):
     """Waits until it is let go on: at once, or step by step."""
 
     part = "x"
 
     def __init__(self, model):
-        super().__init__(model)
+        super().__init__(model, 1000)
         self.go_on, self.began, self.given_up = threading.Event(), threading.Event(), threading.Event()
 
     def key(self, asked):
@@ -38,7 +38,7 @@ class Slow(Tagger):
 
 @pytest.fixture
 def slow(models):
-    found = Slow(models["tag"].model)
+    found = Slow(models["tag"].predictor)
     yield found
     found.go_on.set()
 
@@ -47,7 +47,7 @@ def serving(family, **settings):
     """A server of the slow family alone, and its worker."""
     worker = Worker(family, name="slow", places=settings.get("queue", 256), batch=32)
     worker.start()
-    return worker, running({"slow": Served("slow", family, worker)}, **settings)
+    return worker, running({"slow": Served("slow", family.predictor, worker)}, **settings)
 
 
 def connect(client, path="/api/predict"):

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from regard.batch import PAD, Pair, TextBatch, collate
 from regard.models import build
-from regard.training.loss import TextStep, TrainingStep, summed_loss
+from regard.training.loss import PairStep, TextStep, summed_loss
 
 CARRYING = {
     "neural-lm": {"window": 3},
@@ -69,7 +69,7 @@ def test_half_precision_is_summed_in_single():
 def test_a_step_on_pairs_counts_the_end_of_each_target():
     model = build("bahdanau", source_size=9, target_size=9, hidden=6, embedding=5, dropout=0.0)
     batch = collate([Pair([4, 5], [6]), Pair([7], [8, 4, 5])])
-    loss, count = TrainingStep(model)(batch)
+    loss, count, _ = PairStep(model)(batch)
     assert count.item() == 2 + 4
     wanted = functional.cross_entropy(model(batch).transpose(1, 2), batch.target_out, ignore_index=PAD, reduction="sum")
     torch.testing.assert_close(loss, wanted)
@@ -80,7 +80,7 @@ def test_a_step_on_text_is_the_cross_entropy_of_what_follows(name):
     model, tokens = text_model(name), text(2, 8)
     targets = tokens[:, 1:].clone()
     targets[1, 4:] = PAD
-    loss, count = TextStep(model)(TextBatch(tokens[:, :-1], targets))
+    loss, count, _ = TextStep(model)(TextBatch(tokens[:, :-1], targets))
     log = model(tokens[:, :-1])[0].log_softmax(-1)
     wanted = -sum(log[row, place, targets[row, place]] for row in (0, 1) for place in range(7 if row == 0 else 4))
     assert count.item() == 11
@@ -91,22 +91,25 @@ def test_a_step_on_text_is_the_cross_entropy_of_what_follows(name):
 def test_segments_one_after_the_other_are_the_whole_text(name):
     model, tokens = text_model(name), text(3, 13)
     step = TextStep(model)
-    whole, _ = TextStep(model)(segment(tokens, 0, 12))
-    parts = [step(segment(tokens, start, start + 4))[0] for start in (0, 4, 8)]
+    whole, *_ = step(segment(tokens, 0, 12))
+    parts, carried = [], ()
+    for start in (0, 4, 8):
+        loss, _, carried = step(segment(tokens, start, start + 4), carried)
+        parts.append(loss)
     torch.testing.assert_close(sum(parts), whole)
-    again, _ = step(segment(tokens, 0, 12))  # fresh: nothing of the segments before is left
+    again, *_ = step(segment(tokens, 0, 12), carried)  # fresh: nothing of the segments before is left
     torch.testing.assert_close(again, whole)
-    assert not torch.allclose(parts[1], TextStep(model)(TextBatch(tokens[:, 4:8], tokens[:, 5:9]))[0])
+    assert not torch.allclose(parts[1], step(TextBatch(tokens[:, 4:8], tokens[:, 5:9]))[0])
 
 
 @pytest.mark.parametrize("name", CARRYING)
 def test_no_gradient_goes_back_beyond_a_segment(name):
     model, tokens = text_model(name), text(2, 9)
     step = TextStep(model)
-    step(segment(tokens, 0, 4))
-    assert step.carried
-    assert not any(tensor.requires_grad for tensor in step.carried)
-    step(segment(tokens, 4, 8))[0].backward()  # would fail if it went through the first graph, freed or not
+    *_, carried = step(segment(tokens, 0, 4))
+    assert carried
+    assert not any(tensor.requires_grad for tensor in carried)
+    step(segment(tokens, 4, 8), carried)[0].backward()  # would fail if it went through the first graph, freed or not
     found = [parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None]
     model.zero_grad()
     _, carried = model(tokens[:, :4])
@@ -120,27 +123,12 @@ def test_no_gradient_goes_back_beyond_a_segment(name):
 def test_a_state_that_is_not_finite_is_not_carried_on():
     """The cell of an LSTM can be infinite where its output, o * tanh(c), and so the loss are not."""
     step, tokens = TextStep(text_model("lstm-lm")), text(2, 13)
-    step(segment(tokens, 0, 4))
-    cell = max(step.memory(), key=int)
-    held = step.memory()[cell].clone()
-    held.view(-1)[3] = math.inf
-    step.remember({**step.memory(), cell: held})
+    *_, carried = step(segment(tokens, 0, 4))
+    carried[-1].view(-1)[3] = math.inf
     for start, finite in ((4, False), (8, True)):
         step.model.zero_grad()
-        loss, _ = step(segment(tokens, start, start + 4))
+        loss, _, carried = step(segment(tokens, start, start + 4), carried)
         loss.backward()
         assert loss.isfinite()
         assert all(p.grad.isfinite().all() for p in step.model.parameters()) == finite
-        assert all(tensor.isfinite().all() for tensor in step.memory().values())
-
-
-@pytest.mark.parametrize("name", [*CARRYING, "gpt"])
-def test_what_is_remembered_can_be_taken_up_by_another_step(name):
-    model, tokens = text_model(name), text(2, 9)
-    first, second = TextStep(model), TextStep(model)
-    first(segment(tokens, 0, 4))
-    memory = first.memory()
-    assert sorted(memory, key=int) == [str(place) for place in range(len(first.carried))]
-    second.remember(dict(reversed(memory.items())))
-    assert torch.equal(second(segment(tokens, 4, 8))[0], first(segment(tokens, 4, 8))[0])
-    assert TextStep(model).memory() == {}
+        assert all(tensor.isfinite().all() for tensor in carried)

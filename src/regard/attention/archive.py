@@ -12,17 +12,38 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from regard.attention import kernel_scores, normalise, scores, visible
 from regard.attention.arranged import JoinedWeights, MergedWeights
 from regard.attention.base_score import Score, Settled, learnt
-from regard.attention.comparison import Comparison, Terms
-from regard.attention.kernel_scores import Kernel
-from regard.attention.scores import Additive, Concat, Dot, FixedDot, ReducedRank, ScaledDot, Uniform
-from regard.attention.visible import Rule
-from regard.attention.weights import DenseWeights, LazyWeights, MeanWeights, Weights
+from regard.attention.call import Call, Terms
+from regard.attention.kernel_scores import Boxcar, Epanechnikov, Exact, Gaussian, Kernel
+from regard.attention.lazy_weights import LazyWeights
+from regard.attention.normalise import (
+    Entmax15,
+    HardMax,
+    KernelSum,
+    Normaliser,
+    PlainKernelSum,
+    PlainSum,
+    Softmax,
+    Sparsemax,
+)
+from regard.attention.scores import Additive, Dot, FixedDot, ReducedRank, ScaledDot, Uniform
+from regard.attention.visible import Both, Causal, Documents, Either, Given, Lengths, Not, Rule, Window
+from regard.attention.weights import DenseWeights, MeanWeights, Weights
 from regard.errors import RegardError
 
 FORMAT = "regard.weights/1"
+
+# What a file may name, which is looked up here and nowhere else.
+SAVED_CHANGES: dict[str, type[MeanWeights | MergedWeights]] = {"mean": MeanWeights, "merged": MergedWeights}
+SAVED_NORMALISERS: dict[str, type[Normaliser]] = {
+    kind.__name__: kind for kind in (Entmax15, HardMax, KernelSum, PlainKernelSum, PlainSum, Softmax, Sparsemax)
+}
+SAVED_SCORES: dict[str, type[Score]] = {kind.__name__: kind for kind in (Dot, ScaledDot, Uniform)}
+SAVED_KERNELS: dict[str, type[Kernel]] = {kind.__name__: kind for kind in (Boxcar, Epanechnikov, Exact, Gaussian)}
+SAVED_RULES: dict[str, type[Rule]] = {
+    kind.__name__: kind for kind in (Both, Causal, Documents, Either, Given, Lengths, Not, Window)
+}
 
 
 def save(weights: Weights, path: Path) -> None:
@@ -61,22 +82,21 @@ def describe(weights: Weights, tensors: dict[str, Tensor]) -> dict[str, Any]:
     if isinstance(weights, DenseWeights):
         tensors["matrix"] = weights.matrix
         return {"kind": "dense", "ranked": weights.ranked}
-    if isinstance(weights, MeanWeights):
-        return {"kind": "mean", "axis": weights.axis, "of": describe(weights.whole, tensors)}
-    if isinstance(weights, MergedWeights):
-        return {"kind": "merged", "axis": weights.axis, "of": describe(weights.whole, tensors)}
+    for kind, derived in SAVED_CHANGES.items():
+        if isinstance(weights, derived):
+            return {"kind": kind, "axis": weights.axis, "of": describe(weights.whole, tensors)}
     if isinstance(weights, JoinedWeights):
         return {"kind": "joined", "firsts": weights.firsts, "parts": describe_parts(weights.parts, tensors)}
     assert isinstance(weights, LazyWeights)
     weights.check()
-    whole = weights.comparison
+    whole = weights.call
     tensors |= {"query": whole.query, "keys": whole.keys, "statistic": weights.statistic}
     if whole.bias is not None:
         tensors["bias"] = whole.bias
     return {
         "kind": "lazy",
         "shape": list(weights.shape),
-        "score": describe_score(whole.terms.score, weights.parameters, tensors),
+        "score": describe_score(whole.terms.score, whole.parameters, tensors),
         "normaliser": type(whole.terms.normaliser).__name__,
         "visible": None if whole.terms.visible is None else describe_rule(whole.terms.visible, tensors),
     }
@@ -86,17 +106,19 @@ def rebuild(record: dict[str, Any], tensors: dict[str, Tensor]) -> Weights:
     """The weights that `describe` described."""
     if record["kind"] == "dense":
         return DenseWeights(tensors["matrix"], ranked=record["ranked"])
-    if record["kind"] == "mean":
-        return MeanWeights(rebuild(record["of"], tensors), record["axis"])
-    if record["kind"] == "merged":
-        return MergedWeights(rebuild(record["of"], tensors), record["axis"])
+    if record["kind"] in SAVED_CHANGES:
+        return SAVED_CHANGES[record["kind"]](rebuild(record["of"], tensors), record["axis"])
     if record["kind"] == "joined":
         return JoinedWeights(rebuild_parts(record["parts"], tensors), record["firsts"])
+    if record["kind"] != "lazy":
+        raise KeyError(record["kind"])
     rule = None if record["visible"] is None else rebuild_rule(record["visible"], tensors)
-    normaliser = getattr(normalise, record["normaliser"])()
-    terms = Terms(rebuild_score(record["score"], tensors), rule, normaliser, torch.Size(record["shape"]))
-    comparison = Comparison(terms, tensors["query"], tensors["keys"], tensors.get("bias"))
-    return LazyWeights(comparison, tensors["statistic"])
+    score = rebuild_score(record["score"], tensors)
+    terms = Terms(score, rule, SAVED_NORMALISERS[record["normaliser"]](), torch.Size(record["shape"]))
+    parameters = tuple(learnt(score).values())
+    return LazyWeights(
+        Call(terms, tensors["query"], tensors["keys"], tensors.get("bias"), parameters), tensors["statistic"]
+    )
 
 
 def describe_parts(parts: list[Weights], tensors: dict[str, Tensor]) -> list[dict[str, Any]]:
@@ -124,16 +146,16 @@ def describe_score(score: Score, parameters: tuple[Tensor, ...], tensors: dict[s
     if isinstance(score, Settled):
         score = score.score
     named = dict(zip(learnt(score), parameters, strict=True))
-    if isinstance(score, (FixedDot, ReducedRank)):
-        return {"kind": "FixedDot", "factor": score.factor if isinstance(score, FixedDot) else 1.0}
-    if type(score) in (Dot, ScaledDot, Uniform):
+    if isinstance(score, ReducedRank) or score.dot_scale is not None:
+        return {"kind": "FixedDot", "factor": 1.0 if score.dot_scale is None else score.dot_scale}
+    if type(score) in SAVED_SCORES.values():
         return {"kind": type(score).__name__, "power": None}
-    if isinstance(score, Concat) or (isinstance(score, Additive) and score.activation is torch.tanh):
+    if score.form == "additive":
         tensors["energy"] = named["energy"]
         return {"kind": "Additive"}
-    if isinstance(score, Kernel) and type(score).__module__ == kernel_scores.__name__:
+    if type(score) in SAVED_KERNELS.values():
         tensors["width"] = named["width"]
-        return {"kind": type(score).__name__, "power": getattr(score, "power", None)}
+        return {"kind": type(score).__name__, "power": score.power if isinstance(score, Epanechnikov) else None}
     raise RegardError(
         f"save: weights of {type(score).__name__} cannot be computed again from a file; "
         "save weights.settled() (the whole matrix), or what you need of them"
@@ -142,18 +164,20 @@ def describe_score(score: Score, parameters: tuple[Tensor, ...], tensors: dict[s
 
 def rebuild_score(record: dict[str, Any], tensors: dict[str, Tensor]) -> Score:
     """The score that `describe_score` described."""
-    if record["kind"] == "FixedDot":
+    kind: str = record["kind"]
+    score: Score
+    if kind == "FixedDot":
         return FixedDot(record["factor"])
-    if record["kind"] == "Additive":
+    if kind == "Additive":
         energy = tensors["energy"]
         with torch.random.fork_rng([]):  # its random start is not used
-            score: Score = Additive(1, 1, energy.shape[-1], heads=tuple(energy.shape[:-1]) or None)
+            score = Additive(1, 1, energy.shape[-1], heads=tuple(energy.shape[:-1]) or None)
         score.energy.data = energy
+    elif kind in SAVED_SCORES:
+        score = SAVED_SCORES[kind]()
     else:
-        kind = getattr(scores, record["kind"], None) or getattr(kernel_scores, record["kind"])
-        score = kind() if record["power"] is None else kind(power=record["power"])
-        if isinstance(score, Kernel):
-            score.width.data = tensors["width"]
+        score = SAVED_KERNELS[kind](**({} if record["power"] is None else {"power": record["power"]}))
+        score.width.data = tensors["width"]
     return score.requires_grad_(False)
 
 
@@ -180,5 +204,4 @@ def rebuild_rule(record: dict[str, Any], tensors: dict[str, Tensor]) -> Rule:
             return found
         return tensors[found["tensor"]] if "tensor" in found else rebuild_rule(found, tensors)
 
-    rule: Rule = getattr(visible, record["kind"])(**{name: value(v) for name, v in record.items() if name != "kind"})
-    return rule
+    return SAVED_RULES[record["kind"]](**{name: value(v) for name, v in record.items() if name != "kind"})

@@ -13,28 +13,28 @@ from torch import Tensor
 
 from regard.attention.reductions import Rows
 from regard.attention.visible import Index, count, positions
-from regard.attention.weights import Weights
+from regard.attention.weights import DerivedWeights, Weights
 
 
-class MergedWeights(Weights):
+class MergedWeights(DerivedWeights):
     """Other weights, two neighbouring leading axes of which are one: the heads of all groups, say."""
 
     def __init__(self, whole: Weights, axis: int) -> None:
-        self.whole, self.axis = whole, axis
         before, (outer, inner), after = whole.shape[:axis], whole.shape[axis : axis + 2], whole.shape[axis + 2 :]
-        self.shape, self.ranked = torch.Size((*before, outer * inner, *after)), whole.ranked
-        self.device, self.dtype = whole.device, whole.dtype
+        super().__init__(whole, axis, (*before, outer * inner, *after))
+
+    def over(self, whole: Weights) -> Weights:
+        return MergedWeights(whole, self.axis)
 
     def merged(self, found: Any) -> Any:
         """An answer about the other weights, or a tuple of them, with its two axes made one."""
         return tuple(map(self.merged, found)) if isinstance(found, tuple) else found.flatten(self.axis, self.axis + 1)
 
-    def reduce(self, *names: str) -> tuple[Any, ...]:
-        return tuple(self.merged(found) for found in self.whole.reduce(*names))
+    def answers(self, names: Sequence[str]) -> dict[str, Any]:
+        return {name: self.merged(found) for name, found in self.whole.answers(names).items()}
 
     def row_blocks(self) -> Iterator[Rows]:
-        for block in self.whole.row_blocks():
-            full = block.weights.expand(*self.whole.shape[:-2], *block.weights.shape[-2:])
+        for block, full in self.whole_rows():
             yield Rows(block.rows, block.span, self.merged(full))
 
     def block(self, rows: Index, cols: Index) -> Float[Tensor, "*batch rows cols"]:
@@ -50,13 +50,7 @@ class MergedWeights(Weights):
         return self if narrowed is self.whole else narrowed
 
     def apart(self) -> Weights:
-        return MergedWeights(self.whole.apart(), self.axis)
-
-    def detach(self) -> Weights:
-        return MergedWeights(self.whole.detach(), self.axis)
-
-    def to(self, device: str | torch.device) -> Weights:
-        return MergedWeights(self.whole.to(device), self.axis)
+        return self.over(self.whole.apart())
 
 
 class JoinedWeights(Weights):

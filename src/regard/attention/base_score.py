@@ -4,15 +4,15 @@ Each is a small module, callable on (query, keys), that returns the plain matrix
 its formula: the reference. To run fast a score says one of two things more. Either
 it is a dot product in disguise (`as_dot`), and fused kernels take it; or it splits
 into work done once for each query and key (`prepare`) and work done for each pair
-(`compare`), which is then walked over in tiles. A score of your own needs `forward`
-alone.
+(`compare`), which is then walked over in tiles. Its `form` tells kernels whether they
+are made for it. A score of your own needs `forward` alone.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -22,6 +22,11 @@ from regard.errors import RegardError
 
 Heads = int | Sequence[int] | None
 """One set of parameters for all (None), for each head (a number), or for each of a grid of heads."""
+
+
+Form = Literal["dot", "additive", "distance", "constant", "other"]
+"""What a score computes: q·k (of what `as_dot` gives), w·tanh(q + k) (of what `prepare` gives, where w is its
+`energy`), a `Kernel` of |q - k|, 0 for all keys, or anything else."""
 
 
 class DotForm(NamedTuple):
@@ -47,7 +52,15 @@ class Score(nn.Module):
     key_dim: int | None = None
     head_grid: tuple[int, ...] = ()  # the heads that have parameters of their own; one set for all where it is empty
     differentiable: ClassVar[bool] = True  # whether query and key get a gradient
-    constant: ClassVar[bool] = False  # whether every score is 0, so that all keys weigh alike
+    form: Form = "other"  # a class that does not say it is "dot" where it has `as_dot`, else "other"
+    draws: bool = True  # whether it may draw random numbers, as a class may that does not say its form
+    dot_scale: float | None = None  # where a score is just this times q·k
+
+    def __init_subclass__(cls, **settings: Any) -> None:
+        super().__init_subclass__(**settings)
+        cls.draws = "form" not in vars(cls)
+        if cls.draws:
+            cls.form = "other" if cls.as_dot is Score.as_dot else "dot"
 
     def forward(
         self, query: Float[Tensor, "*#batch queries query_width"], keys: Float[Tensor, "*#batch keys key_width"]
@@ -105,6 +118,13 @@ class Settled(Score):
     def __init__(self, score: SplitScore) -> None:
         super().__init__()
         self.score, self.query_dim, self.head_grid = score, score.query_dim, score.head_grid
+        self.form, self.draws = "other" if score.form == "dot" else score.form, score.draws
+
+    @property
+    def energy(self) -> Tensor:
+        """The w of an additive score."""
+        energy: Tensor = self.score.energy  # type: ignore[assignment]
+        return energy
 
     def forward(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
         return self.score.compare(self.score.prepare_query(query), keys)

@@ -1,4 +1,4 @@
-"""`attend`: one function for every kind of attention; it picks the fastest exact path."""
+"""`attend`: one function for every kind of attention; it picks the fastest exact kernel."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.attention.base_score import Score
-from regard.attention.comparison import Terms
+from regard.attention.call import Call, Terms
 from regard.attention.inputs import check_share, checked, fitting_bias
+from regard.attention.kernels.table import choose_kernel, kernel_of, run
+from regard.attention.lazy_weights import weights_of
 from regard.attention.normalise import as_normaliser
-from regard.attention.paths import PATHS, Call, Path, check_path, choose_path
 from regard.attention.score_checks import check_made_for
 from regard.attention.scores import score_for_a_call
 from regard.attention.visible import Rule, as_rule
@@ -25,7 +26,7 @@ from regard.attention.weights import Weights
 @overload
 def attend(
     query: Tensor, keys: Tensor, values: Tensor, score: str | Score = ..., *, visible: Rule | Tensor | None = ...,
-    bias: Tensor | None = ..., normaliser: str = ..., dropout: float = ..., path: Path | None = ...,
+    bias: Tensor | None = ..., normaliser: str = ..., dropout: float = ..., path: str | None = ...,
     return_weights: Literal[False] = ..., lazy: bool = ...,
 ) -> Tensor: ...  # fmt: skip
 
@@ -33,7 +34,7 @@ def attend(
 @overload
 def attend(
     query: Tensor, keys: Tensor, values: Tensor, score: str | Score = ..., *, visible: Rule | Tensor | None = ...,
-    bias: Tensor | None = ..., normaliser: str = ..., dropout: float = ..., path: Path | None = ...,
+    bias: Tensor | None = ..., normaliser: str = ..., dropout: float = ..., path: str | None = ...,
     return_weights: Literal[True], lazy: bool = ...,
 ) -> tuple[Tensor, Weights]: ...  # fmt: skip
 
@@ -41,7 +42,7 @@ def attend(
 @overload
 def attend(
     query: Tensor, keys: Tensor, values: Tensor, score: str | Score = ..., *, visible: Rule | Tensor | None = ...,
-    bias: Tensor | None = ..., normaliser: str = ..., dropout: float = ..., path: Path | None = ...,
+    bias: Tensor | None = ..., normaliser: str = ..., dropout: float = ..., path: str | None = ...,
     return_weights: bool, lazy: bool = ...,
 ) -> Tensor | tuple[Tensor, Weights]: ...  # fmt: skip
 
@@ -95,22 +96,21 @@ def attend(
     rule = None if visible is None else as_rule(visible)
     how = as_normaliser(normaliser, module)
     check_share("attend", dropout)
-    (query, keys, values), shape = checked(query, keys, values, rule)
+    (query, keys, values), shape, autocast = checked(query, keys, values, rule)
     check_made_for(module, query, keys, shape[:-2])
     bias = fitting_bias(bias, how, rule, query, shape)
-    call = Call(Terms(module, rule, how, shape), query, keys, values, bias, dropout)
+    call = Call(Terms(module, rule, how, shape, dropout=dropout, autocast=autocast), query, keys, bias)
     for listen in _listeners.get():
         listen(call.terms, query, keys)
-    if path is None:
-        path = choose_path(call)
-    else:
-        check_path(path, call)
-    output, see = PATHS[path](call)
+    kernel = choose_kernel(call) if path is None else kernel_of(path, call)
+    result = run(kernel, call, values)
     if not (return_weights or watching()):
-        return output
-    weights = see() if lazy else see().apart()
+        return result.output
+    weights = weights_of(call, result)
+    if not lazy:
+        weights = weights.apart()
     report(weights)
-    return (output, weights) if return_weights else output
+    return (result.output, weights) if return_weights else result.output
 
 
 Listener = Callable[[Terms, Tensor, Tensor], None]

@@ -18,8 +18,10 @@ Inputs = tuple[Tensor, Tensor, Tensor]
 FAR = 100.0  # a row's greatest bias up to which float32 rounds its weights by less than a hundred thousandth
 
 
-def checked(query: Tensor, keys: Tensor, values: Tensor, visible: Rule | None) -> tuple[Inputs, torch.Size]:
-    """Query, keys and values as autocast wants them and the shape of the scores, or a `RegardError`."""
+def checked(
+    query: Tensor, keys: Tensor, values: Tensor, visible: Rule | None
+) -> tuple[Inputs, torch.Size, torch.dtype | None]:
+    """Query, keys and values as autocast wants them, the shape of the scores and that type, or a `RegardError`."""
     for name, tensor in (("query", query), ("keys", keys), ("values", values)):
         if not isinstance(tensor, Tensor):
             raise RegardError(f"attend: {name} is {type(tensor).__name__}; a torch tensor is needed")
@@ -27,7 +29,8 @@ def checked(query: Tensor, keys: Tensor, values: Tensor, visible: Rule | None) -
             raise RegardError(f"attend: {name} is {kind(tensor)}; a float type is needed")
         if tensor.ndim < 2:
             raise RegardError(f"attend: {name} has shape {tuple(tensor.shape)}; (*batch, positions, width) is needed")
-    inputs = of_one_type(query, keys, values)
+    low = autocast_type(query)
+    inputs = of_one_type(query, keys, values, low)
     if keys.shape[-2] != values.shape[-2]:
         raise RegardError(f"attend: there are {keys.shape[-2]} keys and {values.shape[-2]} values; each key needs one")
     leading = [tensor.shape[:-2] for tensor in inputs]
@@ -41,14 +44,18 @@ def checked(query: Tensor, keys: Tensor, values: Tensor, visible: Rule | None) -
     shape = torch.Size((*batch, query.shape[-2], keys.shape[-2]))
     if visible is not None:
         visible.check(shape)
-    return inputs, shape
+    return inputs, shape, low
 
 
-def of_one_type(query: Tensor, keys: Tensor, values: Tensor) -> Inputs:
-    """Query, keys and values in the type that autocast wants, which must be one for all."""
-    device = "cpu" if query.is_cpu else query.device.type  # to ask for its name takes its time
-    if torch.is_autocast_enabled(device):
-        low = torch.get_autocast_dtype(device)
+def autocast_type(tensor: Tensor) -> torch.dtype | None:
+    """The type that autocast wants on a tensor's device; None where it is off."""
+    device = "cpu" if tensor.is_cpu else tensor.device.type  # to ask for its name takes its time
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
+
+
+def of_one_type(query: Tensor, keys: Tensor, values: Tensor, low: torch.dtype | None) -> Inputs:
+    """Query, keys and values in the type that autocast wants, if any, which must be one for all."""
+    if low is not None:
         query, keys, values = (t if t.dtype == torch.float64 else t.to(low) for t in (query, keys, values))
     if not query.dtype == keys.dtype == values.dtype:
         found = ", ".join(kind(tensor) for tensor in (query, keys, values))

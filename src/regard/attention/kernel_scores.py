@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.attention.base_score import DotForm, Heads, Score, head_axes, widened
+from regard.attention.base_score import DotForm, Form, Heads, Score, head_axes, widened
 from regard.attention.score_checks import is_number, same_width
 from regard.errors import RegardError
 
@@ -23,6 +23,7 @@ class Kernel(Score):
     directly, since the gradient of the logarithm is infinite at the edge.
     """
 
+    form: Form = "distance"
     finite: ClassVar[bool] = True
 
     def __init__(self, width: float = 1.0, *, learnable: bool = False, heads: Heads = None) -> None:
@@ -46,6 +47,7 @@ class Kernel(Score):
 class Gaussian(Kernel):
     """exp(-|q - k|²/2), which runs as a dot product: |q|²/2 cancels in the softmax."""
 
+    form: Form = "dot"
     finite: ClassVar[bool] = False
 
     def kernel(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
@@ -71,6 +73,7 @@ class Gaussian(Kernel):
 class Boxcar(Kernel):
     """1 where |q - k| <= width, else 0; no gradient for query, key and width."""
 
+    form: Form = "distance"
     differentiable: ClassVar[bool] = False
 
     def __init__(self, width: float = 1.0, *, learnable: bool = False, heads: Heads = None) -> None:
@@ -86,6 +89,8 @@ class Boxcar(Kernel):
 class Epanechnikov(Kernel):
     """max(0, 1 - u) with u = |q - k| / width; `power=2` gives the textbook's 1 - u²."""
 
+    form: Form = "distance"
+
     def __init__(self, width: float = 1.0, *, power: float = 1.0, learnable: bool = False, heads: Heads = None) -> None:
         super().__init__(width, learnable=learnable, heads=heads)
         if not is_number(power) or not power > 0:
@@ -100,6 +105,7 @@ class Epanechnikov(Kernel):
 class Exact(Kernel):
     """1 where the key equals the query, else 0: a look-up in a database; no gradient for query and key."""
 
+    form: Form = "distance"
     differentiable: ClassVar[bool] = False
 
     def __init__(self) -> None:

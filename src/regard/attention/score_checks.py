@@ -13,6 +13,8 @@ from regard.errors import RegardError
 
 def check_made_for(score: Score, query: Tensor, keys: Tensor, batch: tuple[int, ...]) -> None:
     """Raise a `RegardError` where queries and keys, or their leading axes, are not what a score was made for."""
+    if score.query_dim is None and score.key_dim is None and not score.head_grid:
+        return
     for name, made_for, found in (("query", score.query_dim, query), ("keys", score.key_dim, keys)):
         if made_for is not None and found.shape[-1] != made_for:
             raise RegardError(
@@ -77,26 +79,30 @@ def as_dot_form(score: Score, found: object, query: Tensor, keys: Tensor) -> Dot
     """What a score gave as its dot product, or a `RegardError` where that is none."""
     if found is None:
         return None
-    where = f"{type(score).__name__}: as_dot gave"
     if not isinstance(found, tuple) or not 2 <= len(found) <= 4:
         shown = f"{len(found)} things" if isinstance(found, tuple) else kind(found)
-        raise RegardError(f"{where} {shown}; DotForm(query, keys, scale, key_bias) is needed")
+        raise not_dot(score, f"{shown}; DotForm(query, keys, scale, key_bias) is needed")
     form = DotForm(*found)
     for name, tensor, length in (("query", form.query, query.shape[-2]), ("keys", form.keys, keys.shape[-2])):
         if not isinstance(tensor, Tensor) or tensor.ndim < 2 or tensor.shape[-2] != length:
             shown = f"shape {tuple(tensor.shape)}" if isinstance(tensor, Tensor) else f"type {kind(tensor)}"
-            raise RegardError(f"{where} {name} of {shown}; (*batch, {length}, width) is needed")
+            raise not_dot(score, f"{name} of {shown}; (*batch, {length}, width) is needed")
     if form.query.shape[-1] != form.keys.shape[-1]:
-        raise RegardError(
-            f"{where} query of width {form.query.shape[-1]}, keys of {form.keys.shape[-1]}; one width is needed"
+        raise not_dot(
+            score, f"query of width {form.query.shape[-1]}, keys of {form.keys.shape[-1]}; one width is needed"
         )
     if not is_number(form.scale):
-        raise RegardError(f"{where} a scale of type {kind(form.scale)}; a plain number is needed")
+        raise not_dot(score, f"a scale of type {kind(form.scale)}; a plain number is needed")
     bias, m = form.key_bias, keys.shape[-2]
     if bias is not None and (not isinstance(bias, Tensor) or bias.ndim == 0 or bias.shape[-1] != m):
         shown = f"shape {tuple(bias.shape)}" if isinstance(bias, Tensor) else f"type {kind(bias)}"
-        raise RegardError(f"{where} a key_bias of {shown}; (*batch, {m}) is needed")
+        raise not_dot(score, f"a key_bias of {shown}; (*batch, {m}) is needed")
     return form
+
+
+def not_dot(score: Score, found: str) -> RegardError:
+    """The error for an `as_dot` that gives something else."""
+    return RegardError(f"{type(score).__name__}: as_dot gave {found}")
 
 
 def is_number(found: object) -> bool:

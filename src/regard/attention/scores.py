@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from regard.attention.base_score import (
     DotForm,
+    Form,
     Heads,
     Score,
     SplitScore,
@@ -33,6 +34,8 @@ from regard.errors import RegardError, unknown_name
 
 class Dot(Score):
     """q·k."""
+
+    form: Form = "dot"
 
     def forward(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
         same_width(self, query, keys)
@@ -53,6 +56,8 @@ class Dot(Score):
 class ScaledDot(Dot):
     """q·k / sqrt(width): of variance one where query and key are (Vaswani et al. 2017)."""
 
+    form: Form = "dot"
+
     def scale(self, query: Tensor) -> float:
         return 1 / math.sqrt(max(1, query.shape[-1]))
 
@@ -60,12 +65,14 @@ class ScaledDot(Dot):
 class FixedDot(Dot):
     """q·k times a given number: what every `DotForm` is compared by."""
 
+    form: Form = "dot"
+
     def __init__(self, scale: float) -> None:
         super().__init__()
-        self.factor = scale
+        self.dot_scale: float = scale
 
     def scale(self, query: Tensor) -> float:
-        return self.factor
+        return self.dot_scale
 
 
 @lru_cache(maxsize=64)
@@ -77,11 +84,14 @@ def fixed_dot(scale: float) -> FixedDot:
 class Hard(Dot):
     """q·k, and the best key (the first of equals) gets all the weight; no gradient for query and key."""
 
+    form: Form = "dot"
     differentiable: ClassVar[bool] = False
 
 
 class Bilinear(Score):
     """q^T W k, also where query and key differ in width (Luong et al. 2015 call it general)."""
+
+    form: Form = "dot"
 
     def __init__(self, query_dim: int, key_dim: int, *, heads: Heads = None) -> None:
         super().__init__()
@@ -101,6 +111,8 @@ class Bilinear(Score):
 
 class ReducedRank(SplitScore):
     """(U^T k)·(V q): `Bilinear` with a matrix of low rank, V^T U^T, that is never made."""
+
+    form: Form = "dot"
 
     def __init__(self, query_dim: int, key_dim: int, rank: int, *, heads: Heads = None) -> None:
         super().__init__()
@@ -131,6 +143,8 @@ class ReducedRank(SplitScore):
 class Additive(SplitScore):
     """w·g(W q + V k), g = tanh unless told otherwise (Bahdanau et al. 2015)."""
 
+    form: Form = "additive"
+
     def __init__(
         self,
         query_dim: int,
@@ -149,6 +163,8 @@ class Additive(SplitScore):
         self.key_weight = new_parameter(heads, hidden, key_dim, fan_in=key_dim)
         self.energy = new_parameter(heads, hidden, fan_in=hidden)
         self.activation = activation
+        if activation is not torch.tanh:
+            self.form, self.draws = "other", True
 
     def forward(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
         ours, theirs = self.prepare(query, keys)
@@ -171,6 +187,8 @@ class Additive(SplitScore):
 
 class Concat(SplitScore):
     """w·tanh(W [q; k]), as first written down: equals `Additive` with W split in two."""
+
+    form: Form = "additive"
 
     def __init__(self, query_dim: int, key_dim: int, hidden: int, *, heads: Heads = None) -> None:
         super().__init__()
@@ -204,8 +222,8 @@ class Concat(SplitScore):
 class Uniform(Score):
     """Every key alike: average pooling; no gradient for query and key."""
 
+    form: Form = "constant"
     differentiable: ClassVar[bool] = False
-    constant: ClassVar[bool] = True
 
     def forward(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
         batch = broadcast_shapes(query.shape[:-2], keys.shape[:-2])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 import torch
@@ -22,6 +22,8 @@ from regard.errors import RegardError
 Index = slice | Tensor
 """Some positions of one axis: a slice with start and stop, or a vector of whole numbers."""
 
+Tile = Bool[Tensor, "*#batch rows cols"]
+"""True where a query of some rows may look at a key of some columns."""
 
 Numbers = Any
 """Whole numbers: a tensor, a sequence, or one of them."""
@@ -31,9 +33,7 @@ class Rule(ABC):
     """Which key may be seen from which query; combine with `&`, `|` and `~`."""
 
     @abstractmethod
-    def tile(
-        self, rows: Index, cols: Index, shape: torch.Size, device: torch.device
-    ) -> Bool[Tensor, "*#batch rows cols"]:
+    def tile(self, rows: Index, cols: Index, shape: torch.Size, device: torch.device) -> Tile:
         """The rule at some rows and columns of a matrix of this shape, (*batch, queries, keys)."""
 
     def reach(self, rows: range, shape: torch.Size) -> range:
@@ -44,13 +44,26 @@ class Rule(ABC):
         """A run of keys that are all visible from each of these rows, as far as that is known without a look."""
         return range(0)
 
+    def parts(self) -> dict[str, Any]:
+        """The fields of a rule that is a dataclass, as all of regard's are."""
+        return {field.name: getattr(self, field.name) for field in fields(self)} if is_dataclass(self) else {}
+
+    def over(self, change: Callable[[Tensor | Rule], Tensor | Rule]) -> Rule:
+        """The same rule with the tensors and rules among its fields changed."""
+        changed = {name: change(part) for name, part in self.parts().items() if isinstance(part, (Tensor, Rule))}
+        return replace(self, **changed) if changed else self  # type: ignore[type-var]
+
     def map(self, change: Callable[[Tensor], Tensor]) -> Rule:
         """The same rule with every tensor in it changed."""
-        return self
+        return self.over(lambda part: part.map(change) if isinstance(part, Rule) else change(part))
 
     def tensors(self) -> Iterator[Tensor]:
         """Every tensor the rule looks at."""
-        return iter(())
+        for part in self.parts().values():
+            if isinstance(part, Rule):
+                yield from part.tensors()
+            elif isinstance(part, Tensor):
+                yield part
 
     def check(self, shape: torch.Size) -> None:  # noqa: B027
         """Raise a `RegardError` unless the rule fits a matrix of this shape."""
@@ -134,17 +147,9 @@ class Given(Rule):
 
     matrix: Bool[Tensor, "..."]
 
-    def tile(
-        self, rows: Index, cols: Index, shape: torch.Size, device: torch.device
-    ) -> Bool[Tensor, "*#batch rows cols"]:
+    def tile(self, rows: Index, cols: Index, shape: torch.Size, device: torch.device) -> Tile:
         matrix = take(take(torch.atleast_2d(self.matrix), -2, rows), -1, cols)
         return matrix.expand(*matrix.shape[:-2], count(rows), count(cols))
-
-    def map(self, change: Callable[[Tensor], Tensor]) -> Rule:
-        return Given(change(self.matrix))
-
-    def tensors(self) -> Iterator[Tensor]:
-        yield self.matrix
 
     def check(self, shape: torch.Size) -> None:
         check_broadcast("visible", self.matrix.shape, shape)
@@ -160,9 +165,7 @@ class Causal(Rule):
         """Query i sees the keys up to and with i + offset."""
         return shape[-1] - shape[-2] - self.strict
 
-    def tile(
-        self, rows: Index, cols: Index, shape: torch.Size, device: torch.device
-    ) -> Bool[Tensor, "*#batch rows cols"]:
+    def tile(self, rows: Index, cols: Index, shape: torch.Size, device: torch.device) -> Tile:
         return positions(cols, device) <= positions(rows, device)[:, None] + self.offset(shape)
 
     def reach(self, rows: range, shape: torch.Size) -> range:
@@ -179,9 +182,7 @@ class Window(Rule):
     left: int | None
     right: int | None
 
-    def tile(
-        self, rows: Index, cols: Index, shape: torch.Size, device: torch.device
-    ) -> Bool[Tensor, "*#batch rows cols"]:
+    def tile(self, rows: Index, cols: Index, shape: torch.Size, device: torch.device) -> Tile:
         ahead = positions(cols, device) - positions(rows, device)[:, None] - (shape[-1] - shape[-2])
         seen = torch.ones_like(ahead, dtype=torch.bool)
         if self.left is not None:
@@ -209,17 +210,9 @@ class Lengths(Rule):
 
     counts: Int[Tensor, "*batch"]
 
-    def tile(
-        self, rows: Index, cols: Index, shape: torch.Size, device: torch.device
-    ) -> Bool[Tensor, "*#batch rows cols"]:
+    def tile(self, rows: Index, cols: Index, shape: torch.Size, device: torch.device) -> Tile:
         seen = positions(cols, device) < fit_batch(self.counts.to(device), 0, shape)[..., None, None]
         return seen.expand(*seen.shape[:-2], count(rows), count(cols))
-
-    def map(self, change: Callable[[Tensor], Tensor]) -> Rule:
-        return Lengths(change(self.counts))
-
-    def tensors(self) -> Iterator[Tensor]:
-        yield self.counts
 
     def check(self, shape: torch.Size) -> None:
         check_prefix("lengths", self.counts.shape, shape)
@@ -232,20 +225,11 @@ class Documents(Rule):
     keys: Int[Tensor, "*batch keys"]
     queries: Int[Tensor, "*batch queries"]
 
-    def tile(
-        self, rows: Index, cols: Index, shape: torch.Size, device: torch.device
-    ) -> Bool[Tensor, "*#batch rows cols"]:
+    def tile(self, rows: Index, cols: Index, shape: torch.Size, device: torch.device) -> Tile:
         last = self.queries[..., self.queries.shape[-1] - shape[-2] :]
         ours = pick(fit_batch(last.to(device), 1, shape), -1, rows)
         theirs = pick(fit_batch(self.keys.to(device), 1, shape), -1, cols)
         return ours[..., :, None] == theirs[..., None, :]
-
-    def map(self, change: Callable[[Tensor], Tensor]) -> Rule:
-        return Documents(change(self.keys), change(self.queries))
-
-    def tensors(self) -> Iterator[Tensor]:
-        yield self.keys
-        yield self.queries
 
     def check(self, shape: torch.Size) -> None:
         check_prefix("documents", self.keys.shape[:-1], shape)
@@ -264,9 +248,7 @@ class Both(Rule):
     left: Rule
     right: Rule
 
-    def tile(
-        self, rows: Index, cols: Index, shape: torch.Size, device: torch.device
-    ) -> Bool[Tensor, "*#batch rows cols"]:
+    def tile(self, rows: Index, cols: Index, shape: torch.Size, device: torch.device) -> Tile:
         return self.left.tile(rows, cols, shape, device) & self.right.tile(rows, cols, shape, device)
 
     def reach(self, rows: range, shape: torch.Size) -> range:
@@ -274,13 +256,6 @@ class Both(Rule):
 
     def certain(self, rows: range, shape: torch.Size) -> range:
         return common(self.left.certain(rows, shape), self.right.certain(rows, shape))
-
-    def map(self, change: Callable[[Tensor], Tensor]) -> Rule:
-        return replace(self, left=self.left.map(change), right=self.right.map(change))
-
-    def tensors(self) -> Iterator[Tensor]:
-        yield from self.left.tensors()
-        yield from self.right.tensors()
 
     def check(self, shape: torch.Size) -> None:
         self.left.check(shape)
@@ -291,9 +266,7 @@ class Both(Rule):
 class Either(Both):
     """What one of two rules allows."""
 
-    def tile(
-        self, rows: Index, cols: Index, shape: torch.Size, device: torch.device
-    ) -> Bool[Tensor, "*#batch rows cols"]:
+    def tile(self, rows: Index, cols: Index, shape: torch.Size, device: torch.device) -> Tile:
         return self.left.tile(rows, cols, shape, device) | self.right.tile(rows, cols, shape, device)
 
     def reach(self, rows: range, shape: torch.Size) -> range:
@@ -310,16 +283,8 @@ class Not(Rule):
 
     rule: Rule
 
-    def tile(
-        self, rows: Index, cols: Index, shape: torch.Size, device: torch.device
-    ) -> Bool[Tensor, "*#batch rows cols"]:
+    def tile(self, rows: Index, cols: Index, shape: torch.Size, device: torch.device) -> Tile:
         return ~self.rule.tile(rows, cols, shape, device)
-
-    def map(self, change: Callable[[Tensor], Tensor]) -> Rule:
-        return Not(self.rule.map(change))
-
-    def tensors(self) -> Iterator[Tensor]:
-        return self.rule.tensors()
 
     def check(self, shape: torch.Size) -> None:
         self.rule.check(shape)
@@ -333,9 +298,7 @@ class Within(Rule):
     whole: torch.Size  # the shape it was made for
     leading: tuple[int | slice, ...]  # which of *batch
 
-    def tile(
-        self, rows: Index, cols: Index, shape: torch.Size, device: torch.device
-    ) -> Bool[Tensor, "*#batch rows cols"]:
+    def tile(self, rows: Index, cols: Index, shape: torch.Size, device: torch.device) -> Tile:
         seen = self.rule.tile(rows, cols, self.whole, device)
         return seen.expand(*self.whole[:-2], *seen.shape[-2:])[self.leading]
 
@@ -345,22 +308,12 @@ class Within(Rule):
     def certain(self, rows: range, shape: torch.Size) -> range:
         return self.rule.certain(rows, self.whole)
 
-    def map(self, change: Callable[[Tensor], Tensor]) -> Rule:
-        return replace(self, rule=self.rule.map(change))
-
-    def tensors(self) -> Iterator[Tensor]:
-        return self.rule.tensors()
-
 
 def over_given(rule: Rule, change: Callable[[Tensor], Tensor]) -> Rule:
     """The same rule with every matrix in it that was given as a tensor changed."""
     if isinstance(rule, Given):
         return Given(change(rule.matrix))
-    if isinstance(rule, Both):
-        return replace(rule, left=over_given(rule.left, change), right=over_given(rule.right, change))
-    if isinstance(rule, Not):
-        return Not(over_given(rule.rule, change))
-    return rule
+    return rule.over(lambda part: over_given(part, change) if isinstance(part, Rule) else part)
 
 
 def conjuncts(rule: Rule | None) -> list[Rule]:

@@ -16,12 +16,11 @@ from contextvars import ContextVar
 from importlib import import_module
 from typing import Any
 
-import torch
 from torch import nn
 
 from regard.attention.joining import Extent, check_steps, join
 from regard.attention.reductions import as_reduction
-from regard.attention.surroundings import uncompiled
+from regard.attention.shared import uncompiled
 from regard.attention.weights import Weights
 from regard.errors import RegardError
 
@@ -207,7 +206,7 @@ def keeper(keep: Keep, grad: bool) -> Callable[[Weights], Any]:
     if not isinstance(keep, str):
         raise RegardError(f"watch: keep is {type(keep).__name__}; a name or a function is needed")
     others = ("all", "dense")
-    as_reduction(keep, torch.Size((0, 0)), torch.empty(()), others)  # a wrong name is said here, not during a run
+    as_reduction(keep, others)  # a wrong name is said here, not during a run
     if grad:
         raise RegardError(f'watch: "{keep}" has no gradient; keep "all" or "dense" with grad=True')
     return lambda weights: weights.reduce(keep)[0]

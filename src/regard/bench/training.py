@@ -27,7 +27,8 @@ from regard.data.tokens import TokenFile, write_tokens
 from regard.models import Gpt, GptConfig, LanguageModel, RecurrentLm, RecurrentLmConfig
 from regard.run import Run
 from regard.text import Tokenizer, learn_text
-from regard.training.loop import Trainer
+from regard.training.engines import new_engine
+from regard.training.loop import Findings, Trainer
 from regard.training.loss import TextStep
 from regard.training.settings import TrainingSettings
 from regard.training.talk import Talk
@@ -134,7 +135,8 @@ def measure_contest(contest: Contest, settings: TrainingBench, folder: Path) -> 
         calls, seconds_a_token, repeats=settings.repeats, fewest=settings.fewest, patience=settings.patience
     )  # fmt: skip
     counters = trainer.counters
-    parameters = {name: parameters_of(model) for name, model in ((OURS, trainer.model), (contest.peer, loop.model))}
+    sides = ((OURS, trainer.engine.model), (contest.peer, loop.model))
+    parameters = {name: parameters_of(model) for name, model in sides}
     assert len(set(parameters.values())) == 1, parameters
     assert isinstance(trainer.batches, SegmentBatches)
     vocabulary, tokens = trainer.batches.tokenizer.size, counters.tokens / counters.step
@@ -151,8 +153,8 @@ def both_sides(contest: Contest, settings: TrainingBench, folder: Path) -> tuple
         file, document_spans(file), tokenizer, settings.tokens, contest.segment, model.carries, seed=0
     )  # fmt: skip
     training = TrainingSettings(steps=1, rate=1e-3, schedule="constant", warmup=0, precision="float32")
-    talk = Talk(quiet=True)
-    trainer = Trainer(TextStep(model), batches, lambda _: {}, training, Run(folder), device="cpu", talk=talk)
+    engine, talk = new_engine(TextStep(model), training, "cpu"), Talk(quiet=True)
+    trainer = Trainer(engine, batches, lambda _: Findings({}), training, Run(folder), talk)
     return trainer, PlainLoop(theirs, endless(batches), training)
 
 

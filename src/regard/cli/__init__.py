@@ -13,30 +13,16 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from cyclopts import App, CycloptsError, Parameter, UnusedCliTokensError
+from cyclopts import App, CycloptsError, UnknownOptionError, UnusedCliTokensError
 
 from regard import __version__
-from regard.errors import RegardError
+from regard.cli.runs import NO_NEGATIVES, action_names, actions_by_task, add_action, option_of_other_task
+from regard.errors import NO_MEMORY, RegardError, is_out_of_memory
 
 USER_ERROR, PIPE_CLOSED, OUR_BUG, INTERRUPTED = 2, 1, 70, 130
 
-NO_MEMORY = "there is not enough memory; try smaller batches, shorter texts or a smaller model"
 COMMANDS = [  # name, help, example
     ("demo", "Train a model in a minute and look inside it.", "demo"),
-    (
-        "predict",
-        "Write the target, or the log-probability, of each line.",
-        "predict runs/dates --beam 5 < in.txt > out.txt",
-    ),
-    ("generate", "Write on with a language model.", 'generate runs/book --prompt "The " --tokens 200'),
-    ("evaluate", "Score a run on data it has not seen.", "evaluate runs/mine --source t.en --target t.de"),
-    ("align", "Link the words of sources and targets by attention.", "align runs/mine --source t.en --target t.de"),
-    ("look", "Show where a model looks: in the terminal, a picture or a page.", 'look runs/dates "3 mars 2017"'),
-    (
-        "explain",
-        "Show which words mattered: attention beside other explanations.",
-        'explain runs/questions "Who wrote Emma ?"',
-    ),
     ("inspect", "Say what a run is, how it was trained, how good it was.", "inspect runs/dates"),
     ("serve", "Answer over HTTP, and show a page that looks inside models.", "serve runs/dates runs/plain --port 8000"),
 ]
@@ -45,11 +31,12 @@ COMMANDS = [  # name, help, example
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line, that of this process unless told otherwise, and give its exit status."""
     open_streams()
+    words = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        command_line()(sys.argv[1:] if arguments is None else arguments)
+        command_line(words)(words)
         sys.stdout.flush()
     except (RegardError, CycloptsError) as error:
-        print(f"regard: {one_line(error)}", file=sys.stderr)
+        print(f"regard: {one_line(error, words)}", file=sys.stderr)
         return USER_ERROR
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -83,15 +70,15 @@ def close_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def command_line() -> App:
-    """All commands; those named by a string are imported when they are called."""
+def command_line(words: Sequence[str]) -> App:
+    """All commands; those named by a string are imported when they are called, those on a run know its task."""
     app = App(
         name="regard",
         help="Attention you can see, at the speed of attention you can't.",
         help_epilogue="Example: regard demo",
         help_format="plaintext",
         version=__version__,
-        default_parameter=Parameter(negative=()),  # no --no-quick beside --quick
+        default_parameter=NO_NEGATIVES,
         print_error=False,
         exit_on_error=False,
         suppress_keyboard_interrupt=False,
@@ -99,6 +86,8 @@ def command_line() -> App:
     )
     for name, help_, example in COMMANDS:
         app.command(f"regard.cli.{name}:{name}", name=name, help=help_, help_epilogue=f"Example: regard {example}")
+    for name in action_names():
+        add_action(app, name, words)
     app.command(
         "regard.cli.train:train",
         name="train",
@@ -107,6 +96,12 @@ def command_line() -> App:
         version_flags=(),
     )
     app.command(bench_commands())
+    app.command(
+        "regard.cli.completion:install_completion",
+        name="--install-completion",
+        help="Let your shell complete commands and options.",
+        help_epilogue="Example: regard --install-completion --shell bash",
+    )
     return app
 
 
@@ -135,27 +130,19 @@ def bench_commands() -> App:
     return bench
 
 
-def one_line(error: Exception) -> str:
+def one_line(error: Exception, words: Sequence[str]) -> str:
     """What an error says, without line breaks; the parser's sentences begin small, as ours do."""
     if isinstance(error, UnusedCliTokensError):
         return unused_line(error.unused_tokens or [], (error.command_chain or [""])[0])
+    if isinstance(error, UnknownOptionError) and (line := option_of_other_task(words, str(error.token.keyword))):
+        return line
     text = " ".join(str(error).splitlines())
     return text[:1].lower() + text[1:] if isinstance(error, CycloptsError) else text
 
 
-def unused_line(words: Sequence[str], command: str) -> str:
+def unused_line(unused: Sequence[str], command: str) -> str:
     """What to do with words that no option takes: after a run they are mostly a file to read."""
-    help_ = {
-        "predict": f"give the file by --source {words[0]}, or < {words[0]}",
-        "evaluate": f"give the file by --data {words[0]} or --text {words[0]}, or two by --source and --target",
-        "generate": f'give what to begin with by --prompt "{" ".join(words)}"',
-        "align": f"give the file by --source {words[0]}, or < {words[0]}",
-        "explain": "put quotes around the text",
-        "look": "put quotes around the text",
-    }
-    return f"nothing takes the argument {' '.join(words)}; {help_.get(command, 'regard --help says what there is')}"
-
-
-def is_out_of_memory(error: Exception) -> bool:
-    """Whether torch found no memory: on a GPU it has a class of its own for that, on a CPU only words."""
-    return type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
+    having = list(actions_by_task(command).values())
+    instead = having[0].instead if having else "regard --help says what there is"
+    words = " ".join(unused)
+    return f"nothing takes the argument {words}; {instead.format(first=unused[0], words=words)}"

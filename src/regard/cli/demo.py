@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from regard.cli.devices import chosen_device
 from regard.cli.names import as_typed
-from regard.cli.options import Flag
+from regard.tasks.actions import Flag
 
 if TYPE_CHECKING:
     from regard.data.example import Example
-    from regard.predictor import Prediction
+    from regard.tasks.pairs.predictor import Prediction
 
 RECIPE: dict[str, Any] = {
     "data": {"train": "dates", "count": 20_000},
@@ -40,9 +40,8 @@ def demo(*, out: Path = Path("demo/dates"), device: str = "auto", quiet: Flag = 
         device: auto, cpu, cuda, cuda:1.
         quiet: Show no progress.
     """
+    from regard.api import load, train
     from regard.data.corpora import built_in
-    from regard.loading import load_pairs
-    from regard.training.train import train
     from regard.views.matrix import drawing, save_matrix
     from regard.views.terminal import draw
 
@@ -51,7 +50,7 @@ def demo(*, out: Path = Path("demo/dates"), device: str = "auto", quiet: Flag = 
         pass
     where = chosen_device(device)
     train(RECIPE, out, device=where, quiet=quiet)
-    model = load_pairs(out, where)
+    model = load(out, where)
     _, unseen = built_in("dates", train=0, valid=10, seed=1)
     print("\nTen dates that nobody trained on:")
     print_table(unseen, model.predict([example.source for example in unseen]))

@@ -12,7 +12,6 @@ from cyclopts import Parameter
 
 from regard.cli.devices import chosen_device
 from regard.cli.names import as_typed
-from regard.cli.text_runs import task_of_run
 from regard.errors import RegardError
 
 Words = Annotated[str, Parameter(allow_leading_hyphen=True)]
@@ -40,9 +39,10 @@ def train(*words: Words) -> None:
 
         print_help(words)
         return
-    from regard.recipe import override
+    from regard.api import train as train_run
+    from regard.cli.train_options import override
     from regard.run import Run
-    from regard.training.train import train as train_run
+    from regard.tasks import TASKS
 
     line = parsed(words)
     table, where = recipe_of(line)
@@ -56,15 +56,13 @@ def train(*words: Words) -> None:
     counters = train_run(table, out, device=device, base=base, quiet=line.quiet, where=where)
     if not line.quiet:
         print(f"trained {counters.step} steps in {counters.seconds:.0f} s; the run is {out}", file=sys.stderr)
-        then = {"text": f"generate {out} --tokens 100", "label": f"predict {out} --why < texts.txt"}.get(
-            task_of_run(out), f"predict {out} < in.txt > out.txt"
-        )
+        then = TASKS[Run(out).read_card()["task"]].next_step.format(run=out)
         print(f"go on: {as_typed()} {then}", file=sys.stderr)
 
 
 def parsed(words: Sequence[str]) -> Line:
     """The words of a command line in their places."""
-    from regard.recipe import no_option
+    from regard.cli.train_options import no_option
 
     line = Line()
     rest = list(words)
@@ -109,12 +107,14 @@ def next_value(name: str, rest: list[str]) -> str | None:
 
 def is_flag(name: str) -> bool:
     """Whether a setting is true or false, in all sections, models and corpora that have it."""
+    from regard.cli.train_options import known_fields
     from regard.data.corpora import CORPORA
-    from regard.recipe import known_fields
+    from regard.recipe import section_fields
     from regard.settings import fields_of
+    from regard.tasks import recipes
 
     key = name.rpartition(".")[2].replace("-", "_")
-    sections = ("data", "text", "model", "reading", "training", "decoding")
+    sections = section_fields(recipes().values())
     tables = [*(known_fields(section, {}) for section in sections), *map(fields_of, CORPORA.values())]
     found = [known[key] for known in tables if key in known]
     return bool(found) and all(each.type is bool for each in found)
@@ -122,7 +122,7 @@ def is_flag(name: str) -> bool:
 
 def recipe_of(line: Line) -> tuple[dict[str, Any], str]:
     """The recipe that a command line begins with, and what it is called together with the rest of the line."""
-    from regard.recipe import read_recipe
+    from regard.tasks import read_recipe
 
     if not line.data:
         return {}, "command line"

@@ -10,20 +10,18 @@ from typing import Any, Literal, get_args, get_origin
 
 from regard.settings import Field, fields_of
 
-WIDTH, COLUMN = 98, 32
+WIDTH, COLUMN, TASK_COLUMN = 98, 32, 12
 
 USAGE = """\
 Usage: regard train DATA --out FOLDER [--model NAME] [--SETTING VALUE ...]
 
-Train a model on pairs of texts, a language model on text, a classifier on labelled texts
-(--task label) or a tagger on tagged words (--task tag). What is not set is chosen to suit
-the data. The same command again goes on where it stopped.
+Train a model. What is not set is chosen to suit the data. The same command again goes on where
+it stopped. What is learnt is told by the model, by --task, or by DATA:
 
-  DATA  a file of pairs (.tsv, .csv, .jsonl, .tmx, .po, .mo, also .gz, - is stdin), of texts
-        and labels (.tsv, .csv, .jsonl), of words and tags (.bio, .conll), a file (.txt, also .gz)
-        or a folder of text, a recipe (.toml), or a built-in corpus:
-        {corpora}.
-        Or give two files, line by line, by --source and --target.
+{tasks}
+  recipe    a file of settings (.toml), whatever it is for
+
+The built-in corpora are {corpora}.
 """
 
 OWN = {
@@ -40,60 +38,58 @@ it: --training.steps or --steps. Defaults are in brackets. What stands without a
 true or false, and true if nothing follows.
 """
 
-EXAMPLES = {
-    "pairs": "Example: regard train dates --model bahdanau --out runs/dates",
-    "text": "Example: regard train book.txt --model gpt --out runs/book",
-    "label": "Example: regard train questions.tsv --task label --out runs/questions",
-    "tag": "Example: regard train ner.bio --task tag --out runs/ner",
-}
-
 SUITED = ("dropout", "embedding", "hidden", "width")
 """Settings of models whose default is chosen to suit the data."""
 
 
 def print_help(words: Sequence[str]) -> None:
-    """All options; of one preset, and of one built-in corpus, if they are named."""
+    """All options; of one task, one preset and one built-in corpus, if they are named."""
+    from regard.cli.train_options import named_task, override
     from regard.data.corpora import CORPORA
     from regard.models import MODELS
+    from regard.tasks import TASKS
 
     corpus = next((word for word in words if word in CORPORA), None)
     own = [line for option, what in OWN.items() for line in row(option, what.format(models=", ".join(MODELS)))]
-    model = named_model(words)
-    settings = list(settings_lines(model, corpus))
-    example = EXAMPLES["pairs" if model is None else MODELS[model].task]
-    print("\n".join([USAGE.format(corpora=", ".join(CORPORA)), *own, SECTIONS.rstrip(), *settings, "", example]))
+    table = override({}, [(name, value) for name in ("model", "task") if (value := named(name, words)) is not None])
+    tasks = "\n".join(line for task in reversed(TASKS.values()) for line in row(task.name, task.reads, TASK_COLUMN))
+    usage = USAGE.format(tasks=tasks, corpora=", ".join(CORPORA))
+    example = f"Example: {TASKS[named_task(table) or next(reversed(TASKS))].example}"
+    print("\n".join([usage, *own, SECTIONS.rstrip(), *settings_lines(table, corpus), "", example]))
 
 
-def named_model(words: Sequence[str]) -> str | None:
-    """The preset that a command line names."""
+def named(option: str, words: Sequence[str]) -> str | None:
+    """The value that a command line gives to an option."""
     for word, after in pairwise([*words, "-"]):
-        if word.startswith("--model="):
-            return word.removeprefix("--model=")
-        if word == "--model" and not after.startswith("-"):
+        if word.startswith(f"--{option}="):
+            return word.removeprefix(f"--{option}=")
+        if word == f"--{option}" and not after.startswith("-"):
             return after
     return None
 
 
-def settings_lines(model: str | None, corpus: str | None) -> Iterator[str]:
-    """Every setting, section by section."""
+def settings_lines(table: Mapping[str, Any], corpus: str | None) -> Iterator[str]:
+    """Every setting of the task and the model that a table names, section by section."""
+    from regard.cli.train_options import known_fields, named_task, recipes_for
     from regard.data.corpora import CORPORA
-    from regard.recipe import known_fields
+    from regard.recipe import section_fields
 
-    yield from section("data", known_fields("data", {}), "where examples come from", without=("corpus",))
-    if corpus is not None:
-        yield from section("data.corpus", fields_of(CORPORA[corpus]), f"the built-in corpus {corpus}")
-    else:
-        yield from row("--data.corpus.NAME VALUE", "of a built-in corpus: regard train dates --help lists those of one")
-    yield from section("text", known_fields("text", {}), "how text becomes tokens")
-    for title, known in model_sections(model):
-        yield from section("model", known, title)
-    yield from section("reading", known_fields("reading", {}), "of --unlabelled text; only by their whole names")
-    yield from section("training", known_fields("training", {}), "what has no default is chosen to suit the data")
-    yield from section("decoding", known_fields("decoding", {}), "unless regard predict is told otherwise")
+    for name, each in section_fields(recipes_for(table)).items():
+        if name == "model":
+            for title, known in model_sections(table.get("model", {}).get("name"), named_task(table)):
+                yield from section("model", known, title)
+            continue
+        known = known_fields(name, table)
+        yield from section(name, known, each.help, without=("corpus",))
+        if "corpus" in known and corpus is not None:
+            yield from section("data.corpus", fields_of(CORPORA[corpus]), f"the built-in corpus {corpus}")
+        elif "corpus" in known:
+            what = "of a built-in corpus: regard train dates --help lists those of one"
+            yield from row("--data.corpus.NAME VALUE", what)
 
 
-def model_sections(model: str | None) -> Iterator[tuple[str, dict[str, Field]]]:
-    """The settings of a preset with its own defaults, or of each kind of model."""
+def model_sections(model: str | None, task: str | None) -> Iterator[tuple[str, dict[str, Field]]]:
+    """The settings of a preset with its own defaults, or of each kind of model, of one task if it is named."""
     from regard.models import MODELS
     from regard.recipe import model_fields
 
@@ -107,7 +103,8 @@ def model_sections(model: str | None) -> Iterator[tuple[str, dict[str, Field]]]:
         return
     kinds: dict[type, list[str]] = {}
     for name, preset in MODELS.items():
-        kinds.setdefault(preset.config, []).append(name)
+        if task in (None, preset.task):
+            kinds.setdefault(preset.config, []).append(name)
     for names in kinds.values():
         yield ", ".join(names), model_fields(names[0])
 
@@ -141,9 +138,11 @@ def described(each: Field, suited: bool) -> str:
 def choices_of(each: Field) -> list[str]:
     """The words that a setting can be, where there are only some."""
     from regard.attention.scores import SCORES
+    from regard.tasks import TASKS
 
-    if each.name == "score":
-        return list(SCORES)
+    tables = {"score": SCORES, "task": TASKS}
+    if each.name in tables:
+        return list(tables[each.name])
     kinds = [kind for kind in (each.type, *get_args(each.type)) if get_origin(kind) is Literal]
     also = ["true", "false"] if bool in get_args(each.type) else []
     return [*also, *(str(choice) for kind in kinds for choice in get_args(kind))]
@@ -159,13 +158,13 @@ def default_of(each: Field) -> str:
     return f" [{str(value).lower() if isinstance(value, bool) else value}]"
 
 
-def row(option: str, what: str) -> Iterator[str]:
+def row(option: str, what: str, column: int = COLUMN) -> Iterator[str]:
     """An option, and what it is beside it."""
-    lines = textwrap.wrap(what, WIDTH - COLUMN, break_long_words=False, break_on_hyphens=False)
+    lines = textwrap.wrap(what, WIDTH - column, break_long_words=False, break_on_hyphens=False)
     first = f"  {option}"
-    if len(first) >= COLUMN:
+    if len(first) >= column:
         yield first
         first = ""
     for line in lines or [""]:
-        yield f"{first:{COLUMN}}{line}".rstrip()
+        yield f"{first:{column}}{line}".rstrip()
         first = ""

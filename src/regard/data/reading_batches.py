@@ -15,6 +15,7 @@ from regard.batch import PAD
 from regard.data.batches import plan
 from regard.data.formats.lines import quoted
 from regard.data.unlabelled import Numbers, Unlabelled
+from regard.layers.lengths import SequenceLengths
 from regard.models.two_way_lm import EDGE, OTHER
 from regard.sentences import Sentences
 from regard.text.lexicon import Lexicon
@@ -55,13 +56,13 @@ class Written:
             np.cumsum(lengths),
         )
 
-    def spellings(self, words: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The pieces of some words, filled up at the end."""
+    def spellings(self, words: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The pieces of some words, filled up at the end, and how many each has."""
         begin, lengths = self.starts[words], self.starts[words + 1] - self.starts[words]
         inside = np.arange(lengths.max(initial=1)) < lengths[:, None]
         found = np.full(inside.shape, PAD, np.int64)
         found[inside] = self.pieces[(begin[:, None] + np.arange(inside.shape[1]))[inside]]
-        return found
+        return found, lengths
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,11 +135,13 @@ class ReadingTexts:
         chosen = np.zeros(inside.shape, np.int64)
         chosen[inside] = np.concatenate([self.numbers[self.starts[place] : self.starts[place + 1]] for place in places])
         different, spelt = np.unique(np.append(chosen, 0), return_inverse=True)  # padding is always the first
+        spellings, pieces = self.written.spellings(different)
         return Sentences(
             torch.from_numpy(self.written.numbers[chosen].astype(np.int64)),
             torch.from_numpy(spelt[:-1].reshape(chosen.shape)),
-            torch.from_numpy(self.written.spellings(different)),
-            torch.from_numpy(lengths),
+            torch.from_numpy(spellings),
+            SequenceLengths.of(torch.from_numpy(lengths)),
+            SequenceLengths.of(torch.from_numpy(pieces)),
             torch.from_numpy(self.written.vectors[chosen].astype(np.int64)),
         )
 

@@ -6,7 +6,7 @@ unless allowed, <unk> are never chosen; the probabilities of all other tokens st
 of the model's own softmax, in which these have their share.
 """
 
-from regard.decoding.beam import beam_search, beam_steps
+from regard.decoding.beam import Search, beam_search, search_steps
 from regard.decoding.corpus import decode_all
 from regard.decoding.forced import forced_weights, score_targets, token_log_probabilities
 from regard.decoding.generate import continuations, generate, generate_whole, text_weights
@@ -18,8 +18,8 @@ from regard.decoding.steps import default_longest, target_log_probabilities
 
 __all__ = [
     "Hypothesis",
+    "Search",
     "beam_search",
-    "beam_steps",
     "continuations",
     "decode_all",
     "default_longest",
@@ -29,6 +29,7 @@ __all__ = [
     "greedy",
     "sample",
     "score_targets",
+    "search_steps",
     "target_log_probabilities",
     "text_log_probabilities",
     "text_weights",

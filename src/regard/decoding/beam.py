@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.attention.watch import report_reordering
@@ -16,7 +20,6 @@ from regard.models.seq2seq import Seq2Seq
 from regard.models.state import State
 
 
-@torch.no_grad()
 def beam_search(
     model: Seq2Seq,
     batch: Batch,
@@ -49,38 +52,39 @@ def beam_search(
         longest: As in `greedy`.
         allow_unknown: Whether <unk> may be chosen.
     """
-    check_settled(model)
-    check_beam(width, nbest, length_penalty)
-    if not len(batch):
-        return []
-    limits = limits_of(model, batch, longest)
-    search = Search(torch.full_like(limits, BOS), limits, width, nbest, length_penalty)
-    return search.run(model, model.start(batch, search.capacity, copies=width), allow_unknown)
+    steps = search_steps(model, batch, width, nbest, length_penalty, longest=longest, allow_unknown=allow_unknown)
+    return results_of(steps)
 
 
 @torch.no_grad()
-def beam_steps(
+def search_steps(
     model: Seq2Seq,
     batch: Batch,
     width: int = 5,
+    nbest: int = 1,
     length_penalty: float = 1.0,
     *,
     longest: int | Int[Tensor, " batch"] | None = None,
     allow_unknown: bool = False,
-) -> list[list[list[Hypothesis]]]:
-    """What `beam_search` considers for each source on its way to the best target, step by step.
+) -> Iterator[Search]:
+    """The search of `beam_search`, with the same settings, after each of its steps; none where there are no sources.
 
-    Of each step, best first: the hypotheses that end there among the `width` best, and those
-    that live on. The settings are those of `beam_search`.
+    It is the same object each time. Ask it at a step what is `alive` and what was
+    `considered`, and after the last for its `results`. It can be left at any step.
     """
     check_settled(model)
-    check_beam(width, 1, length_penalty)
+    check_beam(width, nbest, length_penalty)
     if not len(batch):
-        return []
+        return
     limits = limits_of(model, batch, longest)
-    search = Search(torch.full_like(limits, BOS), limits, width, 1, length_penalty, remember=True)
-    search.run(model, model.start(batch, search.capacity, copies=width), allow_unknown)
-    return search.steps()
+    search = Search(torch.full_like(limits, BOS), limits, width, nbest, length_penalty)
+    yield from search.walk(model, model.start(batch, search.capacity, copies=width), allow_unknown)
+
+
+def results_of(steps: Iterable[Search]) -> list[list[Hypothesis]]:
+    """What a search has found after its last step."""
+    last = deque(steps, maxlen=1)
+    return last[0].results() if last else []
 
 
 def check_beam(width: int, nbest: int, length_penalty: float) -> None:
@@ -95,14 +99,25 @@ def check_beam(width: int, nbest: int, length_penalty: float) -> None:
         )
 
 
+class Candidates(NamedTuple):
+    """What a step chooses from: live hypotheses, each longer by one token, best first."""
+
+    live: Int[Tensor, "batch width capacity"]  # before the step
+    done: Bool[Tensor, " batch"]  # before the step
+    totals: Float[Tensor, "batch many"]
+    parents: Int[Tensor, "batch many"]  # among those that lived
+    tokens: Int[Tensor, "batch many"]
+
+
 class Search:
     """The hypotheses of all sentences at once: those that live, and the best that have ended.
 
     Both are sorted, best first; where there is none its log-probability is -inf. The
     live ones of a sentence that is done stay as they are. The first step reads the
-    `last` token that each sentence has before the search. With `remember`, what was
-    considered at each step is kept.
+    `last` token that each sentence has before the search.
     """
+
+    candidates: Candidates
 
     def __init__(
         self,
@@ -113,7 +128,6 @@ class Search:
         alpha: float,
         *,
         ended_first: bool = True,
-        remember: bool = False,
     ) -> None:
         self.limits, self.capacity, self.ended_first = limits, int(limits.max()), ended_first
         self.done = torch.zeros_like(limits, dtype=torch.bool)
@@ -126,18 +140,17 @@ class Search:
         self.ended = limits.new_full((len(limits), nbest, self.capacity), PAD)
         self.ended_totals = torch.full(self.ended.shape[:2], -torch.inf, device=limits.device)
         self.ended_scores = self.ended_totals
-        self.history: list[tuple[Tensor, Tensor]] | None = [] if remember else None
 
-    def run(self, model: Writer, state: State, allow_unknown: bool) -> list[list[Hypothesis]]:
-        """Search to the end: the n best of each sentence. The state has `width` hypotheses of each."""
-        for _ in range(self.capacity):
+    def walk(self, model: Writer, state: State, allow_unknown: bool) -> Iterator[Search]:
+        """Search to the end; itself after each step. The state has `width` hypotheses of each sentence."""
+        while True:
             logits, state = model.step(self.last, state)
             over, rows = self.extend(choices(logits, allow_unknown))
+            yield self
             if over:
-                break
+                return
             state.select(rows)
             report_reordering()
-        return self.results()
 
     def extend(self, found: Float[Tensor, "rows vocabulary"]) -> tuple[bool, Int[Tensor, " rows"]]:
         """Lengthen what lives by one token: whether that was the last step, and the row each live one comes from."""
@@ -146,27 +159,13 @@ class Search:
         totals, places = greatest(longer.flatten(1), 2 * width)  # at least half of these do not end
         parents, tokens = places // vocabulary, places % vocabulary
         self.length += 1
-        if self.history is not None:
-            self.history.append(self._considered(totals, parents, tokens))
+        self.candidates = Candidates(self.live, self.done, totals, parents, tokens)
         self._keep_ended(totals[:, :width], parents[:, :width], tokens[:, :width])
         going = (tokens == EOS).int().sort(stable=True).indices[:, :width]
         rows = self._go_on(*(each.gather(1, going) for each in (totals, parents, tokens)))
         before, bound = self.done, self.totals[:, 0] / self.penalties[self.limits]
         self.done = before | (bound <= self.ended_scores[:, -1]) | (self.limits == self.length)
         return all_done(self.done, totals[:, 0], before), rows
-
-    def _considered(
-        self,
-        totals: Float[Tensor, "batch many"],
-        parents: Int[Tensor, "batch many"],
-        tokens: Int[Tensor, "batch many"],
-    ) -> tuple[Int[Tensor, "batch many length"], Float[Tensor, "batch many"]]:
-        """The hypotheses that can end or live on from here, and their log-probabilities; -inf for all others."""
-        ends, width = tokens == EOS, self.totals.shape[1]
-        rank = torch.arange(tokens.shape[1], device=tokens.device)
-        kept = torch.where(ends, rank < width, (~ends).cumsum(1) <= width) & ~self.done[:, None]
-        hypotheses = self._lengthened(parents, tokens)[:, :, : self.length].clone()
-        return hypotheses, totals.masked_fill(~kept, -torch.inf)
 
     def _keep_ended(
         self,
@@ -176,7 +175,7 @@ class Search:
     ) -> None:
         """Take what ended among the best, if it is better than the last that was kept."""
         totals = totals.masked_fill((tokens != EOS) | self.done[:, None], -torch.inf)
-        hypotheses = torch.cat([self.ended, self._lengthened(parents, tokens)], 1)
+        hypotheses = torch.cat([self.ended, self._lengthened(self.live, parents, tokens)], 1)
         scores = torch.cat([self.ended_scores, totals / self.penalties[self.length]], 1)
         totals = torch.cat([self.ended_totals, totals], 1)
         scores, order = scores.sort(descending=True, stable=True)
@@ -195,15 +194,34 @@ class Search:
         own = torch.arange(width, device=done.device)
         parents, tokens = torch.where(done, own, parents), tokens.masked_fill(done, PAD)
         self.totals = torch.where(done, self.totals, totals)
-        self.live = self._lengthened(parents, tokens)
+        self.live = self._lengthened(self.live, parents, tokens)
         self.last = tokens.flatten()
         return (parents + width * torch.arange(batch, device=done.device)[:, None]).flatten()
 
+    def alive(self) -> list[list[Hypothesis]]:
+        """The hypotheses of each sentence that live on, best first."""
+        return possible(self.live, self.totals)
+
+    def considered(self) -> list[list[Hypothesis]]:
+        """What the last step considered for each sentence that was not done before it, best first.
+
+        These are the hypotheses that ended there among the `width` best, and those that live on.
+        """
+        live, done, totals, parents, tokens = self.candidates
+        ends, width = tokens == EOS, self.totals.shape[1]
+        rank = torch.arange(tokens.shape[1], device=tokens.device)
+        kept = torch.where(ends, rank < width, (~ends).cumsum(1) <= width) & ~done[:, None]
+        hypotheses = self._lengthened(live, parents, tokens)[:, :, : self.length]
+        return possible(hypotheses, totals.masked_fill(~kept, -torch.inf))
+
     def _lengthened(
-        self, parents: Int[Tensor, "batch width"], tokens: Int[Tensor, "batch width"]
-    ) -> Int[Tensor, "batch width capacity"]:
-        """Live hypotheses, each with one token more."""
-        longer = rows_at(self.live, parents)
+        self,
+        live: Int[Tensor, "batch width capacity"],
+        parents: Int[Tensor, "batch some"],
+        tokens: Int[Tensor, "batch some"],
+    ) -> Int[Tensor, "batch some capacity"]:
+        """Hypotheses that lived before the last step, each with one token more."""
+        longer = rows_at(live, parents)
         longer[:, :, self.length - 1] = tokens
         return longer
 
@@ -216,12 +234,6 @@ class Search:
             order = scores.argsort(descending=True, stable=True)
             hypotheses, totals = rows_at(hypotheses, order), totals.gather(1, order)
         return [found[: self.ended.shape[1]] for found in possible(hypotheses, totals)]
-
-    def steps(self) -> list[list[list[Hypothesis]]]:
-        """What was considered for each sentence at each step until it was done, best first."""
-        assert self.history is not None, "a search remembers its steps where it is told to"
-        by_step = [possible(*considered) for considered in self.history]
-        return [[step for step in steps if step] for steps in zip(*by_step, strict=True)]
 
 
 def possible(

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from regard.attention.watch import watch
 from regard.batch import BOS, PAD
-from regard.decoding.beam import Search, check_beam
+from regard.decoding.beam import Search, check_beam, results_of
 from regard.decoding.forced import stacked
 from regard.decoding.greedy import most_probable
 from regard.decoding.hypothesis import Hypothesis
@@ -108,7 +108,7 @@ def continuations(
     last = beginning[:, -1]
     limits = torch.full_like(last, tokens)
     search = Search(last, limits, beam, nbest, length_penalty, ended_first=False)
-    return search.run(model, model.start(beginning, tokens, copies=beam), allow_unknown)
+    return results_of(search.walk(model, model.start(beginning, tokens, copies=beam), allow_unknown))
 
 
 def chooser(

@@ -29,7 +29,7 @@ Choose = Callable[[Tensor], Tensor]
 
 def default_longest(batch: Batch) -> Int[Tensor, " batch"]:
     """The most tokens a target gets unless told otherwise, <eos> included: twice its source and 50 more."""
-    return 2 * batch.source_lengths + 50
+    return 2 * batch.source_lengths.on_device + 50
 
 
 def limits_of(model: Seq2Seq, batch: Batch, longest: int | Int[Tensor, " batch"] | None) -> Int[Tensor, " batch"]:
@@ -37,7 +37,7 @@ def limits_of(model: Seq2Seq, batch: Batch, longest: int | Int[Tensor, " batch"]
     if longest is None:
         found = default_longest(batch)
         return found if model.most_places is None else found.clamp(max=model.most_places)
-    limits = torch.full_like(batch.source_lengths, longest) if isinstance(longest, int) else longest.to(batch.source)
+    limits = batch.source.new_full((len(batch),), longest) if isinstance(longest, int) else longest.to(batch.source)
     if len(limits) and int(limits.min()) < 1:
         raise RegardError(f"decoding: longest is {int(limits.min())}; 1 is the least")
     return limits

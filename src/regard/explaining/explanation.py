@@ -5,7 +5,7 @@ No method knows the truth, so they are shown together, with how well they agree.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from typing import Any
@@ -115,7 +115,7 @@ def ranks(numbers: Float[np.ndarray, " words"]) -> Float[np.ndarray, " words"]:
     return found
 
 
-def rollout(layers: Sequence[Float[np.ndarray, "places places"]]) -> Float[np.ndarray, "places places"]:
+def rollout(layers: Float[np.ndarray, "layers places places"]) -> Float[np.ndarray, "places places"]:
     """How much of each place in the last layer comes from each in the first (Abnar and Zuidema 2020).
 
     A layer gives on half of what a place was, past its attention, and half of what it looked at.

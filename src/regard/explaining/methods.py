@@ -10,16 +10,21 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from math import isfinite
-from typing import Any, NamedTuple
+from threading import Lock
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.alignment import as_array
+from regard.attention.weights import Weights
 from regard.decoding.steps import NOT_FINITE
 from regard.errors import RegardError
 from regard.explaining.explanation import ATTENTION, GRADIENT, LEFT_OUT, METHODS, Explanation
+from regard.layers.embedding import Call, record_calls
+from regard.text.units import Unit
 
 TOKENS = 8192
 """Words, or tokens, of a batch of texts that each lack one."""
@@ -30,12 +35,8 @@ DIGITS = 5
 NOTED = 0.005
 """A share of attention that is worth a note."""
 
-
-class Call(NamedTuple):
-    """What an embedding was asked for, and what it gave."""
-
-    asked: Any
-    given: Float[Tensor, "..."]
+CUDNN = Lock()
+"""Held by the thread that has switched it off."""
 
 
 class Look(NamedTuple):
@@ -49,7 +50,7 @@ class Subject(ABC):
     """What is explained, and the words by which it is."""
 
     words: tuple[str, ...]
-    embedding: tuple[nn.Module, str]  # the module, and the method of it, that gives each word its vector
+    embedding: nn.Module  # gives each word its vector
     size: int  # of the whole text, as the model counts it
     without_attention: str  # why there are no weights, where there are none
 
@@ -96,8 +97,7 @@ def gradient_by_input(subject: Subject) -> Sequence[float]:
 
     It is how much the log-probability would fall, were it linear, if the vector were nothing.
     """
-    with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False), kept(*subject.embedding) as calls:
-        # cuDNN has no gradient of recurrent layers outside of training
+    with torch.enable_grad(), without_cudnn(subject.embedding), record_calls(subject.embedding) as calls:
         gradients = torch.autograd.grad(
             subject.log_probabilities([None]).sum(), [call.given for call in calls], materialize_grads=True
         )
@@ -114,20 +114,22 @@ def falls(subject: Subject, whole: float) -> list[float]:
 
 
 @contextmanager
-def kept(module: nn.Module, method: str) -> Iterator[list[Call]]:
-    """The calls of a method of a module, meanwhile; what it gives are leaves, at which a gradient can be taken."""
-    calls: list[Call] = []
-    plain = getattr(module, method)
+def without_cudnn(module: nn.Module) -> Iterator[None]:
+    """Do without cuDNN, which has no gradient of recurrent layers outside of training, where a module is on a GPU.
 
-    def keep(asked: Any) -> Tensor:
-        calls.append(Call(asked, plain(asked).detach().requires_grad_()))
-        return calls[-1].given
+    It is switched for all threads, so that only one may do so at a time.
+    """
+    if not next(module.parameters()).is_cuda:
+        yield
+        return
+    with CUDNN, torch.backends.cudnn.flags(enabled=False):
+        yield
 
-    setattr(module, method, keep)
-    try:
-        yield calls
-    finally:
-        delattr(module, method)
+
+def check_is_text(text: object) -> None:
+    """Raise a `RegardError` for anything but a text."""
+    if not isinstance(text, str):
+        raise RegardError(f"explain: found {type(text).__name__}; a text is needed")
 
 
 def chosen(word: int, words: Sequence[object], what: str = "words") -> int:
@@ -135,3 +137,21 @@ def chosen(word: int, words: Sequence[object], what: str = "words") -> int:
     if not 0 <= word < len(words):
         raise RegardError(f"explain: there is no word {word}; there are {len(words)} {what}, counted from 0")
     return word
+
+
+def left_out(tokens: Sequence[int], units: Sequence[Unit], out: int | None) -> list[int]:
+    """Tokens without those of a unit."""
+    gone = () if out is None else (*units[out].spaces, *units[out].places)
+    return [token for place, token in enumerate(tokens) if place not in gone]
+
+
+def by_unit(numbers: Float[np.ndarray, " places"], units: Sequence[Unit]) -> Look:
+    """The sum of the numbers of each unit's tokens, and of all that belong to none."""
+    found = np.array([numbers[list(unit.places)].sum() for unit in units])
+    return Look(found, float(numbers.sum() - found.sum()))
+
+
+def mean_weights(layers: Sequence[Weights]) -> Float[np.ndarray, "layers queries keys"]:
+    """The weights of one text in each layer, the mean over its heads."""
+    dense = [layer.dense()[0].double() for layer in layers]
+    return np.stack([as_array(each.reshape(-1, *each.shape[-2:]).mean(0)) for each in dense])

@@ -40,11 +40,10 @@ from regard.interop.gpt2_tokenizer import (
     tokenizer_files,
 )
 from regard.models.gpt import GptConfig
-from regard.recipe import Recipe
 from regard.run import Run
 from regard.settings import fields_of, from_table, shown, to_table
+from regard.tasks.text.settings import TextRecipe, TextTokens
 from regard.text import Tokenizers
-from regard.text.settings import TextSettings
 from regard.text.tokenizer import RESERVED, Tokenizer
 
 ACTIVATIONS = {"gelu_new": "gelu-tanh", "gelu_pytorch_tanh": "gelu-tanh", "gelu": "gelu", "relu": "relu"}
@@ -106,7 +105,7 @@ def import_gpt2(folder: str | Path, run_path: str | Path) -> Run:
     assert end is not None
     model = {"name": "gpt", **{name: value for name, value in to_table(config).items() if name != "size"}}
     write_text(run.tokenizer_file, Tokenizers(tokenizer, tokenizer).to_json())
-    run.write_recipe(Recipe(text=TextSettings(kind="bpe"), model=model).table())
+    run.write_recipe(TextRecipe(text=TextTokens(kind="bpe"), model=model).table())
     write_tensors(run.model_file, parameters)
     run.write_card(
         {

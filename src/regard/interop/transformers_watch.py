@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface, Cache, PreTrainedConfig, PreTrainedModel
 from transformers.masking_utils import sdpa_mask
 
-from regard.attention.surroundings import shared, uncompiled
+from regard.attention.shared import shared, uncompiled
 from regard.attention.watch import report_reordering
 from regard.errors import RegardError
 from regard.interop.transformers_attention import attention, caches

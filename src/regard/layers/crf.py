@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.errors import RegardError
-from regard.layers.recurrent import is_real
+from regard.layers.lengths import AnyLengths, SequenceLengths
 
 FORBIDDEN = -1e30
 """The score of what is not allowed: its probability is exactly zero, yet no difference of two is NaN."""
@@ -69,22 +69,27 @@ class Crf(nn.Module):
         self,
         scores: Float[Tensor, "batch time tags"],
         tags: Int[Tensor, "batch time"],
-        lengths: Int[Tensor, " batch"] | None = None,
+        lengths: AnyLengths | None = None,
     ) -> Float[Tensor, " batch"]:
         """The log-probability of these tags among all sequences of the same length.
 
-        Without `lengths` there is no padding; what stands in padding does not matter.
+        Without `lengths` there is no padding; what stands in padding does not matter. Tags that have probability
+        zero, from which nothing can be learned, are refused; on a GPU, which is not waited for, the result is NaN.
         """
         trellis = self._trellis(scores, lengths)
         tags = tags.masked_fill(~trellis.real, 0).long()
-        self._refuse_forbidden(tags, trellis.real)
+        forbidden = self._forbidden(tags, trellis.real)
+        if tags.is_cpu and forbidden.any():
+            row, step = forbidden.nonzero()[0].tolist()
+            raise RegardError(f"Crf: sequence {row} {self._offence(tags[row].tolist(), step)}")
+        tags = tags.clamp(0, self.tags - 1)
         promise = promises(trellis, torch.logsumexp)
         options = torch.cat([promise[:, :1], trellis.transitions[tags[:, :-1]] + promise[:, 1:]], 1)
         steps = options.log_softmax(-1).gather(-1, tags[..., None])[..., 0]
-        return steps.where(trellis.real, 0).sum(-1)
+        return steps.where(trellis.real, 0).sum(-1).masked_fill(forbidden.any(-1), torch.nan)
 
     def best(
-        self, scores: Float[Tensor, "batch time tags"], lengths: Int[Tensor, " batch"] | None = None
+        self, scores: Float[Tensor, "batch time tags"], lengths: AnyLengths | None = None
     ) -> tuple[Int[Tensor, "batch time"], Float[Tensor, " batch"]]:
         """The sequence with the highest score (Viterbi), 0 past its end, and that score.
 
@@ -98,7 +103,7 @@ class Crf(nn.Module):
         return tags, steps.where(real, 0).sum(-1) + pairs.where(real[:, 1:], 0).sum(-1)
 
     def marginals(
-        self, scores: Float[Tensor, "batch time tags"], lengths: Int[Tensor, " batch"] | None = None
+        self, scores: Float[Tensor, "batch time tags"], lengths: AnyLengths | None = None
     ) -> Float[Tensor, "batch time tags"]:
         """The probability of each tag at each step, whatever the others are; zero past the end."""
         trellis = self._trellis(scores, lengths)
@@ -110,52 +115,48 @@ class Crf(nn.Module):
             found.append((found[-1][..., None] * moves).sum(1))
         return torch.stack(found, 1).where(trellis.real[..., None], 0)
 
-    def _trellis(self, scores: Float[Tensor, "batch time tags"], lengths: Int[Tensor, " batch"] | None) -> Trellis:
+    def _trellis(self, scores: Float[Tensor, "batch time tags"], lengths: AnyLengths | None) -> Trellis:
         """The scores with the constraints in them, in float32 at the least."""
         if scores.shape[-1] != self.tags:
             raise RegardError(f"Crf: scores are for {scores.shape[-1]} tags; there are {self.tags}")
         lengths = checked_lengths(lengths, scores)
-        real = is_real(lengths, scores.shape[1])
+        real = lengths.real(scores.shape[1])
         dtype = torch.promote_types(scores.dtype, torch.float32)
         places = torch.arange(scores.shape[1], device=scores.device)[:, None]
-        first, last = places == 0, places == lengths[:, None, None] - 1
+        first, last = places == 0, places == lengths.on_device[:, None, None] - 1
         scores = scores.to(dtype).masked_fill(~real, 0).clamp(-FARTHEST, FARTHEST)
         start = self.start.to(dtype).masked_fill(~self.allowed_start, FORBIDDEN)
         end = self.end.to(dtype).masked_fill(~self.allowed_end, FORBIDDEN)
         transitions = self.transitions.to(dtype).masked_fill(~self.allowed, FORBIDDEN)
         return Trellis(scores + first * start + last * end, transitions, real[..., 0])
 
-    def _refuse_forbidden(self, tags: Int[Tensor, "batch time"], real: Bool[Tensor, "batch time"]) -> None:
-        """Refuse tags that have probability zero: nothing can be learned from them."""
+    def _forbidden(
+        self, tags: Int[Tensor, "batch time"], real: Bool[Tensor, "batch time"]
+    ) -> Bool[Tensor, "batch time"]:
+        """Where there is no such tag, or it has probability zero."""
         unknown = (tags < 0) | (tags >= self.tags)
-        if unknown.any():
-            row, step = unknown.nonzero()[0].tolist()
-            raise RegardError(
-                f"Crf: sequence {row} has tag {int(tags[row, step])} at step {step}; tags go from 0 to {self.tags - 1}"
-            )
+        tags = tags.masked_fill(unknown, 0)
         broken = real & ~self.allowed_end[tags]
         broken[:, :-1] &= ~real[:, 1:]
         broken[:, 0] |= ~self.allowed_start[tags[:, 0]]
         broken[:, 1:] |= real[:, 1:] & ~self.allowed[tags[:, :-1], tags[:, 1:]]
-        if broken.any():
-            row, step = broken.nonzero()[0].tolist()
-            raise RegardError(
-                f"Crf: sequence {row} {self._offence(tags[row].tolist(), step)}, "
-                "which is not allowed; correct the tags or the constraints"
-            )
+        return unknown | broken
 
     def _offence(self, tags: list[int], step: int) -> str:
-        """What is not allowed about the tag at a step, in words."""
+        """What is wrong with the tag at a step, in words."""
+        if not 0 <= tags[step] < self.tags:
+            return f"has tag {tags[step]} at step {step}; tags go from 0 to {self.tags - 1}"
+        what = f"ends with tag {tags[step]}"
         if step and not self.allowed[tags[step - 1], tags[step]]:
-            return f"has tag {tags[step]} after tag {tags[step - 1]} at step {step}"
-        if not step and not self.allowed_start[tags[step]]:
-            return f"begins with tag {tags[step]}"
-        return f"ends with tag {tags[step]}"
+            what = f"has tag {tags[step]} after tag {tags[step - 1]} at step {step}"
+        elif not step and not self.allowed_start[tags[step]]:
+            what = f"begins with tag {tags[step]}"
+        return f"{what}, which is not allowed; correct the tags or the constraints"
 
 
 def constrained_best(
     scores: Float[Tensor, "batch time tags"],
-    lengths: Int[Tensor, " batch"] | None = None,
+    lengths: AnyLengths | None = None,
     *,
     allowed: Bool[Tensor, "tags tags"] | None = None,
     allowed_start: Bool[Tensor, " tags"] | None = None,
@@ -214,19 +215,16 @@ def refuse_hopeless(promise: Float[Tensor, "batch time tags"], real: Bool[Tensor
         raise RegardError(f"Crf: the constraints allow no sequence of length {length}; at least one must be allowed")
 
 
-def checked_lengths(
-    lengths: Int[Tensor, " batch"] | None, scores: Float[Tensor, "batch time tags"]
-) -> Int[Tensor, " batch"]:
+def checked_lengths(lengths: AnyLengths | None, scores: Float[Tensor, "batch time tags"]) -> SequenceLengths:
     """The lengths of sequences, those of the scores by default, where the scores are."""
     batch, time, _ = scores.shape
-    if lengths is None:
-        lengths = torch.full((batch,), time)
-    if batch and not 1 <= int(lengths.min()) <= int(lengths.max()) <= time:
+    lengths = SequenceLengths.of(torch.full((batch,), time) if lengths is None else lengths, scores.device)
+    if batch and not 1 <= min(lengths.tolist()) <= max(lengths.tolist()) <= time:
         raise RegardError(
-            f"Crf: lengths go from {int(lengths.min())} to {int(lengths.max())}; "
+            f"Crf: lengths go from {min(lengths.tolist())} to {max(lengths.tolist())}; "
             f"for scores of {time} steps they must be from 1 to {time}"
         )
-    return lengths.to(scores.device)
+    return lengths
 
 
 def constraint(name: str, allowed: Bool[Tensor, "..."] | None, shape: tuple[int, ...]) -> Bool[Tensor, "..."]:

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.errors import RegardError, unknown_name
-from regard.layers.recurrent import is_real
+from regard.layers.lengths import AnyLengths, SequenceLengths
 from regard.layers.source import SourceAttention
 
 How = Literal["attention", "mean", "sum", "max", "last"]
@@ -57,18 +57,16 @@ class Pooling(nn.Module):
             self.queries = nn.Parameter(torch.randn(queries, width) * width**-0.5)
             self.width = queries * self.attention.width
 
-    def forward(
-        self, states: Float[Tensor, "texts words states"], lengths: Int[Tensor, " texts"]
-    ) -> Float[Tensor, "texts width"]:
+    def forward(self, states: Float[Tensor, "texts words states"], lengths: AnyLengths) -> Float[Tensor, "texts width"]:
         """One vector a text; nothing for one without words."""
+        lengths = SequenceLengths.of(lengths, states.device)
         if self.how == "attention":
             asked = self.queries.expand(len(states), -1, -1)
             found: Tensor = self.attention(asked, self.attention.remember(states, lengths))
             return found.flatten(1)
-        real = is_real(lengths.to(states.device), states.shape[1])
         if self.how == "last":
-            return self._last(states, lengths.to(states.device))
-        return POOLS[self.how](states, real)
+            return self._last(states, lengths.on_device)
+        return POOLS[self.how](states, lengths.real(states.shape[1]))
 
     def _last(
         self, states: Float[Tensor, "texts words states"], lengths: Int[Tensor, " texts"]

@@ -6,12 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from regard.errors import RegardError, unknown_name
 from regard.layers.dropout import drop, drop_for_all_steps
+from regard.layers.lengths import AnyLengths, SequenceLengths, moved
 
 Cell = Literal["rnn", "gru", "lstm"]
 
@@ -73,12 +74,12 @@ class Recurrent(nn.Module):
     def forward(
         self,
         inputs: Float[Tensor, "batch time inputs"],
-        lengths: Int[Tensor, " batch"] | None = None,
+        lengths: AnyLengths | None = None,
         state: Sequence[LayerState] | None = None,
     ) -> tuple[Float[Tensor, "batch time width"], list[LayerState]]:
         """The states at all steps, and what each layer remembers at the end.
 
-        With `lengths` (best on the CPU) the end is that of each sequence: the padding
+        With `lengths` the end is that of each sequence: the padding
         after it is neither read forwards nor backwards, and its states are zero. Of two
         directions the second, which has read the whole from its end, is the one that is
         remembered.
@@ -88,7 +89,8 @@ class Recurrent(nn.Module):
                 own = self.stack.all_weights[0][0].dtype
                 begin = None if state is None else [tuple(part.to(own) for part in layer) for layer in state]
                 return self.forward(inputs.to(own), lengths, begin)
-        if lengths is not None and (not len(lengths) or int(lengths.min()) == inputs.shape[1]):
+        lengths = None if lengths is None else SequenceLengths.of(lengths, inputs.device)
+        if lengths is not None and lengths.fill(inputs.shape[1]):
             lengths = None
         drops = self.training and self.dropout > 0 and self.layers > 1
         faster = inputs.is_cpu and (drops or lengths is not None) and (lengths is None or self.cell in HOLDS)
@@ -98,15 +100,14 @@ class Recurrent(nn.Module):
         if lengths is None:
             states, last = self.stack(inputs, at_first)
         else:
-            packed = pack_padded_sequence(inputs, lengths.cpu(), batch_first=True, enforce_sorted=False)
-            states, last = self.stack(packed, at_first)
-            states, _ = pad_packed_sequence(states, batch_first=True, total_length=inputs.shape[1])
+            states, last = self.stack(packed(inputs, lengths), at_first)
+            states = unpacked(states, inputs.shape[1])
         parts = last if isinstance(last, tuple) else (last,)
         each = 2 if self.bidirectional else 1
         return states, list(zip(*(part[each - 1 :: each].unbind() for part in parts), strict=True))
 
     def first_layer(
-        self, inputs: Float[Tensor, "batch time inputs"], lengths: Int[Tensor, " batch"] | None = None
+        self, inputs: Float[Tensor, "batch time inputs"], lengths: AnyLengths | None = None
     ) -> Float[Tensor, "batch time width"]:
         """The states of the first layer at all steps; the layers upon it are not run.
 
@@ -116,18 +117,16 @@ class Recurrent(nn.Module):
         if would_be_half(inputs):
             with torch.autocast("cuda", enabled=False):
                 return self.first_layer(inputs.to(self.stack.all_weights[0][0].dtype), lengths)
+        lengths = None if lengths is None else SequenceLengths.of(lengths, inputs.device)
         if self.layers == 1:
             return self(inputs, lengths)[0]
         if lengths is None or self.cell in HOLDS:
             return self._by_layer(inputs, lengths, None, layers=1)[0]
-        packed = pack_padded_sequence(inputs, lengths.cpu(), batch_first=True, enforce_sorted=False)
+        rows = packed(inputs, lengths)
         begin = inputs.new_zeros(self.width // self.hidden, len(inputs), self.hidden)
         weights = self._weights(0, hold=False)
-        states, _ = torch.rnn_tanh(
-            packed.data, packed.batch_sizes, begin, weights, True, 1, 0.0, True, self.bidirectional
-        )
-        found = PackedSequence(states, packed.batch_sizes, packed.sorted_indices, packed.unsorted_indices)
-        return pad_packed_sequence(found, batch_first=True, total_length=inputs.shape[1])[0]
+        states, _ = torch.rnn_tanh(rows.data, rows.batch_sizes, begin, weights, True, 1, 0.0, True, self.bidirectional)
+        return unpacked(PackedSequence(states, *rows[1:]), inputs.shape[1])
 
     def _drops_for_all_steps(self) -> bool:
         """Whether something is dropped now that torch's own stack of layers cannot drop."""
@@ -136,7 +135,7 @@ class Recurrent(nn.Module):
     def _by_layer(
         self,
         inputs: Float[Tensor, "batch time inputs"],
-        lengths: Int[Tensor, " batch"] | None,
+        lengths: SequenceLengths | None,
         state: Sequence[LayerState] | None,
         layers: int | None = None,
     ) -> tuple[Float[Tensor, "batch time width"], list[LayerState]]:
@@ -152,8 +151,7 @@ class Recurrent(nn.Module):
                 f"Recurrent: the {self.cell} cell cannot pass over padding with variational or weight_dropout; "
                 "take gru or lstm"
             )
-        lengths = None if lengths is None else lengths.to(inputs.device)
-        real = None if lengths is None else is_real(lengths, inputs.shape[1])
+        real = None if lengths is None else lengths.real(inputs.shape[1])
         found = []
         for layer in range(layers or self.layers):
             inputs = inputs if layer == 0 else self._between(inputs)
@@ -162,7 +160,7 @@ class Recurrent(nn.Module):
             inputs, *last = self._run(joined, first, self._weights(layer, hold=lengths is not None))
             h = last[0][-1]
             if lengths is not None and not self.bidirectional:
-                h = inputs[torch.arange(len(inputs), device=inputs.device), lengths - 1]
+                h = inputs[torch.arange(len(inputs), device=inputs.device), lengths.on_device - 1]
             found.append((h, *(c[-1] for c in last[1:])))
         return inputs if real is None else inputs * real, found
 
@@ -227,9 +225,22 @@ def would_be_half(inputs: Float[Tensor, "..."]) -> bool:
     return inputs.is_cuda and torch.is_autocast_enabled("cuda")
 
 
-def is_real(lengths: Int[Tensor, " batch"], size: int) -> Bool[Tensor, "batch time 1"]:
-    """True where a sequence is, False at the padding after it."""
-    return (torch.arange(size, device=lengths.device) < lengths[:, None])[..., None]
+def packed(inputs: Float[Tensor, "batch time inputs"], lengths: SequenceLengths) -> PackedSequence:
+    """Sequences as torch's layers read them without their padding.
+
+    Torch could sort them by length itself, but would wait for the device, then and when it sorts them back.
+    """
+    ordered, order = torch.sort(lengths.on_host, descending=True)
+    there, back = (moved(each, inputs.device) for each in (order, order.argsort()))
+    rows = pack_padded_sequence(inputs.index_select(0, there), ordered, batch_first=True)
+    return PackedSequence(rows.data, rows.batch_sizes, there, back)
+
+
+def unpacked(rows: PackedSequence, size: int) -> Float[Tensor, "batch time width"]:
+    """The states of packed sequences in the order that these had, with zeros as padding."""
+    assert rows.unsorted_indices is not None
+    ordered, _ = pad_packed_sequence(PackedSequence(rows.data, rows.batch_sizes), batch_first=True, total_length=size)
+    return ordered.index_select(0, rows.unsorted_indices)
 
 
 def in_one_piece(weights: list[Tensor]) -> list[Tensor]:
@@ -245,8 +256,9 @@ def in_one_piece(weights: list[Tensor]) -> list[Tensor]:
 
 def held(weight: Float[Tensor, "gates inputs"], cell: str) -> Float[Tensor, "gates more_inputs"]:
     """An input matrix with a column more, which holds the gates of a cell."""
-    column = weight.new_tensor(HOLDS[cell]).repeat_interleave(len(weight) // len(HOLDS[cell]))
-    return torch.cat([weight, column[:, None]], -1)
+    each = len(weight) // len(HOLDS[cell])
+    column = torch.cat([weight.new_full((each, 1), gate) for gate in HOLDS[cell]])
+    return torch.cat([weight, column], -1)
 
 
 def start_well(stack: nn.RNNBase) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from regard.attention.base_score import Score
@@ -17,6 +17,7 @@ from regard.attention.scores import EQUAL_WIDTHS, build_score
 from regard.attention.visible import Rule
 from regard.errors import RegardError, unknown_name
 from regard.layers.attention import PROJECTED, new_linear
+from regard.layers.lengths import AnyLengths, SequenceLengths
 
 KEPT = 2**28  # numbers of a score that may be kept for backward over all looks at a source
 
@@ -100,7 +101,7 @@ class SourceAttention(nn.Module):
     def remember(
         self,
         states: Float[Tensor, "batch source key_width"],
-        lengths: Int[Tensor, " batch"] | None = None,
+        lengths: AnyLengths | None = None,
         looks: int = 1,
     ) -> Memory:
         """A source to be looked at `looks` times, of which only the first `lengths` states are to be seen."""
@@ -109,9 +110,9 @@ class SourceAttention(nn.Module):
         if looks > 1:
             score, keys = score.settle(keys)
         visible = None
-        if lengths is not None and len(lengths) and int(lengths.min()) < states.shape[1]:
-            places = torch.arange(states.shape[1], device=states.device)
-            visible = (places < lengths.to(states.device)[:, None])[:, None, None]
+        lengths = None if lengths is None else SequenceLengths.of(lengths, states.device)
+        if lengths is not None and not lengths.fill(states.shape[1]):
+            visible = lengths.real(states.shape[1]).mT[:, None]
         return Memory(score, keys, values, visible, looks)
 
     def forward(

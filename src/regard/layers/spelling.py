@@ -12,9 +12,10 @@ from torch.nn import functional
 
 from regard.errors import RegardError, unknown_name
 from regard.layers.dropout import Dropout
+from regard.layers.embedding import new_embedding
+from regard.layers.lengths import SequenceLengths
 from regard.layers.pooling import Pooling
 from regard.layers.recurrent import Recurrent
-from regard.layers.vocabulary import new_embedding
 
 Spelt = Literal["none", "max", "attention", "rnn"]
 SPELT = ("none", "max", "attention", "rnn")
@@ -73,14 +74,17 @@ class Spelling(nn.Module):
             self.neighbours, self.further = first, nn.ModuleList(others)
             self.pool = Pooling(how, width, score="scaled_dot")
 
-    def forward(self, letters: Int[Tensor, "words letters"]) -> Float[Tensor, "words width"]:
-        """A vector for each word; nothing for one without letters."""
+    def forward(
+        self, letters: Int[Tensor, "words letters"], lengths: SequenceLengths | None = None
+    ) -> Float[Tensor, "words width"]:
+        """A vector for each word; nothing for one without letters. Without `lengths` they are counted."""
+        lengths = SequenceLengths.of((letters != self.padding).sum(-1), letters.device) if lengths is None else lengths
         if self.edges:
             letters = with_edges(letters, self.padding, self.size, self.size + 1)
-        lengths = (letters != self.padding).sum(-1)
+            lengths = lengths.map(lambda letters: letters + 2 * (letters > 0))
         known = self.dropout(self.letters(letters))
         if self.how == "rnn":
-            read, _ = self.recurrent(known, lengths.clamp_min(1))
+            read, _ = self.recurrent(known, lengths.map(lambda letters: letters.clamp_min(1)))
         else:
             read = torch.cat([read_together(known, each) for each in (self.neighbours, *self.further)], -1).relu()
         found: Tensor = self.pool(read, lengths)

@@ -156,6 +156,10 @@ class TransformerStack(nn.Module):
         found: Tensor = self.norm(x)
         return found
 
+    def paths(self, own: str, attention: str) -> tuple[str, ...]:
+        """Of the attention of each layer, `attention` or `cross`, in a model that has the stack at the path `own`."""
+        return tuple(f"{own}.layers.{layer}.{attention}" for layer in range(len(self.layers)))
+
     def new_memory(
         self, rows: int, capacity: int, source: Float[Tensor, "batch source width"] | None = None
     ) -> list[LayerMemory]:

@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from regard.errors import RegardError
 from regard.layers.attention import new_linear
+from regard.layers.embedding import new_embedding
 
 
 class Vocabulary(nn.Module):
@@ -75,11 +76,3 @@ class Vocabulary(nn.Module):
             return functional.linear(self.project(features), self.embedding.weight, self.bias)
         logits: Tensor = self.output(features)
         return logits
-
-
-def new_embedding(size: int, width: int, padding: int, *, is_output: bool) -> nn.Embedding:
-    """Nothing for padding, else numbers of variance one; where it is the output too, vectors of about length one."""
-    embedding = nn.Embedding(size, width, padding_idx=padding)
-    nn.init.normal_(embedding.weight, std=width**-0.5 if is_output else 1.0)
-    nn.init.zeros_(embedding.weight[padding])
-    return embedding

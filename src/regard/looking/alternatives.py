@@ -1,60 +1,21 @@
-"""What the tokens of a text might have been: the beam's hypotheses, or the most probable tokens of each step."""
+"""What the tokens of a text might have been: the most probable tokens of each step."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.batch import Pair, collate
-from regard.decoding.beam import beam_steps
-from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.steps import AT_ONCE, Writer, choices
-from regard.predictor import END, Prediction, Predictor
 from regard.text import Tokenizer
-from regard.views.display import ELLIPSIS
 
 Considered = tuple[tuple[str, float], ...]
 """Texts and their probabilities, best first."""
 
 COUNT = 5
 """Tokens that are named for each step."""
-
-TAIL = 40
-"""Characters of a hypothesis that are shown: hypotheses of one beam mostly differ near their ends."""
-
-
-def beam_alternatives(
-    predictor: Predictor, prediction: Prediction, longest: int | None = None
-) -> tuple[Considered, ...]:
-    """For each token of a prediction the hypotheses that the beam of the recipe held when it was chosen.
-
-    `longest` is that of the prediction.
-    """
-    decoding = predictor.recipe.decoding
-    batch = collate([Pair(prediction.pair.source)]).to(predictor.device)
-    (steps,) = beam_steps(predictor.model, batch, decoding.beam, decoding.length_penalty, longest=longest)
-    tokenizer = predictor.tokenizers.target
-    return tuple(
-        tuple((written(tokenizer, each), probability(each.log_probability)) for each in step)
-        for step in steps[: len(prediction.target_tokens)]
-    )
-
-
-def written(tokenizer: Tokenizer, hypothesis: Hypothesis) -> str:
-    """The text of a hypothesis, or its end, with <eos> where it ended."""
-    text = tokenizer.decode(hypothesis.target)
-    if len(text) > TAIL:
-        text = ELLIPSIS + text[1 - TAIL :]
-    return " ".join(filter(None, [text, END])) if hypothesis.ended else text
-
-
-def probability(log_probability: float) -> float:
-    """No more than one, to which rounding may lead."""
-    return min(1.0, math.exp(log_probability))
 
 
 @torch.no_grad()

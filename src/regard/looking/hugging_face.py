@@ -15,13 +15,13 @@ from torch import Tensor, nn
 from regard.attention.watch import Seen, watch
 from regard.attention.weights import Weights
 from regard.errors import RegardError
-from regard.explaining.tokens import Unit
 from regard.looking.alternatives import Considered, most_probable
-from regard.looking.runs import TITLE, new_map
+from regard.looking.maps import TITLE, new_map
+from regard.looking.options import LookOptions, TargetLookOptions
 from regard.looking.sides import Side, token_side
-from regard.looking.wanted import Wanted
 from regard.looking.weights import LONG
 from regard.text.steps import check_characters
+from regard.text.units import Unit
 from regard.views.attention_map import AttentionMap
 from regard.views.display import REPLACEMENT, cut
 
@@ -34,8 +34,18 @@ GOES_ON = "##"
 """What a token of WordPiece begins with where a word goes on."""
 
 
-def look_at_transformer(model: Any, tokenizer: Any, text: str, wanted: Wanted) -> AttentionMap:
-    """As `regard.looking.look` describes it."""
+def options_for(model: Any) -> type[LookOptions]:
+    """What a look at a model can be told: of one with encoder and decoder also the target."""
+    return TargetLookOptions if is_translator(model) else LookOptions
+
+
+def is_translator(model: Any) -> bool:
+    """Whether a model has an encoder and a decoder."""
+    return getattr(getattr(model, "config", None), "is_encoder_decoder", False)
+
+
+def look_at_transformer(model: Any, tokenizer: Any, text: str, options: LookOptions) -> AttentionMap:
+    """As `regard.look` describes it."""
     for found, expected in ((model, "base_model"), (tokenizer, "convert_ids_to_tokens")):
         if not hasattr(found, expected):
             raise RegardError(
@@ -43,14 +53,13 @@ def look_at_transformer(model: Any, tokenizer: Any, text: str, wanted: Wanted) -
             )
     if model.training:
         raise RegardError("look: the model is in training mode; call model.eval() first")
-    for given in (text, wanted.target or ""):
-        check_characters(given)
-    shown = Shown(tokenizer, wanted.words)
+    check_characters(text)
+    shown = Shown(tokenizer, options.words)
     source = tokenizer(text, return_tensors="pt")["input_ids"].to(model.device)
     check_places(model, source, "the text")
-    if getattr(model.config, "is_encoder_decoder", False):
-        return look_at_translation(model, shown, source, wanted)
-    return look_at_reading(model, shown, source, wanted)
+    if isinstance(options, TargetLookOptions):
+        return look_at_translation(model, shown, source, options)
+    return look_at_reading(model, shown, source, options)
 
 
 @dataclass(frozen=True)
@@ -129,11 +138,10 @@ def check_places(model: Any, ids: Ids, what: str) -> None:
         raise RegardError(f"look: {what} has no tokens")
 
 
-def look_at_reading(model: Any, shown: Shown, ids: Ids, wanted: Wanted) -> AttentionMap:
+def look_at_reading(model: Any, shown: Shown, ids: Ids, options: LookOptions) -> AttentionMap:
     """A model without a source: its text looks at itself. Row t is the step that reads token t."""
     name = type(model).__name__
-    wanted.allow(name)
-    wanted.kind_of(name, "self")
+    options.kind_of(name, ["self"])
     read = model if ids.shape[1] <= LONG else model.base_model  # which makes no logits, of a long text many
     with torch.no_grad(), watch(read) as seen:
         found = read(input_ids=ids)
@@ -143,18 +151,18 @@ def look_at_reading(model: Any, shown: Shown, ids: Ids, wanted: Wanted) -> Atten
     if model.can_generate() and not side.merged and "logits" in found:
         alternatives = ((), *considered(found.logits[0, :-1], ids[0, 1:], shown))
     title = f"{name}: {cut(shown.text(ids), TITLE)}"
-    return new_map(calls_of(seen, list(seen)), side, side, title, wanted.top, alternatives)
+    return new_map(calls_of(seen, list(seen)), side, side, title, options.top, alternatives)
 
 
-def look_at_translation(model: Any, shown: Shown, source: Ids, wanted: Wanted) -> AttentionMap:
+def look_at_translation(model: Any, shown: Shown, source: Ids, options: TargetLookOptions) -> AttentionMap:
     """A model of encoder and decoder. Row t of the decoder is the step that writes token t."""
     name = type(model).__name__
-    wanted.allow(name, "target", "longest")
-    kind = wanted.kind_of(name, "cross", "encoder", "decoder")
-    if wanted.target is None:
-        read, out = generated(model, source, wanted.longest)
+    kind = options.kind_of(name, ["cross", "encoder", "decoder"])
+    if options.target is None:
+        read, out = generated(model, source, options.longest)
     else:
-        read, out = forced(model, shown.tokenizer, wanted.target)
+        check_characters(options.target)
+        read, out = forced(model, shown.tokenizer, options.target)
     check_places(model, read, "the target")
     with torch.no_grad(), watch(model) as seen:
         found = model(input_ids=source, decoder_input_ids=read)
@@ -165,15 +173,15 @@ def look_at_translation(model: Any, shown: Shown, source: Ids, wanted: Wanted) -
     layers = calls_of(seen, paths[kind])
     given, rows = shown.side(source), shown.side(out)
     if kind == "encoder":
-        return new_map(layers, given, given, f"{name}, encoder: {cut(shown.text(source), TITLE)}", wanted.top)
+        return new_map(layers, given, given, f"{name}, encoder: {cut(shown.text(source), TITLE)}", options.top)
     alternatives = None
     if not rows.merged and "logits" in found:
         alternatives = considered(found.logits[0], out[0], shown)
     written = cut(shown.text(out), TITLE)
     if kind == "decoder":
-        return new_map(layers, rows, shown.side(read), f"{name}, decoder: {written}", wanted.top, alternatives)
+        return new_map(layers, rows, shown.side(read), f"{name}, decoder: {written}", options.top, alternatives)
     title = f"{name}: {cut(shown.text(source), TITLE)} → {written}"
-    return new_map(layers, rows, given, title, wanted.top, alternatives)
+    return new_map(layers, rows, given, title, options.top, alternatives)
 
 
 def generated(model: Any, source: Ids, longest: int | None) -> tuple[Ids, Ids]:

@@ -10,8 +10,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.explaining.tokens import Unit, units_of
 from regard.text.tokenizer import Kind
+from regard.text.units import Unit, units_of
 
 
 @dataclass(frozen=True)

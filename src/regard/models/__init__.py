@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from regard.errors import unknown_name
 from regard.models.attentive_classifier import AttentiveClassifier, ClassifierConfig
@@ -10,6 +10,7 @@ from regard.models.attentive_lm import AttentiveLm, AttentiveLmConfig
 from regard.models.attentive_tagger import AttentiveTagger, TaggerConfig
 from regard.models.gpt import Gpt, GptConfig
 from regard.models.language import LanguageModel
+from regard.models.model import Model
 from regard.models.neural_lm import NeuralLm, NeuralLmConfig
 from regard.models.recurrent import RecurrentConfig, RecurrentSeq2Seq
 from regard.models.recurrent_lm import RecurrentLm, RecurrentLmConfig
@@ -39,17 +40,10 @@ __all__ = [
     "Seq2Seq",
     "State",
     "TaggerConfig",
-    "Task",
     "Transformer",
     "TransformerConfig",
     "build",
 ]
-
-
-Task = Literal["pairs", "text", "label", "tag"]
-"""What a model learns: to answer a source by a target, to go on with a text, to label texts or to tag words."""
-
-Model = Seq2Seq | LanguageModel | AttentiveClassifier | AttentiveTagger
 
 
 class Preset(NamedTuple):
@@ -58,7 +52,7 @@ class Preset(NamedTuple):
     model: type[Model]
     config: type
     settings: dict[str, Any]
-    task: Task = "pairs"
+    task: str = "pairs"  # what it learns, one of `regard.tasks.TASKS`
 
 
 def recurrent(**settings: Any) -> Preset:

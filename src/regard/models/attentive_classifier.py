@@ -16,7 +16,8 @@ from regard.layers.dropout import Dropout
 from regard.layers.pooling import POOLINGS, How, Pooling
 from regard.layers.recurrent import Recurrent
 from regard.layers.source import SourceAttention
-from regard.models.reader import Reader, ReaderConfig
+from regard.models.model import Model
+from regard.models.reader import Reader, ReaderConfig, WordEmbedding
 from regard.sentences import LabelBatch, Sentences
 
 
@@ -45,7 +46,7 @@ class ClassifierConfig(ReaderConfig):
                 raise unknown_name(name, getattr(self, name), known)
 
 
-class AttentiveClassifier(nn.Module):
+class AttentiveClassifier(Model):
     """Texts in, a logit for each label out.
 
     Of two texts, a and b, the label is made of [a; b; |a - b|; a b] (Mou et al. 2016). The
@@ -57,6 +58,8 @@ class AttentiveClassifier(nn.Module):
     """
 
     threshold: Tensor
+    residual_attentions = frozenset({"self"})
+    context_attention = "look_back"  # path of the attention to the utterances before, where there are some
 
     def __init__(self, config: ClassifierConfig) -> None:
         super().__init__()
@@ -80,13 +83,12 @@ class AttentiveClassifier(nn.Module):
         self.dropout = Dropout(config.dropout)
         self.output = nn.Linear(features, len(config.labels))
         self.register_buffer("threshold", torch.tensor(0.5, dtype=torch.float64))
+        pooling = {"pooling": ("pool.attention",)} if config.pooling == "attention" else {}
+        self.attentions = {**pooling, **self.reader.attentions("reader")}
 
     @property
-    def attended(self) -> tuple[str, ...]:
-        """Paths of the modules that look at words: the pooling, or where it has no attention the layers before it."""
-        if self.config.pooling == "attention":
-            return ("pool.attention",)
-        return tuple(f"reader.{path}" for path in self.reader.attended)
+    def input_embedding(self) -> WordEmbedding:
+        return self.reader.embedding
 
     def forward(self, batch: LabelBatch) -> Float[Tensor, "examples labels"]:
         """The logit of each label."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.attention.normalise import NORMALISERS
 from regard.attention.scores import SCORES
@@ -78,7 +79,7 @@ class AttentiveLm(LanguageModel):
     """
 
     carries = True
-    attended = ("attention",)
+    attentions = MappingProxyType({"self": ("attention",)})
 
     def __init__(self, config: AttentiveLmConfig) -> None:
         super().__init__()
@@ -98,6 +99,10 @@ class AttentiveLm(LanguageModel):
         self.input_dropout = new_dropout(config, config.input_dropout)
         self.output_dropout = new_dropout(config, config.output_dropout)
         self.memory_dropout = new_dropout(config, config.memory_dropout)
+
+    @property
+    def input_embedding(self) -> nn.Module:
+        return self.vocabulary.embedding
 
     def read(
         self, tokens: Int[Tensor, "rows time"], carried: Carried | None = None

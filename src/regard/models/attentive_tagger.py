@@ -10,7 +10,8 @@ from torch.nn import functional
 
 from regard.errors import unknown_name
 from regard.layers.crf import Crf
-from regard.models.reader import Encoder, Reader, ReaderConfig
+from regard.models.model import Model
+from regard.models.reader import Encoder, Reader, ReaderConfig, WordEmbedding
 from regard.schemes import SCHEMES, Scheme, allowed_transitions
 from regard.sentences import NO_TAG, TagBatch
 
@@ -29,25 +30,27 @@ class TaggerConfig(ReaderConfig):
             raise unknown_name("scheme", self.scheme, SCHEMES)
 
 
-class AttentiveTagger(nn.Module):
+class AttentiveTagger(Model):
     """Sentences in, a score for each tag of each word out.
 
     What is answered keeps to the scheme of the tags, with a conditional random field and without.
     """
 
+    residual_attentions = frozenset({"self"})
+
     def __init__(self, config: TaggerConfig) -> None:
         super().__init__()
         self.config = config
         self.reader = Reader(config)
+        self.attentions = self.reader.attentions("reader")
         self.output = nn.Linear(self.reader.width, len(config.labels))
         start, between, end = allowed_transitions(config.labels, config.scheme)
         self.crf = Crf(len(config.labels), allowed=between, allowed_start=start, allowed_end=end)
         self.crf.requires_grad_(config.crf)
 
     @property
-    def attended(self) -> tuple[str, ...]:
-        """Paths of the modules in which words look at words, first layer first."""
-        return tuple(f"reader.{path}" for path in self.reader.attended)
+    def input_embedding(self) -> WordEmbedding:
+        return self.reader.embedding
 
     def forward(self, batch: TagBatch) -> Float[Tensor, "texts words tags"]:
         """The score of each tag at each word."""

@@ -15,6 +15,7 @@ from torch.nn import functional
 from regard.attention.visible import causal
 from regard.errors import RegardError
 from regard.layers.dropout import Dropout
+from regard.layers.embedding import Embedding
 from regard.layers.positions import Places, Positions, check_positions
 from regard.layers.transformer import LayerConfig, LayerMemory, TransformerLayer, TransformerStack, check_counts
 from regard.models.language import Carried, LanguageModel
@@ -95,12 +96,13 @@ class Gpt(LanguageModel):
     anew in one pass as if the text began there, and goes on.
     """
 
+    residual_attentions = frozenset({"self"})
+
     def __init__(self, config: GptConfig) -> None:
         super().__init__()
         self.config = config
         self.most_places = config.longest
-        self.attended = tuple(f"stack.layers.{layer}.attention" for layer in range(config.layers))
-        self.embedding = nn.Embedding(config.size, config.width)
+        self.embedding = Embedding(config.size, config.width)
         self.positions = Positions(
             config.positions,
             config.width,
@@ -110,9 +112,14 @@ class Gpt(LanguageModel):
         )
         self.dropout = Dropout(config.dropout)
         self.stack = TransformerStack(config, config.layers)
-        self.vocabulary = None if config.tied else nn.Embedding(config.size, config.width)
+        self.attentions = {"self": self.stack.paths("stack", "attention")}
+        self.vocabulary = None if config.tied else Embedding(config.size, config.width)
         self.register_buffer("muted", torch.tensor(config.mute, dtype=torch.long), persistent=False)
         self._start_small()
+
+    @property
+    def input_embedding(self) -> nn.Module:
+        return self.embedding
 
     def read(
         self, tokens: Int[Tensor, "rows time"], carried: Carried | None = None

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from regard.attention.comparison import Terms
+from regard.attention.call import Terms
 from regard.attention.functional import listening
 from regard.attention.kernel_scores import Epanechnikov, Exact, Kernel, distance
-from regard.batch import Batch
-from regard.sentences import LabelBatch, TagBatch
 
 SLOPE = 2.0
 """Of Epanechnikov's kernel, the width in medians: what is out of its reach has no gradient to bring it back."""
@@ -20,9 +19,7 @@ SLOPE = 2.0
 QUERIES, KEYS = 32, 256  # how many of each sequence are looked at; they are spread over all of it
 
 
-def set_kernel_widths(
-    model: nn.Module, batch: Batch | LabelBatch | TagBatch | Int[Tensor, "rows time"]
-) -> dict[str, float]:
+def set_kernel_widths(model: nn.Module, batch: Any) -> dict[str, float]:
     """Set the width of every kernel in a model by the median distance from query to key in a batch.
 
     It is that median, but for Epanechnikov's kernel, which gets twice as much.

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
+from regard.models.model import Model
 from regard.models.state import State
 
 Carried = tuple[Tensor, ...]
 """What a model knows of the text before, rows first; the same tensors, in the same order, each time."""
 
 
-class LanguageModel(nn.Module, ABC):
+class LanguageModel(Model):
     """A text in, the logits of each next token out. None depends on a later token.
 
     A text begins with <bos>. It can be read in segments: `read` gives, besides the
@@ -22,9 +23,7 @@ class LanguageModel(nn.Module, ABC):
     consumes the state it is given.
     """
 
-    most_places: int | None = None  # tokens that can be read at once, <bos> included, where there is a limit
     carries: bool = False  # whether anything is carried from one segment to the next
-    attended: tuple[str, ...] = ()  # paths of the modules that look back over the text, first layer first
 
     @abstractmethod
     def read(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.batch import PAD
 from regard.errors import RegardError
@@ -64,6 +64,10 @@ class NeuralLm(LanguageModel):
         self.vocabulary = Vocabulary(config.size, config.embedding, features, tied=config.tied, padding=PAD)
         self.hidden = new_linear(seen, config.hidden, True)
         self.dropout = Dropout(config.dropout)
+
+    @property
+    def input_embedding(self) -> nn.Module:
+        return self.vocabulary.embedding
 
     def read(
         self, tokens: Int[Tensor, "rows time"], carried: Carried | None = None

@@ -15,11 +15,11 @@ from regard.attention.visible import lengths as visible_lengths
 from regard.batch import PAD, UNKNOWN
 from regard.errors import RegardError, unknown_name
 from regard.layers.dropout import Dropout, VariationalDropout
+from regard.layers.embedding import new_embedding, tell_listeners
 from regard.layers.positions import Positions
 from regard.layers.recurrent import Recurrent
 from regard.layers.spelling import REACHES, SPELT, LetterRuns, Spelling, Spelt, check_reading
 from regard.layers.transformer import LayerConfig, TransformerStack
-from regard.layers.vocabulary import new_embedding
 from regard.sentences import Sentences
 
 Encoder = Literal["embedding", "rnn", "attention", "both"]
@@ -87,8 +87,8 @@ class ReaderConfig:
             )
 
 
-class Reader(nn.Module):
-    """Words and their spelling in, a vector of width `self.width` for each word out.
+class WordEmbedding(nn.Module):
+    """Each word by itself: its vector, the one that was learnt elsewhere, and those of its spelling.
 
     `vectors` are those that were learnt elsewhere; the first is nothing, for words without one. Unless they are
     tuned they are a buffer: what is no parameter is neither learnt, nor decayed, nor counted.
@@ -100,14 +100,14 @@ class Reader(nn.Module):
         super().__init__()
         self.config = config
         self.words = new_embedding(config.words, config.embedding, PAD, is_output=True)
-        width = config.embedding
+        self.width = config.embedding
         vectors = torch.zeros(config.vectors + 1, config.vectors_width) if config.vectors else None
         if vectors is not None and config.tune_vectors:
             self.vectors = nn.Parameter(vectors)
             self.vectors.learnt_elsewhere = True  # type: ignore[attr-defined]
         else:
             self.register_buffer("vectors", vectors)
-        width += 0 if vectors is None else config.vectors_width
+        self.width += 0 if vectors is None else config.vectors_width
         self.spelling = self.runs = None
         if config.spelling != "none":
             self.spelling = Spelling(
@@ -119,10 +119,58 @@ class Reader(nn.Module):
                 edges=config.spelling_edges,
                 dropout=config.spelling_dropout,
             )
-            width += config.spelling_width
+            self.width += config.spelling_width
         if config.letter_runs:
             self.runs = LetterRuns(config.pieces, config.letter_runs, config.embedding, padding=PAD)
-            width += config.embedding
+            self.width += config.embedding
+
+    def forward(
+        self, sentences: Sentences, unknown: Float[Tensor, " known"] | None = None
+    ) -> Float[Tensor, "texts words embedding"]:
+        """A vector for each word.
+
+        A word that is made unknown keeps the one learnt elsewhere, as one that was never seen in training has it.
+        How many are made so is told by the settings, or for each word, by its number, by `unknown`.
+        """
+        words = [self.words(self._some_unknown(sentences.words, unknown))]
+        if self.vectors is not None:
+            assert sentences.vectors is not None, "the numbers of the vectors are needed"
+            words.append(functional.embedding(sentences.vectors, self.vectors, padding_idx=0))
+        if self.spelling is not None:
+            words.append(self.spelling(sentences.spellings, sentences.pieces)[sentences.spelt])
+        if self.runs is not None:
+            words.append(self.runs(sentences.spellings)[sentences.spelt])
+        return tell_listeners(self, sentences, torch.cat(words, -1))
+
+    def take_vectors(self, vectors: Float[Tensor, "words width"]) -> None:
+        """Begin with vectors that were learnt elsewhere, as they are, without a copy; the first is nothing."""
+        assert self.vectors is not None and vectors.shape == self.vectors.shape
+        self.vectors.data = vectors
+
+    def _some_unknown(
+        self, words: Int[Tensor, "texts words"], unknown: Float[Tensor, " known"] | None = None
+    ) -> Int[Tensor, "texts words"]:
+        """In training, some words are made unknown, so that it is learnt what to do with such.
+
+        About half of the words of a corpus are seen there once; their own vectors would be learnt by heart.
+        """
+        share = self.config.word_dropout
+        rare = max(share, self.config.rare_word_dropout)
+        if not self.training or (unknown is None and not rare):
+            return words
+        labelled = self.config.words - self.config.unlabelled  # which are numbered by how frequent they are
+        shares = torch.where(words < labelled // 2, share, rare) if unknown is None else unknown[words]
+        return words.masked_fill((torch.rand(words.shape, device=words.device) < shares) & (words != PAD), UNKNOWN)
+
+
+class Reader(nn.Module):
+    """Words and their spelling in, a vector of width `self.width` for each word out."""
+
+    def __init__(self, config: ReaderConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = WordEmbedding(config)
+        width = self.embedding.width
         self.dropout = (VariationalDropout if config.variational else Dropout)(config.dropout)
         self.recurrent = self.project = self.stack = None
         if config.encoder in ("rnn", "both"):
@@ -152,15 +200,13 @@ class Reader(nn.Module):
             width = layer.width
         self.width = width
 
-    @property
-    def attended(self) -> tuple[str, ...]:
-        """Paths of the modules in which words look at words, first layer first."""
-        layers = 0 if self.stack is None else len(self.stack.layers)
-        return tuple(f"stack.layers.{layer}.attention" for layer in range(layers))
+    def attentions(self, own: str) -> dict[str, tuple[str, ...]]:
+        """Where words look at words, as `Model.attentions` of a model that has the reader at the path `own`."""
+        return {} if self.stack is None else {"self": self.stack.paths(f"{own}.stack", "attention")}
 
     def forward(self, sentences: Sentences) -> Float[Tensor, "texts words width"]:
         """A vector for each word; what stands at padding means nothing."""
-        x = self.dropout(self.embed(sentences))
+        x = self.dropout(self.embedding(sentences))
         if self.recurrent is not None:
             x, _ = self.recurrent(x, sentences.lengths)
         if self.project is not None:
@@ -169,40 +215,5 @@ class Reader(nn.Module):
             assert places is not None
             x = x + places
         if self.stack is not None:
-            x = self.stack(x, visible=visible_lengths(sentences.lengths.to(x.device)))
+            x = self.stack(x, visible=visible_lengths(sentences.lengths.on_device))
         return self.dropout(x)
-
-    def embed(
-        self, sentences: Sentences, unknown: Float[Tensor, " known"] | None = None
-    ) -> Float[Tensor, "texts words embedding"]:
-        """Each word by itself: its vector, the one that was learnt elsewhere, and those of its spelling.
-
-        A word that is made unknown keeps the one learnt elsewhere, as one that was never seen in training has it.
-        How many are made so is told by the settings, or for each word, by its number, by `unknown`.
-        """
-        words = [self.words(self._some_unknown(sentences.words, unknown))]
-        if self.vectors is not None:
-            assert sentences.vectors is not None, "the numbers of the vectors are needed"
-            words.append(functional.embedding(sentences.vectors, self.vectors, padding_idx=0))
-        spelt = [read(sentences.spellings)[sentences.spelt] for read in (self.spelling, self.runs) if read is not None]
-        return torch.cat([*words, *spelt], -1)
-
-    def take_vectors(self, vectors: Float[Tensor, "words width"]) -> None:
-        """Begin with vectors that were learnt elsewhere, as they are, without a copy; the first is nothing."""
-        assert self.vectors is not None and vectors.shape == self.vectors.shape
-        self.vectors.data = vectors
-
-    def _some_unknown(
-        self, words: Int[Tensor, "texts words"], unknown: Float[Tensor, " known"] | None = None
-    ) -> Int[Tensor, "texts words"]:
-        """In training, some words are made unknown, so that it is learnt what to do with such.
-
-        About half of the words of a corpus are seen there once; their own vectors would be learnt by heart.
-        """
-        share = self.config.word_dropout
-        rare = max(share, self.config.rare_word_dropout)
-        if not self.training or (unknown is None and not rare):
-            return words
-        labelled = self.config.words - self.config.unlabelled  # which are numbered by how frequent they are
-        shares = torch.where(words < labelled // 2, share, rare) if unknown is None else unknown[words]
-        return words.masked_fill((torch.rand(words.shape, device=words.device) < shares) & (words != PAD), UNKNOWN)

@@ -16,6 +16,7 @@ from regard.batch import PAD, Batch
 from regard.errors import RegardError, unknown_name
 from regard.layers.attention import PROJECTED, new_linear
 from regard.layers.dropout import Dropout
+from regard.layers.embedding import Embedding, new_embedding
 from regard.layers.recurrent import Cell, LayerState, Recurrent
 from regard.layers.source import Composition, Memory, SourceAttention
 from regard.models.seq2seq import Seq2Seq
@@ -103,16 +104,20 @@ class RecurrentSeq2Seq(Seq2Seq):
 
     def __init__(self, config: RecurrentConfig) -> None:
         super().__init__()
-        self.config = config
+        self.config, self.reverses_source = config, config.reverse_source
         is_output = config.tied_embeddings
-        self.source_embedding = new_embedding(config.source_size, config, is_output=is_output and config.tied)
-        self.target_embedding = None if config.tied else new_embedding(config.target_size, config, is_output=is_output)
+        self.source_embedding = new_embedding(
+            config.source_size, config.embedding, PAD, is_output=is_output and config.tied
+        )
+        self.target_embedding = None
+        if not config.tied:
+            self.target_embedding = new_embedding(config.target_size, config.embedding, PAD, is_output=is_output)
         self.encoder = new_stack(config, config.embedding, bidirectional=config.bidirectional)
         self.bridge = Bridge(config) if config.bidirectional else None
         self.attention = None if config.attention == "none" else new_attention(config, self.encoder.width)
         width, fed = config.hidden, 0
         if self.attention is not None:
-            self.attended = ("attention",)
+            self.attentions = {"cross": ("attention",)}
             self.compose = Composition(config.composition, width, self.attention.width, config.embedding)
             width = self.compose.width
             fed = self.attention.width if config.attention == "before" else width if config.feeds else 0
@@ -124,6 +129,10 @@ class RecurrentSeq2Seq(Seq2Seq):
             self.bias = nn.Parameter(torch.zeros(config.target_size))
         else:
             self.vocabulary = new_linear(width, config.target_size, True)
+
+    @property
+    def input_embedding(self) -> nn.Module:
+        return self.source_embedding
 
     def features(self, batch: Batch) -> Float[Tensor, "batch target width"]:
         if batch.target_in is None:
@@ -156,8 +165,8 @@ class RecurrentSeq2Seq(Seq2Seq):
 
     def _read(self, batch: Batch, looks: int) -> RecurrentState:
         """Read the sources: what the decoder starts from, and what it can look at."""
-        lengths = batch.source_lengths.cpu()
-        order = reversing(batch.source_lengths, batch.source.shape[1]) if self.config.reverse_source else None
+        lengths = batch.source_lengths
+        order = reversing(lengths.on_device, batch.source.shape[1]) if self.reverses_source else None
         source = batch.source if order is None else batch.source.gather(1, order)
         states, layers = self.encoder(self.dropout(self.source_embedding(source)), lengths)
         if self.bridge is not None:
@@ -193,7 +202,7 @@ class RecurrentSeq2Seq(Seq2Seq):
         """What goes to the output layer."""
         return self.dropout(composed if self.reduce is None else self.reduce(composed))
 
-    def _embedding(self) -> nn.Embedding:
+    def _embedding(self) -> Embedding:
         """That of the target, which may be that of the source."""
         return self.source_embedding if self.target_embedding is None else self.target_embedding
 
@@ -253,11 +262,3 @@ def new_attention(config: RecurrentConfig, key_width: int) -> SourceAttention:
         normaliser=config.normaliser,
         learn_width=config.learn_width,
     )
-
-
-def new_embedding(size: int, config: RecurrentConfig, *, is_output: bool) -> nn.Embedding:
-    """Nothing for padding, else numbers of variance one; where it makes the logits too, vectors of about length one."""
-    embedding = nn.Embedding(size, config.embedding, padding_idx=PAD)
-    nn.init.normal_(embedding.weight, std=config.embedding**-0.5 if is_output else 1.0)
-    nn.init.zeros_(embedding.weight[PAD])
-    return embedding

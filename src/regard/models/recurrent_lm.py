@@ -118,6 +118,10 @@ class RecurrentLm(LanguageModel):
         self.input_dropout = new_dropout(config, config.input_dropout)
         self.output_dropout = new_dropout(config, config.output_dropout)
 
+    @property
+    def input_embedding(self) -> nn.Module:
+        return self.vocabulary.embedding
+
     def read(
         self, tokens: Int[Tensor, "rows time"], carried: Carried | None = None
     ) -> tuple[Float[Tensor, "rows time width"], Carried]:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.batch import Batch
+from regard.models.model import Model
 from regard.models.state import State
 
 
-class Seq2Seq(nn.Module, ABC):
+class Seq2Seq(Model):
     """A source in, a target out.
 
     `features` and `output` are apart, so that logits are made only where there are
@@ -19,8 +20,7 @@ class Seq2Seq(nn.Module, ABC):
     state it is given.
     """
 
-    most_places: int | None = None  # tokens that a target may have, where there is a limit
-    attended: tuple[str, ...] = ()  # paths of the modules that look from target to source, first layer first
+    reverses_source: bool = False  # whether the source is embedded from its end to its beginning, but for <eos>
 
     @abstractmethod
     def features(self, batch: Batch) -> Float[Tensor, "batch target width"]:

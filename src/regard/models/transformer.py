@@ -5,17 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from regard.attention.visible import Rule, causal, lengths
 from regard.batch import Batch
 from regard.errors import RegardError, unknown_name
 from regard.layers.dropout import Dropout
+from regard.layers.embedding import Embedding, new_embedding
 from regard.layers.positions import Places, Positions, check_positions
 from regard.layers.transformer import LayerConfig, LayerMemory, TransformerStack, check_counts
 from regard.models.seq2seq import Seq2Seq
@@ -82,19 +84,30 @@ class Transformer(Seq2Seq):
     adds (5.4).
     """
 
+    residual_attentions = frozenset({"encoder", "decoder"})
+
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.config = config
         self.most_places = config.longest if config.positions == "learned" else None
-        self.target_embedding = new_embedding(config.target_size, config.width)
-        self.source_embedding = None if config.tied == "all" else new_embedding(config.source_size, config.width)
+        new_vectors = partial(new_embedding, width=config.width, is_output=True)
+        self.target_embedding = new_vectors(config.target_size)
+        self.source_embedding = None if config.tied == "all" else new_vectors(config.source_size)
         self.target_positions = new_positions(config)
         self.source_positions = new_positions(config)
         self.dropout = Dropout(config.dropout)
         self.encoder = TransformerStack(config, config.encoder_layers)
         self.decoder = TransformerStack(config, config.decoder_layers, cross=True)
-        self.vocabulary = new_embedding(config.target_size, config.width) if config.tied == "none" else None
-        self.attended = tuple(f"decoder.layers.{layer}.cross" for layer in range(config.decoder_layers))
+        self.vocabulary = new_vectors(config.target_size) if config.tied == "none" else None
+        self.attentions = {
+            "cross": self.decoder.paths("decoder", "cross"),
+            "encoder": self.encoder.paths("encoder", "attention"),
+            "decoder": self.decoder.paths("decoder", "attention"),
+        }
+
+    @property
+    def input_embedding(self) -> Embedding:
+        return self.target_embedding if self.source_embedding is None else self.source_embedding
 
     def features(self, batch: Batch) -> Float[Tensor, "batch target width"]:
         """What the decoder thinks at each place; padding comes after every real place, where none looks."""
@@ -104,7 +117,7 @@ class Transformer(Seq2Seq):
         places = self.target_positions(batch.target_in.shape[1], self.target_embedding.weight)
         x = self._embedded(batch.target_in, self.target_embedding, places)
         found: Tensor = self.decoder(
-            x, source, visible=causal(), source_visible=lengths(batch.source_lengths), turn=places.turn
+            x, source, visible=causal(), source_visible=lengths(batch.source_lengths.on_device), turn=places.turn
         )
         return found
 
@@ -115,10 +128,9 @@ class Transformer(Seq2Seq):
 
     def encode(self, batch: Batch) -> Float[Tensor, "batch source width"]:
         """The states of the sources; those of padding mean nothing."""
-        embedding = self.target_embedding if self.source_embedding is None else self.source_embedding
-        places = self.source_positions(batch.source.shape[1], embedding.weight)
-        x = self._embedded(batch.source, embedding, places)
-        found: Tensor = self.encoder(x, visible=lengths(batch.source_lengths), turn=places.turn)
+        places = self.source_positions(batch.source.shape[1], self.input_embedding.weight)
+        x = self._embedded(batch.source, self.input_embedding, places)
+        found: Tensor = self.encoder(x, visible=lengths(batch.source_lengths.on_device), turn=places.turn)
         return found
 
     @torch.no_grad()
@@ -127,7 +139,7 @@ class Transformer(Seq2Seq):
         check_capacity(capacity, copies)
         memory = self.decoder.new_memory(len(batch) * copies, capacity, self.encode(batch))
         places = self.target_positions(capacity, self.target_embedding.weight)
-        return TransformerState(memory, places, lengths(batch.source_lengths))
+        return TransformerState(memory, places, lengths(batch.source_lengths.on_device))
 
     @torch.no_grad()
     def step(
@@ -142,18 +154,11 @@ class Transformer(Seq2Seq):
         x = self.decoder.step(x, state.memory, source_visible=state.source_visible, turn=here.turn)
         return self.output(x[:, 0]), state
 
-    def _embedded(self, tokens: Tensor, embedding: nn.Embedding, places: Places) -> Tensor:
+    def _embedded(self, tokens: Tensor, embedding: Embedding, places: Places) -> Tensor:
         """Tokens as vectors that know their places, (rows, n, width)."""
         x = embedding(tokens) * math.sqrt(self.config.width)
         found: Tensor = self.dropout(x if places.added is None else x + places.added)
         return found
-
-
-def new_embedding(size: int, width: int) -> nn.Embedding:
-    """A vector for each token, of length one or so."""
-    embedding = nn.Embedding(size, width)
-    nn.init.normal_(embedding.weight, std=width**-0.5)
-    return embedding
 
 
 def new_positions(config: TransformerConfig) -> Positions:

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from regard.layers.dropout import drop
-from regard.layers.recurrent import is_real
 from regard.models.reader import Reader
 from regard.sentences import Sentences
 
@@ -60,20 +59,21 @@ class TwoWayLm(nn.Module):
 
     def forward(self, sentences: Sentences) -> Told:
         """How badly both neighbours of every word are told."""
-        real = is_real(sentences.lengths.to(sentences.words.device), sentences.words.shape[1])[..., 0]
-        after, before = self.targets(sentences.words, real)
-        states = drop(self.states(sentences), self.dropout, self.training)[real]
-        forwards, backwards = states.split(self.hidden, -1)
+        size = sentences.words.shape[1]
+        real, places = sentences.lengths.real(size)[..., 0], sentences.lengths.places(size)
+        states = drop(self.states(sentences), self.dropout, self.training)
+        forwards, backwards = states.flatten(0, 1)[places].split(self.hidden, -1)
+        after, before = (each.flatten()[places] for each in self.targets(sentences.words, real))
         return Told(
-            functional.cross_entropy(self.next(forwards).float(), after[real], reduction="sum"),
-            functional.cross_entropy(self.before(backwards).float(), before[real], reduction="sum"),
+            functional.cross_entropy(self.next(forwards).float(), after, reduction="sum"),
+            functional.cross_entropy(self.before(backwards).float(), before, reduction="sum"),
             real.sum(),
         )
 
     def states(self, sentences: Sentences) -> Float[Tensor, "texts words both"]:
         """The states of the first recurrent layer, of both directions."""
         assert self.reader.recurrent is not None
-        inputs = drop(self.reader.embed(sentences, self.unknown), self.dropout, self.training)
+        inputs = drop(self.reader.embedding(sentences, self.unknown), self.dropout, self.training)
         return self.reader.recurrent.first_layer(inputs, sentences.lengths)
 
     def targets(

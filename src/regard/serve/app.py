@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -19,7 +19,7 @@ from regard.errors import RegardError
 from regard.serve.asked import Action, Told
 from regard.serve.asking import looking, predicting
 from regard.serve.files import File, page_files
-from regard.serve.schemas import Answer, Health, Look, Map, Models, Predict, Refusal
+from regard.serve.schemas import Asking, Health, Map, Models, Refusal, answer_model, look_model, predict_model
 from regard.serve.security import Guard, RequestError
 from regard.serve.served import Served, named
 from regard.serve.settings import ServeSettings
@@ -29,6 +29,7 @@ DESCRIPTION = "Ask the models of this server, and look inside them. The page for
 NO_STORE = {"cache-control": "no-store", "x-accel-buffering": "no"}
 JSON = json.JSONEncoder(allow_nan=False)
 Telling = AsyncGenerator[Told, None]
+Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
     status: {"model": Refusal, "description": description}
@@ -89,24 +90,27 @@ def add_models(app: FastAPI, models: dict[str, Served], settings: ServeSettings)
 
 def add_questions(app: FastAPI, models: dict[str, Served], settings: ServeSettings) -> None:
     """What can be asked of a model."""
+    to_predict, to_look = takes(predict_model()), takes(look_model())
 
-    def asked_of(request: Request, wanted: Predict | Look, action: Action) -> tuple[Served, Telling]:
+    def asked_of(request: Request, wanted: Asking, action: Action) -> tuple[Served, Telling]:
         model = named(models, wanted.model)
-        if isinstance(wanted, Look):
-            asked = looking(wanted, model, settings)
+        if action == "look":
+            asked = looking(wanted.sent(), model, settings)
         else:
-            asked = predicting(wanted, action, model, settings)
+            asked = predicting(wanted.sent(), action, model, settings)
         log = {"model": model.name, "action": action, "characters": len(wanted.text)}
         request.scope["regard"] = log
         return model, told(model.worker, asked, request.receive, settings.seconds, log)
 
-    @app.post("/api/predict", response_model=Answer, responses=REFUSALS, summary="Answer, continue, label or tag")
-    async def predict(request: Request, wanted: Predict) -> Response:
+    @app.post("/api/predict", response_model=answer_model(), responses=REFUSALS, summary="Answer a text")
+    @to_predict
+    async def predict(request: Request, wanted: Asking) -> Response:
         model, events = asked_of(request, wanted, "predict")
         return as_json({"model": model.name, **await last(events)})
 
     @app.post("/api/look", response_model=Map, responses=REFUSALS, summary="Where a model looks, as an attention map")
-    async def look(request: Request, wanted: Look) -> Response:
+    @to_look
+    async def look(request: Request, wanted: Asking) -> Response:
         _, events = asked_of(request, wanted, "look")
         return await asyncio.to_thread(as_json, await last(events))
 
@@ -119,10 +123,21 @@ def add_questions(app: FastAPI, models: dict[str, Served], settings: ServeSettin
         summary="Answer a text step by step",
         description=EVENTS,
     )
-    async def stream(request: Request, wanted: Predict) -> Response:
+    @to_predict
+    async def stream(request: Request, wanted: Asking) -> Response:
         model, events = asked_of(request, wanted, "stream")
         first = await anext(events)  # what is wrong has a status of its own
         return StreamingResponse(sent(model, first, events), media_type="text/event-stream", headers=NO_STORE)
+
+
+def takes(kind: type[Asking]) -> Callable[[Handler], Handler]:
+    """Let a handler take requests of a kind that is not known before the tasks are."""
+
+    def mark(handler: Handler) -> Handler:
+        handler.__annotations__["wanted"] = kind
+        return handler
+
+    return mark
 
 
 async def last(events: Telling) -> dict[str, Any]:

@@ -14,14 +14,8 @@ class Asked:
 
     action: Action
     text: str
-    second: str | None = None  # for a classifier of pairs of texts
-    context: tuple[str, ...] | None = None  # for a classifier of dialogues: the texts before, the oldest first
-    settings: tuple[tuple[str, Any], ...] = ()  # names and values, as the predictor, or `look`, knows them
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """The settings by name."""
-        return dict(self.settings)
+    beside: tuple[tuple[str, Any], ...] = ()  # names and values of what belongs to the text
+    options: Any = None  # how to answer or look: a dataclass of the model's task
 
 
 @dataclass(frozen=True)

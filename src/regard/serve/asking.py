@@ -2,66 +2,65 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Any
 
 from regard.errors import RegardError
 from regard.serve.asked import Action, Asked
-from regard.serve.schemas import Asking, Look, Predict
 from regard.serve.served import Served
 from regard.serve.settings import ServeSettings
+from regard.tasks.options import names_of
 
-KINDS = {"pairs": "answers texts", "text": "goes on with texts", "label": "labels texts", "tag": "tags words"}
-OF_A_TEXT = ("second", "context")  # the rest are settings, which texts that are worked on together have in common
+Sent = dict[str, Any]
+"""What a client sent: a name and a value for each setting that it set."""
 
 
-def predicting(wanted: Predict, action: Action, model: Served, settings: ServeSettings) -> Asked:
+def predicting(sent: Sent, action: Action, model: Served, settings: ServeSettings) -> Asked:
     """A request for a prediction, or a `RegardError`."""
-    given = {name: value for name, value in wanted.model_dump(exclude={"model", "text"}).items() if value is not None}
-    check_taken(given, model)
-    check_texts(wanted, settings)
-    check_search(given, settings)
-    options = {name: value for name, value in given.items() if name not in OF_A_TEXT}
-    model.family.check(options)
-    return Asked(action=action, **texts_of(wanted), settings=tuple(sorted(options.items())))
+    predictor = model.predictor
+    options = named_options(sent, predictor.task.options["request"])
+    beside = named_options(sent, predictor.task.options.get("beside"))
+    check_taken(sent, predictor.takes, model)
+    check_sizes(sent, settings)
+    made = predictor.task.options["request"](**options)
+    predictor.check(made)
+    return Asked(action=action, text=sent["text"], beside=tuple(beside.items()), options=made)
 
 
-def looking(wanted: Look, model: Served, settings: ServeSettings) -> Asked:
+def looking(sent: Sent, model: Served, settings: ServeSettings) -> Asked:
     """A request for a look, or a `RegardError`."""
-    check_taken({name: getattr(wanted, name) for name in OF_A_TEXT if getattr(wanted, name) is not None}, model)
-    check_texts(wanted, settings)
-    options = wanted.model_dump(include={"target", "words", "kind", "top"})
-    return Asked(action="look", **texts_of(wanted), settings=tuple(options.items()))
+    task = model.predictor.task
+    beside = names_of([task.options["beside"]]) if "beside" in task.options else set()
+    check_taken(sent, names_of([task.options["look"]]) - (beside - model.predictor.takes), model)
+    check_sizes(sent, settings)
+    options = task.options["look"](**named_options(sent, task.options["look"]))
+    return Asked(action="look", text=sent["text"], options=options)
 
 
-def texts_of(wanted: Asking) -> dict[str, Any]:
-    """The text and what belongs to it."""
-    context = None if wanted.context is None else tuple(wanted.context)
-    return {"text": wanted.text, "second": wanted.second, "context": context}
+def named_options(sent: Sent, kind: type | None) -> dict[str, Any]:
+    """Of what was sent, that which is of a dataclass of options."""
+    names = names_of([kind]) if kind is not None else set()
+    return {name: value for name, value in sent.items() if name in names}
 
 
-def check_taken(given: dict[str, Any], model: Served) -> None:
+def check_taken(sent: Sent, takes: Set[str], model: Served) -> None:
     """Raise a `RegardError` for what the model has no use for."""
-    for name in given:
-        if name not in model.family.takes:
-            takes = ", ".join(sorted(model.family.takes)) or "nothing"
-            kind = KINDS[model.family.kind]
-            raise RegardError(f"{name}: is not for {model.name}, which {kind}; besides a text it takes {takes}")
+    for name in sent:
+        if name != "text" and name not in takes:
+            known = ", ".join(sorted(takes)) or "nothing"
+            does = model.predictor.task.does
+            raise RegardError(f"{name}: is not for {model.name}, which {does}; besides a text it takes {known}")
 
 
-def check_texts(wanted: Asking, settings: ServeSettings) -> None:
-    """Raise a `RegardError` for a text that is too long."""
-    texts = {"text": wanted.text, "second": wanted.second, "context": "".join(wanted.context or ())}
-    texts["target"] = getattr(wanted, "target", None)
-    for name, text in texts.items():
-        if text is not None and len(text) > settings.most_characters:
+def check_sizes(sent: Sent, settings: ServeSettings) -> None:
+    """Raise a `RegardError` for a text that is too long, or a search that is too wide or too long."""
+    for name, value in sent.items():
+        text = value if isinstance(value, str) else "".join(value) if isinstance(value, tuple) else ""
+        if len(text) > settings.most_characters:
             most = settings.most_characters
             raise RegardError(f"{name}: has {len(text)} characters; this server takes up to {most}")
-
-
-def check_search(given: dict[str, Any], settings: ServeSettings) -> None:
-    """Raise a `RegardError` for a search that is too wide or too long."""
-    most = {"beam": settings.most_beam, "nbest": settings.most_beam}
-    most |= {"tokens": settings.most_tokens, "longest": settings.most_tokens}
-    for name, greatest in most.items():
-        if given.get(name, 0) > greatest:
-            raise RegardError(f"{name}: is {given[name]}; this server takes up to {greatest}")
+    limits = {"beam": settings.most_beam, "nbest": settings.most_beam}
+    limits |= {"tokens": settings.most_tokens, "longest": settings.most_tokens}
+    for name, greatest in limits.items():
+        if sent.get(name, 0) > greatest:
+            raise RegardError(f"{name}: is {sent[name]}; this server takes up to {greatest}")

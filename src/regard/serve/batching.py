@@ -1,6 +1,6 @@
 """The queue of a model and the thread that works on it.
 
-    worker = Worker(family, places=256, batch=32)
+    worker = Worker(worked, places=256, batch=32)
     worker.start()
     place = worker.join_queue(asked, tell)  # from any thread; `tell` is called in the worker's
     worker.leave(place)
@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import threading
 import time
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Hashable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
 
-from regard.errors import RegardError
+from regard.errors import NO_MEMORY, RegardError, is_out_of_memory
+from regard.layers.embedding import at_each_step
 from regard.serve.asked import Asked, Event, Failed
 from regard.serve.log import log_bug
 
@@ -34,14 +35,13 @@ Steps = Generator[list[Event | None], None, None]
 """What to tell each of some requests, after every step of the work."""
 
 
-class Family(ABC):
-    """What a kind of model can do with requests."""
+@runtime_checkable
+class Worked(Protocol):
+    """What works on the requests of a queue."""
 
-    @abstractmethod
     def key(self, asked: Asked) -> Hashable:
         """Requests with equal keys can be worked on together; None is like no other."""
 
-    @abstractmethod
     def work(self, several: Sequence[Asked]) -> Steps:
         """What to tell each after every step; nothing to one whose answer is there."""
 
@@ -78,9 +78,9 @@ class Group:
 class Worker(threading.Thread):
     """The only thread that calls a model."""
 
-    def __init__(self, family: Family, *, name: str, places: int, batch: int) -> None:
+    def __init__(self, worked: Worked, *, name: str, places: int, batch: int) -> None:
         super().__init__(name=f"regard-{name}", daemon=True)
-        self.family, self.places, self.batch = family, places, batch
+        self.worked, self.places, self.batch = worked, places, batch
         self.waiting: deque[Place] = deque()
         self.groups: deque[Group] = deque()
         self.current: Group | None = None  # what the model is at work on
@@ -109,10 +109,9 @@ class Worker(threading.Thread):
             if place.began is None:
                 self.waiting.remove(place)
 
-    def check_wanted(self, *_: object) -> None:
-        """Raise `GivenUpError` in the midst of work that nobody waits for any more; models call it at every step."""
-        here = self.current if threading.current_thread() is self else None
-        if here is not None and all(place.done for place in here.places):
+    def check_wanted(self) -> None:
+        """Raise `GivenUpError` in the midst of work that nobody waits for any more."""
+        if self.current is not None and all(place.done for place in self.current.places):
             raise GivenUpError
 
     def stop(self, seconds: float) -> None:
@@ -123,10 +122,11 @@ class Worker(threading.Thread):
         self.join(seconds)
 
     def run(self) -> None:
-        while self._something_to_do():
-            self._begin()
-            for group in list(self.groups):
-                self._go_on(group)
+        with at_each_step(self.check_wanted):
+            while self._something_to_do():
+                self._begin()
+                for group in list(self.groups):
+                    self._go_on(group)
 
     def _something_to_do(self) -> bool:
         """Wait for work; False when there will be none."""
@@ -151,14 +151,14 @@ class Worker(threading.Thread):
     def _key(self, place: Place) -> Hashable:
         """The key of a request; one that cannot even be read is worked on alone, where its error is told."""
         try:
-            return self.family.key(place.asked)
+            return self.worked.key(place.asked)
         except Exception:
             return None
 
     def _add(self, places: list[Place]) -> None:
         for place in places:
             place.together = len(places)
-        self.groups.append(Group(places, self.family.work([place.asked for place in places])))
+        self.groups.append(Group(places, self.worked.work([place.asked for place in places])))
 
     def _go_on(self, group: Group) -> None:
         """One step for a group; it is over at its end, after an error, and when nobody waits for it any more."""
@@ -206,8 +206,6 @@ class Worker(threading.Thread):
 
 def failure(error: Exception) -> Failed:
     """What a client is told of an error: all of one that it can put right, nothing of a bug."""
-    from regard.cli import NO_MEMORY, is_out_of_memory
-
     if isinstance(error, RegardError):
         return Failed(422, " ".join(str(error).splitlines()))
     if is_out_of_memory(error):

@@ -1,16 +1,21 @@
-"""What clients send and get, as JSON; the descriptions are those of the interface's own pages."""
+"""What clients send and get, as JSON; the descriptions are those of the interface's own pages.
+
+The tasks say what can be sent and what an answer has, in dataclasses; the parser's models are made of these here.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, fields
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from regard.predictor import LONGEST, WIDEST
-from regard.text_predictor import MOST_TOKENS
+from regard.tasks import TASKS
+from regard.tasks.options import Between, help_of
 
 Model = Annotated[str | None, Field(description="The name of a model, as /api/models gives it; the first unless set.")]
-Beam = Annotated[int, Field(ge=1, le=WIDEST)]
 
 
 class Asking(BaseModel):
@@ -20,101 +25,64 @@ class Asking(BaseModel):
 
     model: Model = None
     text: str = Field(description="The text: a source, a prompt, or what is labelled or tagged.")
-    second: str | None = Field(None, description="For a classifier of pairs, the second text.")
-    context: list[str] | None = Field(None, description="For a classifier of dialogues, the texts before.")
+
+    def sent(self) -> dict[str, Any]:
+        """What was set, lists as tuples; the model aside."""
+        values = self.model_dump(exclude={"model"}, exclude_none=True)
+        return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
 
 
-class Predict(Asking):
-    """A text to answer. Which settings there are depends on the model; /api/models lists them."""
-
-    beam: Beam | None = Field(None, description="Hypotheses kept at each step; 1 is greedy.")
-    nbest: Beam | None = Field(None, description="How many answers to give, the best first.")
-    length_penalty: float | None = Field(None, ge=0, le=100, description="0 prefers short targets.")
-    longest: int | None = Field(None, ge=1, le=LONGEST, description="Tokens of a target at the most.")
-    tokens: int | None = Field(None, ge=1, le=MOST_TOKENS, description="Tokens to write at the most.")
-    temperature: float | None = Field(None, gt=0, le=1000, description="Below 1 the probable becomes more probable.")
-    top_k: int | None = Field(None, ge=1, le=10**9, description="Draw from so many most probable tokens only.")
-    top_p: float | None = Field(None, gt=0, le=1, description="Draw from the fewest tokens that have this share.")
-    greedy: bool | None = Field(None, description="Always take the most probable token.")
-    seed: int | None = Field(None, ge=0, lt=2**32, description="The same seed gives the same text.")
-    threshold: float | None = Field(None, ge=0, le=1, description="Of several labels, how probable they must be.")
+def predict_model() -> type[Asking]:
+    """A text to answer, with the request options of all tasks."""
+    kinds = [task.options[name] for task in TASKS.values() for name in ("request", "beside") if name in task.options]
+    return asking("Predict", kinds, "A text to answer. Which settings a model takes, /api/models lists.")
 
 
-class Look(Asking):
-    """A text to look at a model with."""
-
-    target: str | None = Field(None, description="Look at how this target is read, not at what the model writes.")
-    words: bool = Field(True, description="Merge tokens to words.")
-    kind: Literal["cross", "encoder", "decoder", "self", "pooling"] | None = Field(
-        None, description="Which attention, of those that /api/models lists; the first unless set."
-    )
-    top: int | None = Field(None, ge=1, le=10**6, description="Give only so many weights of each row, the largest.")
+def look_model() -> type[Asking]:
+    """A text to look at a model with, with the look options of all tasks."""
+    kinds = [task.options["look"] for task in TASKS.values()]
+    return asking("Look", kinds, "A text to look at a model with.")
 
 
-class Scored(BaseModel):
-    """A text and the logarithm of its probability."""
-
-    text: str
-    log_probability: float
-
-
-class Ranked(BaseModel):
-    """A label and its probability."""
-
-    label: str
-    probability: float
+def asking(name: str, kinds: Iterable[type], description: str) -> type[Asking]:
+    """A model of requests that may set the fields of some dataclasses."""
+    settings: dict[str, Any] = {}
+    for kind in kinds:
+        hints, meaning = get_type_hints(kind, include_extras=True), help_of(kind)
+        for each in fields(kind):
+            settings.setdefault(each.name, (setting(hints[each.name], meaning[each.name]), None))
+    return create_model(name, __base__=Asking, __doc__=description, **settings)
 
 
-class Span(BaseModel):
-    """Words from the first to the last, and what they are."""
-
-    type: str
-    first: int
-    last: int
-
-
-class Translation(Scored):
-    """The target of a source; both sides end in <eos>."""
-
-    kind: Literal["pairs"]
-    model: str
-    source_tokens: list[str]
-    target_tokens: list[str]
-    alternatives: list[Scored]
+def setting(hint: Any, description: str) -> Any:
+    """The type of a setting, which may be left out, with its bounds."""
+    plain, *remarks = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+    bounds = next((each for each in remarks if isinstance(each, Between)), Between())
+    field = Field(None, ge=bounds.least, le=bounds.greatest, gt=bounds.above, description=description)
+    return Annotated[as_sent(plain) | None, field]
 
 
-class Continuation(Scored):
-    """What a language model wrote after a prompt; the tokens are those of both, behind <bos>."""
-
-    kind: Literal["text"]
-    model: str
-    ended: bool
-    tokens: list[str]
-    alternatives: list[Scored]
+def as_sent(hint: Any) -> Any:
+    """A type as JSON has it: lists for tuples."""
+    if get_origin(hint) in (Union, UnionType):
+        return Union[tuple(as_sent(each) for each in get_args(hint))]  # noqa: UP007  # made at run time
+    return list[get_args(hint)[0]] if get_origin(hint) is tuple else hint  # type: ignore[misc]
 
 
-class Labels(BaseModel):
-    """The labels of a text."""
-
-    kind: Literal["label"]
-    model: str
-    labels: list[str]
-    ranked: list[Ranked]
-    words: list[str]
+def answer_model() -> Any:
+    """An answer of any task: its record, which model gave it, and of which kind that is."""
+    answers = [record_model(name, task.record) for name, task in TASKS.items()]
+    return Annotated[Union[tuple(answers)], Field(discriminator="kind")]  # noqa: UP007  # made at run time
 
 
-class Tags(BaseModel):
-    """The tags of the words of a text."""
-
-    kind: Literal["tag"]
-    model: str
-    words: list[str]
-    tags: list[str]
-    probabilities: list[float]
-    spans: list[Span]
-
-
-Answer = Annotated[Translation | Continuation | Labels | Tags, Field(discriminator="kind")]
+def record_model(task: str, record: type) -> type[BaseModel]:
+    """The record of a task's answers."""
+    hints: Mapping[str, Any] = get_type_hints(record)
+    contents: dict[str, Any] = {
+        each.name: (hints[each.name], ... if each.default is MISSING else each.default) for each in fields(record)
+    }
+    whole: dict[str, Any] = {"kind": (Literal[task], ...), "model": (str, ...), **contents}
+    return create_model(record.__name__, __doc__=record.__doc__, **whole)
 
 
 class TopWeights(BaseModel):
@@ -142,13 +110,14 @@ class About(BaseModel):
     """A model of this server."""
 
     name: str
-    kind: Literal["pairs", "text", "label", "tag"]
+    kind: str = Field(description="The task that it was trained for.")
+    does: str = Field(description="What it does with a text, in words.")
     preset: str
+    summary: str = Field(description="What it works with: its kinds of tokens, or how many labels or tags it has.")
     parameters: int
     attention: list[str] = Field(description="The kinds of attention that can be looked at; none where it has none.")
     options: list[str] = Field(description="The settings of /api/predict that it takes.")
-    beam: int | None = Field(description="How wide a translator searches unless told otherwise.")
-    labels: int | None = Field(description="How many labels a classifier tells apart.")
+    defaults: dict[str, Any] = Field(description="What settings are unless they are set, where the model decides.")
 
 
 class Limits(BaseModel):

@@ -7,15 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torch import nn
-
 from regard.errors import RegardError, unknown_name
-from regard.label_predictor import LabelPredictor
-from regard.loading import AnyPredictor, load
-from regard.predictor import Predictor
 from regard.serve.batching import Worker
-from regard.serve.families import Classifier, Tagger, Translator, Writer, family_of
 from regard.serve.settings import ServeSettings
+from regard.serve.work import Work
+from regard.tasks.loading import load
+from regard.tasks.predictor import Predictor
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,45 +20,35 @@ class Served:
     """A model that answers."""
 
     name: str
-    family: Translator | Writer | Classifier | Tagger
+    predictor: Predictor[Any]
     worker: Worker
-
-    @property
-    def model(self) -> AnyPredictor:
-        """What the run folder holds."""
-        return self.family.model
 
     def record(self) -> dict[str, Any]:
         """What a client may know of it."""
+        predictor = self.predictor
         return {
             "name": self.name,
-            "kind": self.family.kind,
-            "preset": self.model.name,
-            "parameters": sum(parameter.numel() for parameter in self.model.model.parameters()),
-            "attention": list(self.family.attention),
-            "options": sorted(self.family.takes),
-            "beam": self.model.recipe.decoding.beam if isinstance(self.model, Predictor) else None,
-            "labels": len(self.model.labels) if isinstance(self.model, LabelPredictor) else None,
+            "kind": predictor.task_name,
+            "does": predictor.task.does,
+            "preset": predictor.name,
+            "summary": predictor.summary,
+            "parameters": predictor.parameters,
+            "attention": list(predictor.model.attentions),
+            "options": sorted(predictor.takes),
+            "defaults": predictor.defaults,
         }
 
 
 def serve_runs(runs: Sequence[Path], device: str, settings: ServeSettings) -> dict[str, Served]:
     """Load the runs, and let their workers wait for requests; the first is the one that is asked unless told."""
-    found = {}
-    for name, run in names_of(runs).items():
-        found[name] = served(name, load(run, device), settings)
-    return found
+    return {name: served(name, load(run, device), settings) for name, run in names_of(runs).items()}
 
 
-def served(name: str, model: AnyPredictor, settings: ServeSettings) -> Served:
+def served(name: str, predictor: Predictor[Any], settings: ServeSettings) -> Served:
     """A model with its worker, which waits for requests."""
-    family = family_of(model, settings.most_tokens)
-    worker = Worker(family, name=name, places=settings.queue, batch=settings.batch)
-    for module in model.model.modules():
-        if isinstance(module, nn.Embedding):  # with which every step of every model begins
-            module.register_forward_pre_hook(worker.check_wanted)
+    worker = Worker(Work(predictor, settings.most_tokens), name=name, places=settings.queue, batch=settings.batch)
     worker.start()
-    return Served(name, family, worker)
+    return Served(name, predictor, worker)
 
 
 def names_of(runs: Sequence[Path]) -> dict[str, Path]:

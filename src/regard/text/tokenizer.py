@@ -180,3 +180,11 @@ def merged(chunk: str, ranks: dict[tuple[str, str], int], dropout: float, random
             return symbols
         _, place = min(kept)
         symbols[place : place + 2] = [symbols[place] + symbols[place + 1]]
+
+
+def is_spelt(tokenizer: Tokenizer) -> bool:
+    """Whether tokens are single letters, though spaces may stand between them."""
+    if tokenizer.kind != "words":
+        return tokenizer.kind in ("characters", "bytes")
+    entries = tokenizer.model.get_vocab().keys() - set(RESERVED)
+    return 2 * sum(len(entry) == 1 for entry in entries) > len(entries)

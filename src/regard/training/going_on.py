@@ -7,29 +7,21 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import RegardError
-from regard.recipe import Recipe
+from regard.recipe import Recipe, marked
 from regard.run import Run, checkpoints_of
 from regard.settings import Table, shown
 from regard.text import Tokenizers
 
-MAY_DIFFER = {
-    *(f"training.{name}" for name in ("steps", "patience", "validate_most", "average")),
-    *(f"data.{name}" for name in ("train", "source", "target", "valid", "valid_source", "valid_target")),
-}
-"""What may be said differently when a run goes on; that the data are the same is seen by their checksum."""
 
-READ_ONCE = ("data.vectors", "data.unlabelled")
-"""Files of which a run has no more need once it has a checkpoint; until then, that they are the same is seen there."""
-
-
-def going_on_from(run: Run, table: Mapping[str, Any]) -> Table:
+def going_on_from(run: Run, table: Mapping[str, Any], kind: type[Recipe]) -> Table:
     """The recipe of a run that goes on: what is not said again stays as it was, but for data, which are said as one."""
     before = run.read_recipe()
     name, named = before.get("model", {}).get("name"), table.get("model", {}).get("name")
     if named not in (None, name):
         raise RegardError(f"{run.path}: was begun with the model {name}, not {named}; choose another --out")
-    if table.get("data", {}).keys() & {"train", "source"}:
-        before["data"] = {}
+    for section, name in marked("origin", [kind]):
+        if name in table.get(section, {}):
+            before[section] = {}
     return {section: {**before.get(section, {}), **table.get(section, {})} for section in {**before, **table}}
 
 
@@ -54,22 +46,17 @@ def tuned(table: Mapping[str, Any], start: Run | None, where: str) -> Table:
     return {**table, "text": before["text"], "model": {**before["model"], **table.get("model", {})}}
 
 
-def refuse_after_start(recipe: Recipe, start: Run, where: str) -> None:
-    """Raise a `RegardError` if a recipe has what only a model that begins anew can take."""
-    if recipe.data.vectors is not None:
-        raise RegardError(f"{where}: [data] vectors of words come from {start.path}, if it has any; leave them out")
-    if recipe.data.unlabelled is not None:
-        raise RegardError(f"{where}: [data] unlabelled text is read before all else, not after --from; leave it out")
-
-
 def check_settings(run: Run, recipe: Recipe) -> None:
     """Raise a `RegardError` if a run was begun with other settings."""
     before, now = flat(run.read_recipe()), flat(recipe.table())
+    may_change, read_once = (
+        {".".join(each) for each in marked(mark, [type(recipe)])} for mark in ("may_change", "read_once")
+    )
 
     def differs(name: str) -> bool:
         """Whether a setting is another one; a file that is read at the start may be found elsewhere by now."""
-        moved = name in READ_ONCE and before.get(name) is not None and now.get(name) is not None
-        return before.get(name) != now.get(name) and name not in MAY_DIFFER and not moved
+        moved = name in read_once and before.get(name) is not None and now.get(name) is not None
+        return before.get(name) != now.get(name) and name not in may_change and not moved
 
     differing = sorted(filter(differs, before.keys() | now.keys()))
     if differing:
@@ -97,7 +84,7 @@ def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def tokenizers_of(run: Run) -> tuple[Tokenizers, list[str]]:
-    """The tokenizers of a run, and why these are taken."""
+def tokenizers_of(run: Run) -> Tokenizers:
+    """The tokenizers of a run."""
     run.check(run.tokenizer_file)
-    return Tokenizers.load(run.tokenizer_file), [f"taken from {run.path}"]
+    return Tokenizers.load(run.tokenizer_file)

@@ -1,67 +1,41 @@
-"""The loss of labels and of tags, as one module with the model; and how good both are while they train."""
+"""The loss of labels and of tags, as one module with the model."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Sequence
 
 import torch
-from jaxtyping import Float, Int
-from torch import Tensor, nn
+from jaxtyping import Float
+from torch import Tensor
 
-from regard.data.batches import plan
-from regard.data.label_batches import label_batch, tag_batch
-from regard.data.labelled import Labelled
-from regard.data.tagged import Tagged
-from regard.metrics.labels import best_threshold, label_report
-from regard.metrics.spans import span_report
 from regard.models.attentive_classifier import AttentiveClassifier, label_loss
 from regard.models.attentive_tagger import AttentiveTagger
+from regard.models.language import Carried
 from regard.sentences import NO_TAG, LabelBatch, TagBatch
-from regard.text.lexicon import Lexicon
-
-EXAMPLES, TOKENS = 256, 8192
-"""Of a batch, where nothing is learnt: texts to label, and words to tag."""
+from regard.training.loss import Loss, TrainingStep
 
 
-class LabelStep(nn.Module):
+class LabelStep(TrainingStep):
     """A classifier and its loss, summed over the examples, and how many they are."""
 
-    weights: Tensor | None
+    model: AttentiveClassifier
 
-    def __init__(
-        self, model: AttentiveClassifier, smoothing: float = 0.0, weights: Float[Tensor, " labels"] | None = None
-    ) -> None:
-        super().__init__()
-        self.model, self.smoothing = model, smoothing
-        self.register_buffer("weights", weights)
-
-    def forward(self, batch: LabelBatch) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
+    def forward(self, batch: LabelBatch, carried: Carried = ()) -> Loss:
         assert batch.targets is not None
-        several = self.model.config.several
-        loss = label_loss(
-            self.model(batch), batch.targets, several=several, smoothing=self.smoothing, weights=self.weights
-        )
-        return loss, torch.tensor(len(batch), device=loss.device)
+        several, logits = self.model.config.several, self.model(batch)
+        loss = label_loss(logits, batch.targets, several=several, smoothing=self.smoothing, weights=self.weights)
+        return Loss(loss, loss.new_full((), len(batch), dtype=torch.long))
 
 
-class TagStep(nn.Module):
+class TagStep(TrainingStep):
     """A tagger and its loss, summed over the words, and how many they are."""
 
-    weights: Tensor | None
+    model: AttentiveTagger
 
-    def __init__(
-        self, model: AttentiveTagger, smoothing: float = 0.0, weights: Float[Tensor, " tags"] | None = None
-    ) -> None:
-        super().__init__()
-        self.model, self.smoothing = model, smoothing
-        self.register_buffer("weights", weights)
-
-    def forward(self, batch: TagBatch) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
+    def forward(self, batch: TagBatch, carried: Carried = ()) -> Loss:
         assert batch.tags is not None
         loss = self.model.loss(self.model(batch), batch, smoothing=self.smoothing, weights=self.weights)
-        return loss, (batch.tags != NO_TAG).sum()
+        return Loss(loss, (batch.tags != NO_TAG).sum())
 
 
 def class_weights(counts: Sequence[int], power: float) -> Float[Tensor, " labels"] | None:
@@ -82,81 +56,3 @@ def positive_weights(counts: Sequence[int], examples: int, power: float) -> Floa
         return None
     numbers = torch.tensor(counts, dtype=torch.float64).clamp_min(1)
     return (((examples - numbers).clamp_min(1) / numbers) ** power).float()
-
-
-def label_logits(
-    model: AttentiveClassifier,
-    examples: Sequence[Labelled],
-    lexicon: Lexicon,
-    *,
-    longest: int,
-    device: str,
-    targets: bool = False,
-) -> Iterator[tuple[LabelBatch, Float[Tensor, "examples labels"]]]:
-    """The logits of examples, in their order, in batches."""
-    config = model.config
-    together = partial(label_batch, before=config.before, pairs=config.pairs, longest=longest, targets=targets)
-    for start in range(0, len(examples), EXAMPLES):
-        batch = together(examples[start : start + EXAMPLES], lexicon).to(device)
-        yield batch, model(batch)
-
-
-@dataclass(frozen=True)
-class LabelValidation:
-    """Loss an example, accuracy and macro F1; of several labels micro F1, at the best threshold, which is set."""
-
-    examples: Sequence[Labelled]
-    lexicon: Lexicon
-    longest: int
-    device: str
-
-    def __call__(self, model: nn.Module) -> Mapping[str, float]:
-        assert isinstance(model, AttentiveClassifier)
-        loss, found = 0.0, []
-        parts = label_logits(model, self.examples, self.lexicon, longest=self.longest, device=self.device, targets=True)
-        for batch, logits in parts:
-            assert batch.targets is not None
-            loss += float(label_loss(logits, batch.targets, several=model.config.several))
-            found.append(model.probabilities(logits.float()).cpu())
-        probabilities, labels = torch.cat(found), self.lexicon.labels
-        each = {"loss": loss / len(self.examples)}
-        gold = [example.labels for example in self.examples]
-        if model.config.several:
-            threshold, f1 = best_threshold(probabilities, gold, labels)
-            model.threshold.fill_(threshold)
-            return each | {"f1": f1.value}
-        report = label_report([labels[place] for place in probabilities.argmax(-1).tolist()], [one for (one,) in gold])
-        return each | {"accuracy": report.accuracy.value, "macro_f1": report.macro_f1.value}
-
-
-@dataclass(frozen=True)
-class TagValidation:
-    """Loss a word, the share of tags that are right, and where tags mark spans the F1 of these."""
-
-    sentences: Sequence[Tagged]  # with tags that the model knows
-    gold: Sequence[Sequence[str]]  # the tags as they are
-    lexicon: Lexicon
-    device: str
-
-    def __call__(self, model: nn.Module) -> Mapping[str, float]:
-        assert isinstance(model, AttentiveTagger)
-        loss, found_at = 0.0, dict[int, list[str]]()
-        for places in plan([(len(sentence.words),) * 2 for sentence in self.sentences], tokens=TOKENS).batches:
-            batch = tag_batch([self.sentences[place] for place in places], self.lexicon).to(self.device)
-            scores = model(batch)
-            loss += float(model.loss(scores, batch))
-            found_at |= zip(places, tags_in_words(model.best(scores, batch), batch, self.lexicon), strict=True)
-        predicted = [found_at[place] for place in range(len(self.sentences))]
-        pairs = [
-            pair for ours, theirs in zip(predicted, self.gold, strict=True) for pair in zip(ours, theirs, strict=True)
-        ]
-        found = {"loss": loss / len(pairs), "accuracy": sum(ours == gold for ours, gold in pairs) / len(pairs)}
-        if model.config.scheme != "plain":
-            found["f1"] = span_report(predicted, self.gold).f1.value
-        return found
-
-
-def tags_in_words(tags: Int[Tensor, "texts words"], batch: TagBatch, lexicon: Lexicon) -> list[list[str]]:
-    """The tags of each sentence by their names."""
-    rows = zip(tags.tolist(), batch.sentences.lengths.tolist(), strict=True)
-    return [[lexicon.labels[tag] for tag in row[:length]] for row, length in rows]

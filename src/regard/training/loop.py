@@ -1,8 +1,8 @@
-"""The loop: batches in, better parameters out, resumable at every step.
+"""The loop: which batches an update is made of, validation, checkpoints, stopping, and resuming at every step.
 
-What is random in a step depends on the seed and the step's number alone, and the
-batches of an epoch on the seed and the epoch; so a step number, the parameters and the
-optimizer's memory are all that is needed to go on to the same bits.
+How an update is made is the engine's affair. What is random in a step depends on the seed and the
+step's number alone, and the batches of an epoch on the seed and the epoch; so a step number and the
+engine's state are all that is needed to resume to the same bits.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol, runtime_checkable
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-import torch
 from torch import Tensor, nn
 
 from regard.errors import RegardError
 from regard.files import write_tensors
 from regard.run import Checkpoint, Run, checkpoints_of, save_checkpoint
-from regard.training.optimizer import MovingAverage, Optimizer
+from regard.training.engines import Engine
 from regard.training.schedule import rate_at
 from regard.training.settings import TrainingSettings
 from regard.training.stop import StopAsked
@@ -46,19 +46,14 @@ class Batches(Protocol):
         """A batch in words, for an error."""
 
 
-@runtime_checkable
-class Remembers(Protocol):
-    """A step that keeps something from batch to batch, which a checkpoint has to hold."""
+class Findings(NamedTuple):
+    """How good a model is: numbers by name, `loss` among them; and the values that suit some of its buffers best."""
 
-    def memory(self) -> Mapping[str, Tensor]:
-        """All that is kept, by name."""
-
-    def remember(self, memory: Mapping[str, Tensor]) -> None:
-        """Take up what `memory` gave."""
+    numbers: Mapping[str, float]
+    buffers: Mapping[str, float] = MappingProxyType({})
 
 
-Validate = Callable[[nn.Module], Mapping[str, float]]
-"""How good a model is: numbers by name, `loss` among them."""
+Validate = Callable[[nn.Module], Findings]
 
 
 @dataclass
@@ -86,37 +81,28 @@ class Trainer:
     """Trains one model in one run folder.
 
     Args:
-        step: The model with its loss: a batch in, (summed loss, tokens) out.
+        engine: Makes the updates.
         batches: The training data.
         validate: How good the model is.
         settings: With nothing left open: no setting that suits the data is None.
         run: Where parameters, metrics and checkpoints go.
-        device: Where to train.
         talk: Whom to tell.
-        on_better: Called after better parameters were written.
-        rate: The option that lowers the learning rate, for an error.
+        section: Of the recipe, which has the learning rate; it names the phase of a training that has two.
     """
 
     def __init__(
         self,
-        step: nn.Module,
+        engine: Engine,
         batches: Batches,
         validate: Validate,
         settings: TrainingSettings,
         run: Run,
-        *,
-        device: str,
         talk: Talk,
-        on_better: Callable[[Counters], None] = lambda _: None,
-        rate: str = "--training.rate",
+        *,
+        section: str = "training",
     ) -> None:
-        self.model: nn.Module = step.model  # type: ignore[assignment]
-        self.module = step.to(device)
-        self.step = torch.compile(self.module, dynamic=True) if settings.compile else self.module
-        self.batches, self.validate, self.settings, self.run = batches, validate, settings, run
-        self.device, self.talk, self.on_better, self.rate = device, talk, on_better, rate
-        self.optimizer = Optimizer(self.model, settings)
-        self.average = MovingAverage(self.model, settings.ema) if settings.ema else None
+        self.engine, self.batches, self.validate = engine, batches, validate
+        self.settings, self.run, self.talk, self.section = settings, run, talk, section
         self.counters = Counters()
         self.plan: Sequence[Any] = ()
         self.saved: int | None = None  # the step of the newest checkpoint
@@ -124,7 +110,17 @@ class Trainer:
         self._unchecked: list[tuple[int, Tensor, list[Any]]] = []
 
     def train(self) -> Counters:
-        """Train to the end, from the newest checkpoint if there is one."""
+        """Train to the end, from the newest checkpoint if there is one; say where a stopped training resumes."""
+        try:
+            return self.train_on()
+        except KeyboardInterrupt:
+            phase = "" if self.section == "training" else f" of the {self.section}"
+            where = f"step {self.saved}{phase}" if self.saved else "the start"
+            self.talk.say(f"stopped; the same command again goes on from {where}")
+            raise
+
+    def train_on(self) -> Counters:
+        """Make updates until all are made, or a stop is asked for."""
         assert self.settings.steps is not None
         self.resume()
         with ExitStack() as stack:
@@ -151,24 +147,10 @@ class Trainer:
         counters = self.counters
         counters.step += 1
         taken = [self.next_places() for _ in range(self.settings.accumulate)]
-        torch.manual_seed(self.settings.seed * 1_000_003 + counters.step)
-        self.model.train()
-        sums, counts = [], []
-        for epoch, places in taken:
-            with self.autocast():
-                loss, count = self.step(self.batches.batch(places, epoch).to(self.device))
-            loss.backward()
-            sums.append(loss.detach())
-            counts.append(count)
-        total, tokens = torch.stack(sums).sum(), torch.stack(counts).sum()
-        gradients = [p.grad for p in self.optimizer.parameters.values() if p.grad is not None]
-        torch._foreach_div_(gradients, tokens.to(gradients[0].dtype))
-        norm = self.optimizer.step(rate_at(counters.step, self.settings))
-        if self.average is not None:
-            self.average.follow(counters.step, norm.isfinite())
-        found = torch.stack([total.double(), norm.double(), tokens.double()])
+        batches = (self.batches.batch(places, epoch) for epoch, places in taken)  # each made when it is needed
+        found = self.engine.update(batches, counters.step, rate_at(counters.step, self.settings))
         self._unchecked.append((counters.step, found, [places for _, places in taken]))
-        if self.device == "cpu" or len(self._unchecked) >= CHECK_EVERY:
+        if found.is_cpu or len(self._unchecked) >= CHECK_EVERY:
             self.check()
 
     def next_places(self) -> tuple[int, Any]:
@@ -216,30 +198,21 @@ class Trainer:
         """What ends a training that learns no more."""
         return RegardError(
             f"step {step}: the {what} is {value}, with the batch {self.names(taken)}; "
-            f"try a lower {self.rate} (it was {rate_at(step, self.settings):.2g}) in another --out"
+            f"try a lower --{self.section}.rate (it was {rate_at(step, self.settings):.2g}) in another --out"
         )
 
     def names(self, taken: Sequence[Any]) -> str:
         """The batches of an update, in words."""
         return "; ".join(self.batches.name(places) for places in taken)
 
-    def autocast(self) -> AbstractContextManager[Any]:
-        """bfloat16 where the settings say so."""
-        low = self.settings.precision == "bfloat16"
-        return torch.autocast(torch.device(self.device).type, torch.bfloat16) if low else nullcontext()
-
     def look(self) -> dict[str, float]:
         """Validate, keep the parameters if they are the best so far, and write down what was found."""
         self.check()
         counters = self.counters
-        if self.average is not None:
-            self.average.swap()
-        found = self.judge()
-        counters.waited = 0 if self.keep_if_better(found) else counters.waited + 1
+        found, better = self.judge()
+        counters.waited = 0 if better else counters.waited + 1
         perfect = found.get(self.settings.metric, 0.0) >= PERFECT.get(self.settings.metric, math.inf)
         counters.perfect = counters.perfect + 1 if perfect else 0
-        if self.average is not None:
-            self.average.swap()
         self.check()
         line = {
             "step": counters.step,
@@ -252,25 +225,29 @@ class Trainer:
             **({"left_out": counters.left_out} if counters.left_out else {}),
         }
         self.run.add_metrics(line)
-        self.talk.validated(line, better=counters.waited == 0)
+        self.talk.validated(line, better=better)
         counters.loss, counters.loss_tokens = 0.0, 0
         return line
 
-    def judge(self) -> Mapping[str, float]:
-        """What validation finds."""
-        self.model.eval()
-        with torch.inference_mode(), self.autocast():
-            return self.validate(self.model)
+    def judge(self, parameters: Mapping[str, Tensor] | None = None) -> tuple[Mapping[str, float], bool]:
+        """Validate the model, with other parameters if they are given: what is found, and whether it is the best."""
+        with self.engine.evaluating(parameters) as model:
+            found, fitted = self.validate(model)
+            buffers = dict(model.named_buffers())
+            for name, value in fitted.items():
+                buffers[name].fill_(value)
+            return found, self.keep_if_better(model, found)
 
-    def keep_if_better(self, found: Mapping[str, float]) -> bool:
+    def keep_if_better(self, model: nn.Module, found: Mapping[str, float]) -> bool:
         """Write the parameters to the run if they are the best so far."""
         counters, metric = self.counters, self.settings.metric
         value = -found["loss"] if metric == "loss" else found[metric]
         better = counters.best is None or (value, -found["loss"]) > (counters.best, -counters.best_loss)
         if better:
             counters.best, counters.best_loss, counters.best_step = value, found["loss"], counters.step
-            write_tensors(self.run.model_file, self.model.state_dict())
-            self.on_better(counters)
+            write_tensors(self.run.model_file, model.state_dict())
+            seconds = round(counters.seconds, 1)
+            self.run.note_best({"step": counters.step, "metric": metric, "value": found[metric], "seconds": seconds})
         return better
 
     def finish(self) -> None:
@@ -283,25 +260,16 @@ class Trainer:
         if self.settings.average > 1:
             self.save()
             kept = [each for each in checkpoints_of(self.run) if self.is_due(each.step)][-self.settings.average :]
-            held = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
-            self.model.load_state_dict(mean_of(kept))
-            found = self.judge()
-            better = self.keep_if_better(found)
+            found, better = self.judge(mean_of(kept))
             self.talk.averaged(len(kept), found, better=better)
-            self.model.load_state_dict(held)
         self.counters.finished = True
         self.save()
 
     def save(self) -> None:
         """Write a checkpoint."""
         self.check()
-        tensors = {"model": self.model.state_dict(), "optimizer": self.optimizer.tensors()}
-        if self.average is not None:
-            tensors["average"] = self.average.values
-        if isinstance(self.module, Remembers):
-            tensors["memory"] = dict(self.module.memory())
-        step = self.counters.step
-        save_checkpoint(self.run, step, tensors, asdict(self.counters), max(2, self.settings.average + 1))
+        step, keep = self.counters.step, max(2, self.settings.average + 1)
+        save_checkpoint(self.run, step, self.engine.state(), asdict(self.counters), keep)
         self.saved = step
         for older in checkpoints_of(self.run)[:-1]:
             if not self.is_due(older.step):  # of a stop; only those of validations are averaged
@@ -314,20 +282,16 @@ class Trainer:
             self.run.cut_metrics(0)
             return
         newest = found[-1]
-        parameters = newest.tensors("model", self.device)
-        if parameters.keys() != self.model.state_dict().keys():
-            odd = min(parameters.keys() ^ self.model.state_dict().keys())
+        state = {part: newest.tensors(part) for part in newest.parts()}
+        parameters, wanted = (each["model"].keys() for each in (state, self.engine.state()))
+        if parameters != wanted:
+            odd = min(parameters ^ wanted)
             where = "the checkpoint" if odd in parameters else "the model"
             raise RegardError(
                 f"{self.run.path}: was begun by another version of regard, as only {where} has {odd}; "
                 "choose another --out"
             )
-        self.model.load_state_dict(parameters)
-        self.optimizer.restore(newest.tensors("optimizer", self.device))
-        if self.average is not None:
-            self.average.values.update(newest.tensors("average", self.device))
-        if isinstance(self.module, Remembers):
-            self.module.remember(newest.tensors("memory", self.device))
+        self.engine.restore(state)
         self.counters = Counters(**newest.state())
         self.counters.finished = self.counters.finished and self.is_over()  # or more steps were asked for since
         self.saved = newest.step

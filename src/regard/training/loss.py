@@ -2,58 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
 from regard.batch import PAD, Batch, TextBatch
-from regard.models.language import Carried, LanguageModel
-from regard.models.seq2seq import Seq2Seq
+from regard.models.language import Carried
 
 
-class TrainingStep(nn.Module):
-    """A model and its loss: the sum over all target tokens of the cross-entropy, and how many they are.
+class Loss(NamedTuple):
+    """The loss of a batch in nats, summed over its target tokens; how many they are; what the next batch gets."""
 
-    With label smoothing a share of the probability asked for is spread over the whole
-    vocabulary (Szegedy et al. 2016).
+    total: Float[Tensor, ""]
+    tokens: Int[Tensor, ""]
+    carried: Carried = ()
+
+
+class TrainingStep(nn.Module, ABC):
+    """A model and its loss. It keeps nothing from batch to batch: what is carried on is given and returned.
+
+    Args:
+        model: What is trained.
+        smoothing: The share of the probability asked for that is spread over all classes (Szegedy et al. 2016).
+        weights: What each class counts, where not all count the same.
     """
 
-    def __init__(self, model: Seq2Seq, smoothing: float = 0.0) -> None:
+    weights: Tensor | None
+
+    def __init__(self, model: nn.Module, smoothing: float = 0.0, weights: Float[Tensor, " classes"] | None = None):
         super().__init__()
         self.model, self.smoothing = model, smoothing
+        self.register_buffer("weights", weights)
 
-    def forward(self, batch: Batch) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
+    @abstractmethod
+    def forward(self, batch: Any, carried: Carried = ()) -> Loss:
+        """The loss of a batch, which may go on where the one before ended."""
+
+
+class PairStep(TrainingStep):
+    """A model of pairs and its loss over all target tokens."""
+
+    def forward(self, batch: Batch, carried: Carried = ()) -> Loss:
         assert batch.target_out is not None
-        return summed_loss(self.model(batch), batch.target_out, self.smoothing), (batch.target_out != PAD).sum()
+        return Loss(summed_loss(self.model(batch), batch.target_out, self.smoothing), (batch.target_out != PAD).sum())
 
 
-class TextStep(nn.Module):
+class TextStep(TrainingStep):
     """A language model and its loss, which reads a text on from segment to segment.
 
-    What the model carries on is kept here without its gradient: back-propagation through
+    What the model carries on is given on without its gradient: back-propagation through
     time ends where a segment begins. A number that is not finite is forgotten: the cell of an
     LSTM can grow to infinity behind a loss that is finite, and would spoil every later gradient.
     """
 
-    def __init__(self, model: LanguageModel, smoothing: float = 0.0) -> None:
-        super().__init__()
-        self.model, self.smoothing = model, smoothing
-        self.carried: Carried = ()
-
-    def forward(self, batch: TextBatch) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
-        logits, carried = self.model(batch.tokens, None if batch.fresh else self.carried)
-        self.carried = tuple(tensor.detach().nan_to_num(0.0, 0.0, 0.0) for tensor in carried)
-        return summed_loss(logits, batch.targets, self.smoothing), (batch.targets != PAD).sum()
-
-    def memory(self) -> dict[str, Tensor]:
-        """What is carried on, by name, for a checkpoint."""
-        return {str(place): tensor for place, tensor in enumerate(self.carried)}
-
-    def remember(self, memory: Mapping[str, Tensor]) -> None:
-        """Take up what `memory` gave."""
-        self.carried = tuple(memory[str(place)] for place in range(len(memory)))
+    def forward(self, batch: TextBatch, carried: Carried = ()) -> Loss:
+        logits, carried = self.model(batch.tokens, None if batch.fresh else carried)
+        kept = tuple(tensor.detach().nan_to_num(0.0, 0.0, 0.0) for tensor in carried)
+        return Loss(summed_loss(logits, batch.targets, self.smoothing), (batch.targets != PAD).sum(), kept)
 
 
 def summed_loss(

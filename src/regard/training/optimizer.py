@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch
-from jaxtyping import Bool
+from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
 from regard.errors import RegardError
@@ -34,6 +34,11 @@ class Optimizer:
             fused=True,
         )
         self.clip = settings.clip
+
+    def divide(self, tokens: Int[Tensor, ""]) -> None:
+        """Make the gradient of a sum over tokens that of their mean."""
+        gradients = [p.grad for p in self.parameters.values() if p.grad is not None]
+        torch._foreach_div_(gradients, tokens.to(gradients[0].dtype))
 
     def step(self, rate: float) -> Tensor:
         """One update; returns the norm that the gradient had.
@@ -94,6 +99,12 @@ class MovingAverage:
         way = torch._foreach_sub([p.detach() for p in self.model.parameters()], mine)
         torch._foreach_mul_(way, updated.to(mine[0].dtype) * (1 - decay))
         torch._foreach_add_(mine, way)
+
+    @torch.no_grad()
+    def restore(self, values: Mapping[str, Tensor]) -> None:
+        """Take over a copy of other averages."""
+        for name, value in self.values.items():
+            value.copy_(values[name])
 
     @torch.no_grad()
     def swap(self) -> None:

@@ -1,90 +1,26 @@
-"""From a recipe to a trained run."""
+"""The steps from what is prepared to a trained run."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
 import torch
 
 from regard.attention.scores import without_gradient
 from regard.errors import RegardError
 from regard.files import write_text
-from regard.models import AttentiveClassifier, AttentiveTagger, LanguageModel, Model, Seq2Seq
+from regard.models import MODELS, Model
 from regard.models.kernel_widths import set_kernel_widths
-from regard.recipe import Recipe, build_model, task_of, to_recipe
-from regard.run import Card, Run, checkpoints_of
+from regard.recipe import build_model
+from regard.run import Run
 from regard.settings import shown
-from regard.training.going_on import (
-    check_data,
-    check_settings,
-    going_on_from,
-    refuse_after_start,
-    started_from,
-    tuned,
-)
+from regard.training.engines import new_engine
 from regard.training.loop import Counters, Trainer
-from regard.training.pairs import prepare_pairs
 from regard.training.prepared import Prepared
-from regard.training.reading import forget_reading, read_first
-from regard.training.settings import ReadingSettings
 from regard.training.talk import Talk
-
-
-def train(
-    table: Mapping[str, Any],
-    out: str | Path,
-    *,
-    device: str = "cpu",
-    base: str | Path | None = None,
-    quiet: bool = False,
-    where: str = "recipe",
-) -> Counters:
-    """Train what a recipe says in the folder `out`, or go on with what was begun there.
-
-    Args:
-        table: The recipe as plain values; what it leaves open is chosen to suit the data.
-        out: The run folder.
-        device: Where to train.
-        base: A run whose tokenizer, model and parameters are taken over, to tune them.
-        quiet: Say nothing but in the run's log.
-        where: What the recipe is called in errors.
-    """
-    if not isinstance(table, Mapping):
-        raise RegardError(f'train: found {table!r}; a recipe such as {{"data": {{"train": "pairs.tsv"}}}} is needed')
-    run, start = Run(Path(out)), None if base is None else Run(Path(base))
-    if start is not None and start.path.resolve() == run.path.resolve():
-        raise RegardError(f"{run.path}: is the run to start from; choose another --out")
-    going_on = run.exists()
-    talk = Talk(run, quiet=quiet)
-    if going_on:
-        start = started_from(run, start)
-    with run.locked(), left_as_it_was(run, talk):
-        asked = going_on_from(run, table) if going_on else tuned(table, start, where)
-        recipe = to_recipe(asked, where)
-        if going_on:
-            check_settings(run, recipe)
-        elif start is not None:
-            refuse_after_start(recipe, start, where)
-        ready = prepare(recipe, run, run if going_on else start, device, talk)
-        if going_on:
-            check_data(run, ready.data["sha256"])
-            run.write_recipe(ready.recipe.table())
-            run.write_card(run.read_card())
-        model = new_model(ready, start, talk)
-        begin(run, ready, model, start, talk)
-        with deterministic(ready.recipe.training.deterministic):
-            if ready.recipe.data.unlabelled is not None and not checkpoints_of(run):
-                assert isinstance(model, (AttentiveClassifier, AttentiveTagger))
-                read_first(run, ready.recipe, ready.reading, model.reader, device, talk)
-                set_kernel_widths(model.cpu(), ready.first)  # by what the reader says now
-            counters = fit(run, ready, model, device, talk)
-        forget_reading(run)
-        return counters
 
 
 @contextmanager
@@ -100,47 +36,18 @@ def left_as_it_was(run: Run, talk: Talk) -> Iterator[None]:
         raise
 
 
-def prepare(recipe: Recipe, run: Run, home: Run | None, device: str, talk: Talk) -> Prepared:
-    """The data as batches, and the recipe with nothing left open; tokenizers are learnt, or taken from a run."""
-    torch.manual_seed(recipe.training.seed)
-    task = task_of(recipe)
-    of_labels = {
-        "training.class_weights": recipe.training.class_weights,
-        "data.vectors": recipe.data.vectors,
-        "data.unlabelled": recipe.data.unlabelled,
-        **{f"reading.{name}": found for name, found in vars(recipe.reading).items()},
-    }
-    usual: Mapping[str, object] = {f"reading.{name}": found for name, found in vars(ReadingSettings()).items()}
-    usual = {"training.class_weights": 0.0, **usual}
-    for name, found in of_labels.items() if task in ("pairs", "text") else ():
-        if found != usual.get(name):
-            raise RegardError(f"{name} is {shown(found)}, which the task {task} has no use for; leave it out")
-    if task == "text":
-        from regard.training.text import prepare_text
-
-        return prepare_text(recipe, run, home, device, talk)
-    if task in ("label", "tag"):
-        from regard.training.labels import prepare_labels, prepare_tags
-
-        return (prepare_labels if task == "label" else prepare_tags)(recipe, home, device, talk)
-    return prepare_pairs(recipe, home, device, talk)
-
-
 def new_model(ready: Prepared, start: Run | None, talk: Talk) -> Model:
     """The model with its first parameters."""
     torch.manual_seed(ready.recipe.training.seed)
     model = build_model(ready.recipe, ready.tokenizers)
-    most = model.most_places if isinstance(model, (Seq2Seq, LanguageModel)) else None
-    if most is not None and ready.longest > most:
+    if model.most_places is not None and ready.longest > model.most_places:
         raise RegardError(
-            f"model.longest is {most}, the longest text has {ready.longest} tokens; "
+            f"model.longest is {model.most_places}, the longest text has {ready.longest} tokens; "
             "raise it, or lower --data.most-tokens"
         )
     for score in sorted(set(without_gradient(model).values())):
         talk.say(f"note: the score {score} gives query and keys no gradient; where it looks is not learnt")
-    if ready.vectors is not None:
-        assert isinstance(model, (AttentiveClassifier, AttentiveTagger))
-        model.reader.take_vectors(ready.vectors)
+    ready.initialise(model)
     set_kernel_widths(model, ready.first)
     if start is not None:
         take_over(model, start)
@@ -166,7 +73,7 @@ def begin(run: Run, ready: Prepared, model: Model, start: Run | None, talk: Talk
         run.write_recipe(recipe.table())
         run.write_card(
             {
-                "task": task_of(recipe),
+                "task": MODELS[recipe.model["name"]].task,
                 "model": recipe.model["name"],
                 "parameters": parameters,
                 "vocabulary": ready.tokenizers.vocabulary,
@@ -189,19 +96,8 @@ def fit(run: Run, ready: Prepared, model: Model, device: str, talk: Talk) -> Cou
     """Run the loop."""
     training = ready.recipe.training
     assert training.smoothing is not None
-
-    def on_better(counters: Counters) -> None:
-        run.write_card({**run.read_card(), "best": best_of(counters, training.metric)})
-
-    step = ready.step(model, training.smoothing)
-    trainer = Trainer(step, ready.batches, ready.validate, training, run, device=device, talk=talk, on_better=on_better)
-    try:
-        return trainer.train()
-    except KeyboardInterrupt:
-        talk.say(
-            f"stopped; the same command again goes on from {f'step {trainer.saved}' if trainer.saved else 'the start'}"
-        )
-        raise
+    engine = new_engine(ready.step(model, training.smoothing), training, device)
+    return Trainer(engine, ready.batches, ready.validate, training, run, talk).train()
 
 
 @contextmanager
@@ -215,10 +111,3 @@ def deterministic(wanted: bool) -> Iterator[None]:
         yield
     finally:
         torch.use_deterministic_algorithms(before)
-
-
-def best_of(counters: Counters, metric: str) -> Card:
-    """The best validation, as the card says it."""
-    assert counters.best is not None
-    value = -counters.best if metric == "loss" else counters.best
-    return {"step": counters.best_step, "metric": metric, "value": value, "seconds": round(counters.seconds, 1)}

@@ -24,6 +24,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["scaled_dot", "gaussian", "additive", "epanechnikov"])
 def test_no_path_holds_the_matrix(name):
     run = subprocess.run([sys.executable, "-c", PROGRAM, name, "8192"], capture_output=True, text=True, check=True)

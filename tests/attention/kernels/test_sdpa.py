@@ -5,7 +5,7 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from regard import attend, causal, lengths, window
-from regard.attention.comparison import Comparison, Terms
+from regard.attention.call import Call, Terms
 from regard.attention.kernels import sdpa
 from regard.attention.kernels.sdpa import causal_parts, parts_of
 from regard.attention.normalise import Softmax
@@ -141,8 +141,8 @@ def test_many_tiles_of_the_backward_with_a_bias(monkeypatch):
     )
 
 
-def test_an_operator_gets_the_comparison_that_the_weights_get():
+def test_an_operator_gets_the_call_that_the_weights_get():
     query, keys, values = torch.randn(5, 4), torch.randn(7, 4), torch.randn(7, 2)
     terms = Terms(FixedDot(0.3), None, Softmax(), torch.Size((5, 7)))
-    _, lse = sdpa.sdpa_attention(Comparison(terms, query, keys, None), values)
-    torch.testing.assert_close(lse, (0.3 * query @ keys.T).logsumexp(-1))
+    result = sdpa.forward(Call(terms, query, keys), values)
+    torch.testing.assert_close(result.statistic, (0.3 * query @ keys.T).logsumexp(-1, keepdim=True))

@@ -4,14 +4,15 @@ import pytest
 import torch
 
 from regard import attend, causal, window
-from regard.attention import comparison
+from regard.attention.call import Call
+from regard.attention.gradients import Gradients
 
 from ..cases import FINITE, NAMES, STEPS, make_score, tensors
 
 
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch):
-    monkeypatch.setattr(comparison.Comparison, "tile_size", lambda self: (2, 3))
+    monkeypatch.setattr(Call, "tile_size", lambda self: (2, 3))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -39,10 +40,8 @@ def test_tiles_equal_the_reference_gradients_included(name, rule, normaliser):
 
 def test_only_tiles_within_reach_are_computed(monkeypatch):
     met = []
-    plain = comparison.Comparison.tile
-    monkeypatch.setattr(
-        comparison.Comparison, "tile", lambda self, rows, cols: met.append((rows, cols)) or plain(self, rows, cols)
-    )
+    plain = Call.tile
+    monkeypatch.setattr(Call, "tile", lambda self, rows, cols: met.append((rows, cols)) or plain(self, rows, cols))
     query, keys, values = tensors(n=60, m=60)
     attend(query, keys, values, make_score("additive"), visible=window(2, 0), path="tiled")
     assert len(met) == 59  # 30 blocks of two rows, each reaching four keys (the first two): two tiles, the first one
@@ -74,10 +73,8 @@ def test_backward_does_no_work_for_what_learns_nothing(name, monkeypatch):
     query, keys, values = tensors(2)
     score = make_score(name)
     walked = []
-    plain = comparison.Gradients.tile
-    monkeypatch.setattr(
-        comparison.Gradients, "tile", lambda self, *where: walked.append(plain(self, *where)) or walked[-1]
-    )
+    plain = Gradients.tile
+    monkeypatch.setattr(Gradients, "tile", lambda self, *where: walked.append(plain(self, *where)) or walked[-1])
     out, weights = attend(query.requires_grad_(), keys, values, score, path="tiled", return_weights=True)
     assert not torch.autograd.grad(out.sum() + weights.dense().square().sum(), query)[0].any()
     assert walked == []  # no tile is looked at again

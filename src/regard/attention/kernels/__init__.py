@@ -1,1 +1,1 @@
-"""The paths that `attend` can take; each gives (output, statistic of every row)."""
+"""The kernels: one file each, and `table.KERNELS`, which lists them in the order in which they are asked."""

@@ -15,9 +15,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.attention.base_score import widened
-from regard.attention.comparison import Comparison, Terms, blocks
+from regard.attention.call import Call, Terms, blocks
 from regard.attention.normalise import LOG2_E
-from regard.attention.scores import FixedDot
 from regard.attention.visible import pick, take
 
 ROWS, COLUMNS = 1024, 256
@@ -25,24 +24,23 @@ NUMBERS = 2**22  # how large one of the two matrices may be
 
 
 def dot_backward(
-    comparison: Comparison,
+    call: Call,
     values: Float[Tensor, "*values_batch keys width"],
     output: Float[Tensor, "*batch queries width"],
     lse: Float[Tensor, "*batch queries 1"],
     gradient: Float[Tensor, "*batch queries width"],
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of query, keys, bias and values."""
-    terms, bias = comparison.terms, comparison.bias
-    assert bias is not None and isinstance(terms.score, FixedDot)
+    """Gradients of values, query and keys, each with one leading axis for all of *batch, and of the bias."""
+    terms, bias, factor = call.terms, call.bias, call.terms.score.dot_scale
+    assert bias is not None and factor is not None
     *batch, n, m = terms.shape
 
     def flat(tensor: Tensor) -> Tensor:
         """One leading axis, at least float32."""
         return widened(tensor).expand(*batch, *tensor.shape[-2:]).reshape(math.prod(batch), *tensor.shape[-2:])
 
-    query, keys, values_, gradient_ = (flat(t) for t in (comparison.query, comparison.keys, values, gradient))
+    query, keys, values_, gradient_ = (flat(t) for t in (call.query, call.keys, values, gradient))
     taken_back = -(gradient_ * flat(output)).sum(-1, keepdim=True)
-    factor = terms.score.factor
     scaled, lse_ = query * (factor * LOG2_E), lse * LOG2_E  # to base 2: exp2 is faster than exp
     of_bias = torch.zeros_like(bias, memory_format=torch.contiguous_format)
     rows_each = max(1, min(ROWS, n, NUMBERS // max(1, len(query) * COLUMNS)))
@@ -69,12 +67,7 @@ def dot_backward(
             part = take(take(of_bias, -2, rows), -1, cols)
             part += of_given.sum_to_size(part.shape)
 
-    def folded(sums: Sums, like: Tensor) -> Tensor:
-        """The gradient in the shape of what it is for."""
-        found = sums.joined()
-        return found.reshape(*batch, *found.shape[-2:]).sum_to_size(like.shape).to(like.dtype)
-
-    return folded(of_query, comparison.query), folded(of_keys, comparison.keys), of_bias, folded(of_values, values)
+    return of_values.joined(), of_query.joined(), of_keys.joined(), of_bias
 
 
 class Sums:

@@ -21,76 +21,70 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from regard.attention.base_score import widened
-from regard.attention.comparison import Comparison, Terms, blocks
+from regard.attention.call import Call, Terms, blocks
 from regard.attention.kernels.dot_backward import dot_backward
+from regard.attention.kernels.kernel import NOT_OF_FORM, AttentionKernel, Result
 from regard.attention.kernels.operators import Operator, Work, operator_for
-from regard.attention.scores import FixedDot
-from regard.attention.surroundings import refuse_second_derivative
+from regard.attention.normalise import Softmax
 from regard.attention.visible import Both, Causal, Rule, alike_for_all_queries, conjuncts, pick, take
 
 MASK_NUMBERS = 2**22  # how large the mask of one block of rows may be
 FEW = 64  # numbers that Python looks through sooner than torch
 
 
-def sdpa_attention(
-    comparison: Comparison, values: Float[Tensor, "*values_batch keys width"]
-) -> tuple[Float[Tensor, "*batch queries width"], Float[Tensor, "*batch queries"]]:
-    """Output, and the log-sum-exp of every row; the score must be a `FixedDot`."""
-    wide = max(1, comparison.query.shape[-1], values.shape[-1])
-    if values.is_cuda:
-        wide += -wide % 8  # what its operators take
-    query, keys, padded = (
-        tensor if tensor.shape[-1] == wide else pad(tensor, (0, wide - tensor.shape[-1]))
-        for tensor in (comparison.query, comparison.keys, values)
-    )
-    inputs = (comparison.terms, query, keys, comparison.bias, padded)
-    if torch.is_grad_enabled():
-        output, lse = _Fused.apply(*inputs)
+def forward(call: Call, values: Float[Tensor, "*values_batch keys width"]) -> Result:
+    """Output, the log-sum-exp of every row, and what each operator keeps for its backward."""
+    terms, width = call.terms, values.shape[-1]
+    inputs = as_four_axes(terms.shape, *of_one_width(call.query, call.keys, values))
+    output, lse, extras = run_parts(terms, inputs, call.bias)
+    if len(terms.shape) != 4:
+        output, lse = output.reshape(*terms.shape[:-1], output.shape[-1]), lse.reshape(terms.shape[:-1])
+    if output.shape[-1] != width:
+        output = output[..., :width]
+    return Result(output, lse.unsqueeze(-1), extra=extras)
+
+
+def backward(
+    call: Call,
+    values: Float[Tensor, "*values_batch keys width"],
+    result: Result,
+    gradient: Float[Tensor, "*batch queries width"],
+    wanted: tuple[bool, ...],
+) -> tuple[Tensor | None, ...]:
+    """Gradients of values, query, keys, and of the bias if wanted, for which the operators have none."""
+    terms, lse = call.terms, result.statistic
+    assert lse is not None
+    padded, query, keys, gradient, output = of_one_width(values, call.query, call.keys, gradient, result.output)
+    of_bias = None
+    if wanted[3]:
+        *found, of_bias = dot_backward(Call(terms, query, keys, call.bias), padded, output, lse, gradient)
     else:
-        output, lse, _ = fused_forward(*inputs)
-    return output if values.shape[-1] == wide else output[..., : values.shape[-1]], lse
+        inputs = as_four_axes(terms.shape, query, keys, padded)
+        of_rows = as_four_axes(terms.shape, gradient.contiguous(), output, lse)
+        of_query, of_keys, of_values = pull_parts(terms, inputs, call.bias, of_rows, result.extra)
+        found = [of_values, of_query, of_keys]
+    inputs = values, call.query, call.keys
+    return *(in_shape_of(own, f, terms.shape[:-2]) for own, f in zip(inputs, found, strict=True)), of_bias
 
 
-class _Fused(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, terms: Terms, query: Tensor, keys: Tensor, bias: Tensor | None, values: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        output, lse, ctx.extras = fused_forward(terms, query, keys, bias, values)
-        ctx.terms = terms
-        ctx.save_for_backward(query, keys, bias, values, output, lse)
-        ctx.mark_non_differentiable(lse)
-        return output, lse
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        refuse_second_derivative()
-        query, keys, bias, values, output, lse = ctx.saved_tensors
-        lse = lse.unsqueeze(-1)
-        if ctx.needs_input_grad[3]:  # the operators have no gradient for what is added to the scores
-            return None, *dot_backward(Comparison(ctx.terms, query, keys, bias), values, output, lse, gradient)
-        inputs = as_four_axes(ctx.terms.shape, query, keys, values)
-        of_rows = as_four_axes(ctx.terms.shape, gradient.contiguous(), output, lse)
-        of_query, of_keys, of_values = pull_parts(ctx.terms, inputs, bias, of_rows, ctx.extras)
-        *batch, n, m = ctx.terms.shape
-        return (
-            None,
-            of_query.reshape(*batch, n, query.shape[-1]).sum_to_size(query.shape),
-            of_keys.reshape(*batch, m, keys.shape[-1]).sum_to_size(keys.shape),
-            None,
-            of_values.reshape(*batch, m, values.shape[-1]).sum_to_size(values.shape),
-        )
+def in_shape_of(tensor: Tensor, gradient: Tensor, batch: torch.Size) -> Tensor:
+    """A gradient for all of *batch and of one width for all, in the shape of what it is for."""
+    if gradient.shape == tensor.shape and gradient.dtype == tensor.dtype:
+        return gradient
+    if gradient.shape[-1] != tensor.shape[-1]:
+        gradient = pad(gradient, (0, tensor.shape[-1] - gradient.shape[-1]))
+    return gradient.reshape(*batch, *gradient.shape[-2:]).sum_to_size(tensor.shape).to(tensor.dtype)
 
 
-def fused_forward(
-    terms: Terms, query: Tensor, keys: Tensor, bias: Tensor | None, values: Tensor
-) -> tuple[Float[Tensor, "*batch queries width"], Float[Tensor, "*batch queries"], list[Any]]:
-    """Output, log-sum-exp, and what each operator keeps for its backward."""
-    inputs = as_four_axes(terms.shape, query, keys, values)
-    output, lse, extras = run_parts(terms, inputs, bias)
-    if len(terms.shape) == 4:
-        return output, lse, extras
-    return output.reshape(*terms.shape[:-1], values.shape[-1]), lse.reshape(terms.shape[:-1]), extras
+def of_one_width(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """Tensors as wide as the widest, which is what the operators take; on a GPU in multiples of 8."""
+    widths = [tensor.shape[-1] for tensor in tensors]
+    wide = max(1, *widths)
+    if tensors[0].is_cuda:
+        wide += -wide % 8
+    if min(widths) == wide:
+        return tensors
+    return tuple(t if width == wide else pad(t, (0, wide - width)) for t, width in zip(tensors, widths, strict=True))
 
 
 def run_parts(
@@ -180,11 +174,11 @@ class Part(NamedTuple):
         """The operator for this part, and what it is given."""
         query, keys, values = inputs
         operator = operator_for(query, self.mask is not None)
-        assert operator is not None and isinstance(terms.score, FixedDot)
+        assert operator is not None and terms.score.dot_scale is not None
         if not self.whole:
             query = pick(query, -2, self.rows)
             keys, values = (pick(tensor, -2, self.cols) for tensor in (keys, values))
-        return operator, Work(query, keys, values, self.mask, self.causal, terms.score.factor)
+        return operator, Work(query, keys, values, self.mask, self.causal, terms.score.dot_scale)
 
     def may_be_blind(self, lse: Float[Tensor, "batch heads rows"]) -> bool:
         """Whether a row may have seen nothing, for which the operators report 0."""
@@ -290,3 +284,22 @@ def flatten_batch(tensor: Tensor, batch: torch.Size, *, expand: bool) -> Float[T
     if expand:
         heads = list(batch[-1:])
     return tensor.expand(*lead, *heads, rows, cols).reshape(math.prod(lead), math.prod(heads), rows, cols)
+
+
+def supports(call: Call, job: str) -> str | None:
+    """Why torch's fused operators cannot do it; None where they can."""
+    terms, query = call.terms, call.query
+    if not terms.normaliser.ranked:
+        return f"{type(terms.score).__name__} {NOT_OF_FORM['dot']}"
+    if not isinstance(terms.normaliser, Softmax):
+        return f"{type(terms.normaliser).__name__} is no softmax"
+    if terms.dropout:
+        return "dropout is not among what the fused operators do in linear memory"
+    if operator_for(query, mask=True) is None:
+        return f"there is no fused operator for {str(query.dtype).removeprefix('torch.')} on {query.device.type}"
+    if call.bias is not None and query.is_cuda and query.dtype != torch.float32:
+        return "the fused operators would round the bias to half precision"
+    return f"{type(terms.score).__name__} {NOT_OF_FORM['dot']}" if call.dot is None else None
+
+
+SDPA = AttentionKernel("sdpa", forms=("dot", "constant"), supports=supports, forward=forward, backward=backward)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,24 +11,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention.base_score import learnt, product, widened
-from regard.attention.comparison import Comparison, Gradients, Terms, add_rows
-from regard.attention.surroundings import Autocast, RandomState, refuse_second_derivative
+from regard.attention.base_score import product, widened
+from regard.attention.call import Call
+from regard.attention.gradients import Gradients, add_rows
+from regard.attention.kernels.kernel import AttentionKernel, Result
+from regard.attention.normalise import LOG2_E, Softmax
+from regard.attention.reductions import LogRows, Rows, reduce_rows
+from regard.attention.rng_state import RandomState
 from regard.attention.visible import pick
-
-
-def tiled_attention(
-    comparison: Comparison, values: Float[Tensor, "*values_batch keys width"], dropout: float
-) -> tuple[Float[Tensor, "*batch queries width"], Tensor, bool]:
-    """Output, the statistic of every row, (*batch, queries, 1), and whether the score drew random numbers."""
-    seed = int(torch.randint(2**31, ())) if dropout else 0
-    dropping = Dropping(dropout, seed, comparison.terms.shape[:-2])
-    parameters = learnt(comparison.terms.score).values()
-    before = RandomState(values.device)
-    output, statistic = _Tiled.apply(
-        comparison.terms, dropping, before, comparison.query, comparison.keys, comparison.bias, values, *parameters
-    )
-    return output, statistic, before.moved()
 
 
 @dataclass(frozen=True)
@@ -50,94 +42,105 @@ class Dropping:
         return kept.div_(1 - self.rate) if self.rate < 1 else kept
 
 
-class _Tiled(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any,
-        terms: Terms,
-        dropping: Dropping,
-        random: RandomState,
-        query: Tensor,
-        keys: Tensor,
-        bias: Tensor | None,
-        values: Tensor,
-        *parameters: Tensor,
-    ) -> tuple[Tensor, Tensor]:
-        ctx.terms, ctx.dropping, ctx.random, ctx.autocast = terms, dropping, random, Autocast.now(query.device)
-        with ctx.autocast.restored():
-            output, mean, statistic = walk(Comparison(terms, query, keys, bias), values, dropping)
-        ctx.save_for_backward(query, keys, bias, values, mean, statistic, *parameters)
-        ctx.mark_non_differentiable(statistic)
-        return output, statistic
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        query, keys, bias, values, mean, statistic, *parameters = ctx.saved_tensors
-        comparison = Comparison(ctx.terms, query, keys, bias)
-        wanted = ctx.needs_input_grad[3:]
-        with ctx.autocast.restored(), ctx.random.restored():
-            pulled = pull_back(comparison, values, mean, statistic, gradient, ctx.dropping, tuple(parameters), wanted)
-        return None, None, None, *pulled
+def forward(call: Call, values: Float[Tensor, "*values_batch keys width"]) -> Result:
+    """Output and the statistic of every row; what is drawn at random is kept for backward."""
+    terms = call.terms
+    seed = int(torch.randint(2**31, ())) if terms.dropout else 0
+    dropping = Dropping(terms.dropout, seed, terms.shape[:-2])
+    before = RandomState(values.device) if terms.score.draws else None
+    with call.autocast():
+        result = walk(call, values, dropping)
+    return result._replace(drew=before is not None and before.moved(), extra=(dropping, before))
 
 
-def walk(
-    comparison: Comparison, values: Float[Tensor, "*values_batch keys width"], dropping: Dropping
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Output, the mean that backward takes back (often the output itself), and the statistic of every row."""
-    normaliser = comparison.terms.normaliser
-    *batch, n, _ = comparison.terms.shape
+def walk(call: Call, values: Float[Tensor, "*values_batch keys width"], dropping: Dropping) -> Result:
+    """Output, the mean that backward takes back where it is another, and the statistic of every row."""
+    normaliser = call.terms.normaliser
+    *batch, n, _ = call.terms.shape
     output = values.new_zeros(*batch, n, values.shape[-1])
-    mean = output if normaliser.shares_by_weight else torch.zeros_like(output)
+    mean = None if normaliser.shares_by_weight else torch.zeros_like(output)
     statistic = widened(values).new_full((*batch, n, 1), normaliser.blind)
-    for rows in comparison.row_blocks():
-        tiles = list(comparison.columns(rows))
+    for rows in call.row_blocks():
+        tiles = list(call.columns(rows))
         if not tiles:
             continue
         span = slice(tiles[0].start, tiles[-1].stop)
-        scores = torch.cat([comparison.tile(rows, cols) for cols in tiles], -1)
+        scores = torch.cat([call.tile(rows, cols) for cols in tiles], -1)
         pick(statistic, -2, rows)[:] = normaliser.statistic(scores, span)
         weights = normaliser.of_rows(scores, pick(statistic, -2, rows), span)
         seen = pick(values, -2, span)
         pick(output, -2, rows)[:] = product(dropping.drop(weights, rows, *tiles), seen)
-        if mean is not output:
+        if mean is not None:
             pick(mean, -2, rows)[:] = product(dropping.drop(normaliser.share(weights), rows, *tiles), seen)
-    return output, mean, statistic
+    return Result(output, statistic, mean)
 
 
-def pull_back(
-    comparison: Comparison,
+def backward(
+    call: Call,
     values: Float[Tensor, "*values_batch keys width"],
-    mean: Float[Tensor, "*batch queries width"],
-    statistic: Float[Tensor, "*batch queries 1"],
+    result: Result,
     gradient: Float[Tensor, "*batch queries width"],
-    dropping: Dropping,
-    parameters: tuple[Tensor, ...],
     wanted: tuple[bool, ...],
 ) -> tuple[Tensor | None, ...]:
-    """Gradients of query, keys, bias, values and the score's parameters, as far as wanted."""
-    refuse_second_derivative()
-    normaliser = comparison.terms.normaliser
-    sums = Gradients(comparison, parameters, (*wanted[:3], *wanted[4:]))
-    of_values = torch.zeros_like(widened(values), memory_format=torch.contiguous_format)
-    gradient = widened(gradient)
-    taken_back = (gradient * mean).sum(-1, keepdim=True)
+    """The gradients of any kernel's result, tile by tile."""
+    dropping, before = result.extra or (Dropping(0.0, 0, call.terms.shape[:-2]), None)
+    of_values = torch.zeros_like(widened(values), memory_format=torch.contiguous_format) if wanted[0] else None
+    sums = Gradients(call, wanted[1:])
+    if of_values is not None or any(sums.learning):
+        with call.autocast(), before.restored() if before is not None else nullcontext():
+            pull_tiles(sums, of_values, values, result, widened(gradient), dropping)
+    return None if of_values is None else of_values.to(values.dtype), *sums.all()
 
-    def visit(rows: slice, cols: slice) -> None:
-        scores, pull = sums.tile(rows, cols)
+
+def pull_tiles(
+    sums: Gradients,
+    of_values: Float[Tensor, "*values_batch keys width"] | None,
+    values: Float[Tensor, "*values_batch keys width"],
+    result: Result,
+    gradient: Float[Tensor, "*batch queries width"],
+    dropping: Dropping,
+) -> None:
+    """Add up the gradients of all tiles, and of the values where they are wanted."""
+    call, statistic = sums.call, result.statistic
+    assert statistic is not None
+    normaliser = call.terms.normaliser
+    taken_back = (gradient * (result.output if result.mean is None else result.mean)).sum(-1, keepdim=True)
+    for rows in call.row_blocks():
         of_rows, own = pick(gradient, -2, rows), pick(statistic, -2, rows)
-        weights = normaliser.weights(scores, own, cols)
-        if wanted[3]:
-            found = product(dropping.drop(weights, rows, cols).mT, of_rows)
-            add_rows(of_values, cols, found.sum_to_size(*values.shape[:-2], *found.shape[-2:]))
-        if pull is None:
-            return
-        of_weights = dropping.drop(product(of_rows, pick(values, -2, cols).mT), rows, cols)
-        slope = normaliser.slope(scores, weights, own)
-        pull((slope * (of_weights - pick(taken_back, -2, rows))).sum_to_size(scores.shape))
+        for cols in call.columns(rows):
+            scores, pull = sums.tile(rows, cols)
+            weights = normaliser.weights(scores, own, cols)
+            if of_values is not None:
+                found = product(dropping.drop(weights, rows, cols).mT, of_rows)
+                add_rows(of_values, cols, found.sum_to_size(*values.shape[:-2], *found.shape[-2:]))
+            if pull is not None:
+                of_weights = dropping.drop(product(of_rows, pick(values, -2, cols).mT), rows, cols)
+                slope = normaliser.slope(scores, weights, own)
+                pull((slope * (of_weights - pick(taken_back, -2, rows))).sum_to_size(scores.shape))
 
-    if wanted[3] or any(sums.learning):
-        for rows in comparison.row_blocks():
-            for cols in comparison.columns(rows):
-                visit(rows, cols)
-    query, keys, bias, *rest = sums.all()
-    return query, keys, bias, of_values.to(values.dtype) if wanted[3] else None, *rest
+
+def walk_rows(call: Call, statistic: Float[Tensor, "*batch queries 1"]) -> Iterator[Rows]:
+    """The weights of any score, a block of rows at a time."""
+    call = call.bound()
+    for rows in call.row_blocks():
+        with call.autocast():
+            block = rows_of(call, pick(statistic, -2, rows), rows)
+        yield block
+
+
+def rows_of(call: Call, statistic: Float[Tensor, "*batch rows 1"], rows: slice) -> Rows:
+    """One block of rows; where they are a softmax, by their logarithms."""
+    span, normaliser = call.reach(rows), call.terms.normaliser
+    scores = call.span(rows, span)
+    if isinstance(normaliser, Softmax):
+        scores = scores.expand(*call.terms.shape[:-2], -1, -1)
+        return LogRows(rows, span, (scores - statistic) * LOG2_E)
+    return Rows(rows, span, normaliser.weights(scores, statistic, span))
+
+
+def reduce(call: Call, statistic: Float[Tensor, "*batch queries 1"], names: Sequence[str]) -> dict[str, Any]:
+    """Any reduction of any weights, from blocks of rows."""
+    return reduce_rows(walk_rows(call, statistic), names, call.terms.shape, statistic)
+
+
+TILED = AttentionKernel("tiled", forward=forward, backward=backward, reduce=reduce, rows=walk_rows)

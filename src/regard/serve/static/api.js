@@ -3,19 +3,20 @@
 /**
  * @typedef {object} About a model of the server
  * @property {string} name
- * @property {"pairs" | "text" | "label" | "tag"} kind
+ * @property {string} kind the task that it was trained for
+ * @property {string} does what it does with a text, in words
  * @property {string} preset
  * @property {number} parameters
  * @property {string[]} attention the kinds of it
  * @property {string[]} options
- * @property {number | null} beam how wide a translator searches unless told otherwise
- * @property {number | null} labels
+ * @property {{beam?: number}} defaults what options are unless they are set, where the model decides
  *
  * @typedef {{bytes: number, characters: number, beam: number, tokens: number, seconds: number}} Limits
  * @typedef {{text: string, log_probability: number}} Scored
  *
  * @typedef {object} Answer what /api/predict gives; which of these there are depends on the kind
  * @property {string} [text]
+ * @property {string} [prompt]
  * @property {Scored[]} [alternatives]
  * @property {{label: string, probability: number}[]} [ranked]
  * @property {string[]} [labels]
@@ -74,11 +75,6 @@ async function ask(address, content, signal) {
 /** The models of the server, and what may be asked of them. @returns {Promise<{models: About[], limits: Limits}>} */
 export async function fetchModels() {
   return (await ask("/api/models", null)).json();
-}
-
-/** @param {object} content @param {AbortSignal} signal @returns {Promise<Answer>} */
-export async function predict(content, signal) {
-  return (await ask("/api/predict", content, signal)).json();
 }
 
 /**

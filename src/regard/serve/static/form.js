@@ -16,7 +16,7 @@ export class Form {
   constructor(element, models, limits) {
     this.element = element;
     this.models = models;
-    this.field("model").replaceChildren(...models.map(({ name, kind }) => new Option(`${name} (${KINDS[kind]})`, name)));
+    this.field("model").replaceChildren(...models.map(({ name, does }) => new Option(`${name} (${does})`, name)));
     this.field("other").replaceChildren(new Option("no other", ""), ...models.map(({ name }) => new Option(name, name)));
     const kinds = [...new Set(models.flatMap(({ attention }) => attention))];
     this.field("kind").replaceChildren(new Option("as usual", ""), ...kinds.map((kind) => new Option(kind, kind)));
@@ -95,11 +95,9 @@ export class Form {
     for (const name of NUMBERS) if (fields[name] && model.options.includes(name)) asked[name] = Number(fields[name]);
     if (model.options.includes("second")) asked.second = fields.second ?? "";
     if (model.options.includes("context")) asked.context = (fields.context ?? "").split("\n").filter(Boolean);
-    if (model.kind === "pairs") asked.nbest ??= Math.min(USUAL_NBEST, asked.beam ?? USUAL_NBEST);
-    if (model.kind === "label") asked.nbest = Math.min(asked.nbest ?? USUAL_NBEST, model.labels ?? 1);
-    if (model.kind === "text" && (asked.nbest || asked.beam)) for (const name of DRAWING) delete asked[name];
+    const draws = model.options.includes("temperature"); // unless the best are asked for
+    if (model.options.includes("nbest") && !draws) asked.nbest ??= Math.min(USUAL_NBEST, asked.beam ?? USUAL_NBEST);
+    if (asked.nbest || asked.beam) for (const name of DRAWING) delete asked[name];
     return asked;
   }
 }
-
-const KINDS = { pairs: "answers", text: "writes on", label: "labels", tag: "tags" };

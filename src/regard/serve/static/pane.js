@@ -3,7 +3,7 @@
 import { element } from "../../views/static/controls.js";
 import { harmless, told } from "../../views/static/labels.js";
 import { Viewer } from "../../views/static/viewer.js";
-import { look, predict, stream } from "./api.js";
+import { look, stream } from "./api.js";
 
 /**
  * @typedef {import("./api.js").About} About
@@ -15,11 +15,8 @@ import { look, predict, stream } from "./api.js";
 
 const NO_ATTENTION =
   "This model has no attention: all that it knows of the text when it writes went through one vector of fixed size.";
-const LEGENDS = {
-  pairs: "Answers, the best first by log p and length",
-  text: "Answers, the best first",
-};
-const FIRST_VIEW = { pairs: "lines", text: "lines", label: "words", tag: "lines" };
+const BEST_FIRST = "Answers, the best first";
+const OF_THE_REQUEST = ["kind", "model", "text", "source", "prompt"];
 
 export class Pane {
   /**
@@ -31,7 +28,7 @@ export class Pane {
     this.about = about;
     this.changed = changed;
     /** @type {Partial<State>} */
-    this.state = { view: /** @type {State["view"]} */ (FIRST_VIEW[about.kind]), ...restored.state };
+    this.state = { ...restored.state };
     this.best = restored.best;
     this.theme = restored.theme;
     this.turns = 0; // looks that were begun; only the last is shown
@@ -39,6 +36,8 @@ export class Pane {
     this.viewer = null;
     /** @type {Record<string, any> | null} what was answered, as far as a look needs it */
     this.question = null;
+    /** @type {Answer} */
+    this.answer = {};
     /** @type {Scored[]} */
     this.alternatives = [];
     this.usual = true; // whether the best answer is the one that the model gives unless told otherwise
@@ -57,11 +56,11 @@ export class Pane {
 
   /** The answer in words, for those who hear it. */
   get spoken() {
-    const { kind, name } = this.about;
+    const { name } = this.about;
     const marked = [...this.output.querySelectorAll(".tag.marked")].map((tag) => {
       return `${tag.children[0].textContent} ${tag.children[1].textContent}`;
     });
-    return `${name}: ${kind === "tag" ? marked.join(", ") || "no tags" : this.output.textContent}`;
+    return `${name}: ${this.answer.tags ? marked.join(", ") || "no tags" : this.output.textContent}`;
   }
 
   /** Let go of the viewer. */
@@ -89,12 +88,11 @@ export class Pane {
 
   /** @param {Record<string, any>} question @param {AbortSignal} signal @returns {Promise<Answer>} */
   ask(question, signal) {
-    if (this.about.kind === "label" || this.about.kind === "tag") return predict(question, signal);
     let written = "";
-    this.showText(question, "");
+    this.showText("");
     return stream(question, signal, ({ part, beam }) => {
       written = beam ? beam[0].text : written + part;
-      this.showText(question, written);
+      this.showText(written, beam ? undefined : question.text);
       if (beam) this.answers.replaceChildren(bestList(beam.map(scoredLine), "Its beam so far"));
     });
   }
@@ -107,25 +105,27 @@ export class Pane {
   show(question, answer) {
     const { text, second, context } = question;
     this.question = { text, ...(second !== undefined && { second }), ...(context !== undefined && { context }) };
-    const { beam } = this.about;
+    this.answer = answer;
+    const { beam } = this.about.defaults;
     this.usual = beam === (question.beam ?? Math.max(beam ?? 1, question.nbest));
     this.alternatives = answer.alternatives ?? [];
     if (this.best >= this.alternatives.length) this.best = 0;
     if (answer.ranked) this.showLabels(answer);
     else if (answer.tags) this.showTags(answer);
-    else this.showAlternatives();
+    else if (answer.alternatives) this.showAlternatives();
+    else this.showValues(answer);
   }
 
-  /** A text as it is so far, behind its prompt. @param {Record<string, any> | null} question @param {string} text */
-  showText(question, text) {
-    const prompt = this.about.kind === "text" ? [element("span", "prompt", visible(question?.text ?? ""))] : [];
-    this.output.replaceChildren(...prompt, element("span", "written", visible(text)));
+  /** A text as it is so far, behind its prompt if it has one. @param {string} text @param {string} [prompt] */
+  showText(text, prompt) {
+    const before = prompt === undefined ? [] : [element("span", "prompt", visible(prompt))];
+    this.output.replaceChildren(...before, element("span", "written", visible(text)));
   }
 
   /** The answers, of which one is looked at. */
   showAlternatives() {
-    const { alternatives, question } = this;
-    this.showText(question, alternatives[this.best].text);
+    const { alternatives, answer } = this;
+    this.showText(alternatives[this.best].text, answer.prompt);
     if (alternatives.length < 2) return this.answers.replaceChildren();
     const lines = alternatives.map((scored, place) => {
       const line = element("label", "");
@@ -135,14 +135,15 @@ export class Pane {
       radio.checked = place === this.best;
       radio.addEventListener("change", () => {
         this.best = place;
-        this.showText(question, scored.text);
+        this.showText(scored.text, answer.prompt);
         this.changed(true);
       });
       line.append(radio, ...scoredLine(scored));
       return [line];
     });
     const group = document.createElement("fieldset");
-    group.append(element("legend", "", LEGENDS[this.about.kind === "pairs" ? "pairs" : "text"]), bestList(lines));
+    const legend = answer.prompt === undefined ? `${BEST_FIRST} by log p and length` : BEST_FIRST;
+    group.append(element("legend", "", legend), bestList(lines));
     this.answers.replaceChildren(group);
   }
 
@@ -168,17 +169,26 @@ export class Pane {
     this.output.replaceChildren(list);
   }
 
+  /** What else an answer has: its texts and numbers, by name. @param {Answer} answer */
+  showValues(answer) {
+    const values = Object.entries(answer).filter(([name, value]) => {
+      return !OF_THE_REQUEST.includes(name) && ["string", "number", "boolean"].includes(typeof value);
+    });
+    const lines = values.map(([name, value]) => `${name} ${typeof value === "number" ? told(value) : visible(String(value))}`);
+    this.output.textContent = lines.join(", ");
+    this.answers.replaceChildren();
+  }
+
   /** Show where the model looked. @param {Sight} sight @param {AbortSignal} signal */
   async look(sight, signal) {
     this.say("");
     if (!this.about.attention.length) return this.say(NO_ATTENTION);
     if (!this.question) return;
     const chosen = this.alternatives[this.best]?.text ?? "";
-    const { kind, name } = this.about;
     /** @type {Record<string, any>} */
-    const question = { ...this.question, ...sight, model: name };
-    if (kind === "text") question.text += chosen;
-    if (kind === "pairs" && (this.best > 0 || !this.usual)) question.target = chosen;
+    const question = { ...this.question, ...sight, model: this.about.name };
+    if (this.answer.prompt !== undefined) question.text += chosen;
+    else if (this.alternatives.length && (this.best > 0 || !this.usual)) question.target = chosen;
     const turn = ++this.turns;
     this.host.setAttribute("aria-busy", "true");
     try {
@@ -198,7 +208,8 @@ export class Pane {
     this.destroy();
     const { pinned } = this.state;
     const there = pinned && pinned.place < (pinned.side === "row" ? record.rows : record.columns).length;
-    this.viewer = new Viewer(this.host, record, { ...this.state, pinned: null }, (state) => {
+    const view = this.state.view ?? (record.rows.length === 1 ? "words" : "lines");
+    this.viewer = new Viewer(this.host, record, { ...this.state, view, pinned: null }, (state) => {
       this.state = { ...state };
       this.changed();
     });

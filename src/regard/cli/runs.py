@@ -1,0 +1,151 @@
+"""Commands on a run: what they do, and the options that they have, come from the task of that run."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+from cyclopts import App, Group, Parameter
+
+from regard.errors import RegardError
+from regard.tasks import TASKS
+from regard.tasks.actions import Action, Flag, Given, Invocation
+from regard.tasks.options import help_of, names_of
+
+HELP = ("--help", "-h")
+
+NO_NEGATIVES = Parameter(negative=())
+"""No --no-quick beside --quick."""
+
+RUN = Annotated[Path, Parameter(help="A run folder made by regard train.")]
+TEXT = Annotated[Given, Parameter(help="The text; stdin unless given.")]
+DEVICE = Annotated[str, Parameter(help="auto, cpu, cuda, cuda:1.")]
+QUIET = Annotated[Flag, Parameter(help="Show no progress and no notes.")]
+
+
+def actions_by_task(name: str) -> dict[str, type[Action]]:
+    """What a command does: the name of each task that has it -> its action."""
+    return {task.name: task.actions[name] for task in TASKS.values() if name in task.actions}
+
+
+def any_action(name: str) -> type[Action]:
+    """What a command does in one of its tasks, for what is the same in all; the last, whose examples come first."""
+    return list(actions_by_task(name).values())[-1]
+
+
+def action_names() -> list[str]:
+    """All commands on a run."""
+    return list(dict.fromkeys(name for task in TASKS.values() for name in task.actions))
+
+
+def add_action(app: App, name: str, words: Sequence[str]) -> None:
+    """Add a command on a run; where it is the one that was typed, with the options that the run's task has for it."""
+    run = typed_run(name, words[1:]) if list(words[:1]) == [name] else None
+    action = any_action(name) if run is None else action_for(name, run)
+    options = merged_options(name) if run is None else options_of(action)
+
+    def command(run: Path, *text: str | None, device: str = "auto", quiet: bool = False, **given: Any) -> None:
+        carry_out(action(**given), Invocation(run, text[0] if text else None, device, quiet))
+
+    example = f"Example: regard {action.example}"
+    app.command(with_options(command, action, options), name=name, help=action.summary, help_epilogue=example)
+
+
+def typed_run(name: str, words: Sequence[str]) -> Path | None:
+    """The run that a command line names; None for a call for help without one."""
+    if any(word in HELP for word in words):
+        return next((Path(word) for word in words if (Path(word) / "run.json").is_file()), None)
+    parser = App(name="regard", default_parameter=NO_NEGATIVES)
+    parser.command(with_options(lambda: None, any_action(name), merged_options(name)), name=name)
+    _, bound, _ = parser.parse_args([name, *words], print_error=False, exit_on_error=False)
+    run: Path = bound.arguments["run"]
+    return run
+
+
+def action_for(name: str, run: Path) -> type[Action]:
+    """What a command does with a run, or a `RegardError` if the run's task does not have it."""
+    from regard.tasks.loading import task_of_run
+
+    task, own = task_of_run(run), actions_by_task(name)
+    if task.name not in own:
+        raise RegardError(f"{name}: is for the task {' or '.join(own)}; {run} {task.does}")
+    return own[task.name]
+
+
+def option_of_other_task(words: Sequence[str], option: str) -> str | None:
+    """What to say of an option that only runs of other tasks have; None if none has it."""
+    from regard.tasks.loading import task_of_run
+
+    name, key = words[0], option.lstrip("-").replace("-", "_")
+    having = [task for task, kind in actions_by_task(name).items() if key in names_of([kind])]
+    run = typed_run(name, words[1:]) if having else None
+    if run is None:
+        return None
+    return f"{name}: {option} is for the task {' or '.join(having)}; {run} {task_of_run(run).does}"
+
+
+def with_options(
+    function: Callable[..., None], action: type[Action], options: Sequence[inspect.Parameter]
+) -> Callable[..., None]:
+    """A function as the parser takes it: its parameters are a run, a text if the action reads one, and the options."""
+    before = inspect.Parameter.POSITIONAL_ONLY
+    parameters = [
+        inspect.Parameter("run", before, annotation=RUN),
+        *([inspect.Parameter("text", before, annotation=TEXT, default=None)] if action.reads_text else []),
+        *options,
+        inspect.Parameter("device", inspect.Parameter.KEYWORD_ONLY, annotation=DEVICE, default="auto"),
+        inspect.Parameter("quiet", inspect.Parameter.KEYWORD_ONLY, annotation=QUIET, default=False),
+    ]
+    function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    function.__annotations__ = {each.name: each.annotation for each in parameters}
+    return function
+
+
+def options_of(action: type[Action]) -> list[inspect.Parameter]:
+    """The options of an action."""
+    hints, meanings = get_type_hints(action, include_extras=True), help_of(action)
+    return [
+        option(each.name, hints[each.name], each.default, Parameter(help=meanings[each.name]))
+        for each in fields(action)
+    ]
+
+
+def merged_options(name: str) -> list[inspect.Parameter]:
+    """The options of a command in all tasks that have it; those that not all have under the names of their tasks."""
+    own = actions_by_task(name)
+    merged: dict[str, inspect.Parameter] = {}
+    for action in own.values():
+        hints = get_type_hints(action, include_extras=True)
+        for each in fields(action):
+            having = {task: help_of(other)[each.name] for task, other in own.items() if each.name in names_of([other])}
+            remark = Parameter(help=joint_help(having))
+            if len(having) < len(own):
+                remark = Parameter(help=joint_help(having), group=Group(f"Only for the task {' or '.join(having)}"))
+            merged.setdefault(each.name, option(each.name, hints[each.name], each.default, remark))
+    return list(merged.values())
+
+
+def option(name: str, hint: Any, default: Any, remark: Parameter) -> inspect.Parameter:
+    """An option for the parser."""
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, kind, annotation=Annotated[hint, remark], default=default)
+
+
+def joint_help(meanings: Mapping[str, str]) -> str:
+    """What an option means, task by task where they differ."""
+    if len(set(meanings.values())) == 1:
+        return next(iter(meanings.values()))
+    return " ".join(f"{task}: {meaning}" for task, meaning in meanings.items())
+
+
+def carry_out(action: Action, given: Invocation) -> None:
+    """Check the options, load the run, and do what is asked."""
+    from regard.cli.devices import chosen_device
+    from regard.tasks.loading import load
+
+    action.check()
+    device = chosen_device(given.device)
+    action.run(load(given.run, device), replace(given, device=device))

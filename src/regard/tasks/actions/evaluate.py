@@ -1,0 +1,117 @@
+"""`regard evaluate`: how good a trained model is on data it has not seen."""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from collections.abc import Collection, Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Protocol, runtime_checkable
+
+from cyclopts import Parameter
+
+from regard.tasks.actions import STDIN_TOO, Action, Flag, Invocation
+
+
+@runtime_checkable
+class Report(Protocol):
+    """What an evaluation found."""
+
+    def lines(self) -> list[str]:
+        """All of it, a line each."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Ready for `json.dumps`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluate(Action):
+    """Score a run.
+
+    Attributes:
+        as_json: Print one JSON object.
+    """
+
+    summary: ClassVar[str] = "Score a run on data it has not seen."
+    example: ClassVar[str] = "evaluate runs/mine --source t.en --target t.de"
+    instead: ClassVar[str] = "give the file by --data {first} or --text {first}, or two by --source and --target"
+
+    as_json: Annotated[Flag, Parameter("--json")] = False
+
+    @abstractmethod
+    def report(self, predictor: Any, given: Invocation) -> Report:
+        """Score the run."""
+
+    def run(self, predictor: Any, given: Invocation) -> None:
+        report = self.report(predictor, given)
+        print(json.dumps(report.to_json(), ensure_ascii=False) if self.as_json else "\n".join(report.lines()))
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What a run found in data, beside what is there: the labels of each text, or the spans of each sentence."""
+
+    report: Any
+    found: Sequence[Collection[Hashable]]
+    gold: Sequence[Collection[Hashable]]
+    lines: Sequence[str]  # the predictions, as --out has them
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A report, and how another run compares with it."""
+
+    report: Report
+    comparison: Any
+    runs: tuple[Path | str, Path | str]
+
+    def lines(self) -> list[str]:
+        """The report, and a line on the other run below it."""
+        other, own = self.runs
+        return [*self.report.lines(), f"{other} and {own}, {self.comparison}"]
+
+    def to_json(self) -> dict[str, Any]:
+        """Ready for `json.dumps`."""
+        return {**self.report.to_json(), "against": self.comparison.to_json()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateFindings(Evaluate):
+    """Score what a run finds in texts, beside another run if one is given.
+
+    Attributes:
+        data: A file like that of the training.
+        columns: Its columns; as in the run's recipe unless set.
+        against: Another run to compare with, by paired bootstrap.
+        out: Write the predictions to this file.
+    """
+
+    data: Annotated[str | None, STDIN_TOO] = None
+    columns: str | None = None
+    against: Path | None = None
+    out: Path | None = None
+
+    @abstractmethod
+    def findings(self, predictor: Any, given: Invocation) -> Findings:
+        """What a run finds in the data."""
+
+    def report(self, predictor: Any, given: Invocation) -> Report:
+        from regard.files import write_text
+        from regard.metrics import compare_found
+        from regard.tasks.loading import load_like
+
+        ours = self.findings(predictor, given)
+        report: Report = ours.report
+        if self.against is not None:
+            other = load_like(predictor, self.against, given)
+            theirs = self.findings(other, replace(given, run=self.against))
+            report = Compared(report, compare_found(theirs.found, ours.found, ours.gold), (self.against, given.run))
+        if self.out is not None:
+            write_text(self.out, as_file(ours.lines))
+        return report
+
+
+def as_file(lines: Iterable[str]) -> str:
+    """The content of a file of these lines."""
+    return "".join(f"{line}\n" for line in lines)

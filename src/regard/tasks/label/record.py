@@ -1,0 +1,27 @@
+"""The record of a labelled text, for the server's description of itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class RankedRecord:
+    """A label and its probability."""
+
+    label: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class LabelRecord:
+    """The labels of a text; weights are those of its words, of those of a second text, and of the texts before."""
+
+    text: str
+    labels: list[str]
+    ranked: list[RankedRecord]
+    words: list[str]
+    weights: list[float] | None = None
+    second_words: list[str] | None = None
+    second_weights: list[float] | None = None
+    context_weights: list[float] | None = None

@@ -1,0 +1,58 @@
+"""Tag: giving each word of a sentence a tag."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from regard.looking.options import LookOptions
+from regard.tasks.actions import Action
+from regard.tasks.tag.actions import EvaluateTags, ExplainTag, LookAtTags, PredictTags
+from regard.tasks.tag.options import ENDINGS, TagExplainOptions, TagOptions
+from regard.tasks.tag.record import TagRecord
+from regard.tasks.tag.settings import TagRecipe
+from regard.tasks.words import WordTask
+
+if TYPE_CHECKING:
+    from regard.recipe import Recipe
+    from regard.run import Card, Run
+    from regard.tasks.tag.predictor import TagPredictor
+    from regard.tasks.words.prepare import WordsPrepared
+    from regard.training.talk import Talk
+
+
+class TagTask(WordTask):
+    """To tag words: names, parts of speech."""
+
+    name = "tag"
+    does = "tags words"
+    reads = "a file of words and tags (.bio, .conll, also .gz)"
+    example = "regard train ner.bio --task tag --out runs/ner"
+    next_step = "predict {run} < in.txt > out.txt"
+    recipe = TagRecipe
+    presets = ("attentive-tagger",)
+    unit = "sentence"
+    learnt_unit = "word"
+    answers = "tags"
+    options: ClassVar[Mapping[str, type]] = {"request": TagOptions, "look": LookOptions, "explain": TagExplainOptions}
+    actions: ClassVar[Mapping[str, type[Action]]] = {
+        "predict": PredictTags,
+        "evaluate": EvaluateTags,
+        "look": LookAtTags,
+        "explain": ExplainTag,
+    }
+    record = TagRecord
+
+    def claims(self, data: Mapping[str, Any]) -> bool:
+        name = data.get("train")
+        return isinstance(name, str) and name.removesuffix(".gz").endswith(ENDINGS)
+
+    def prepare(self, recipe: TagRecipe, run: Run, home: Run | None, device: str, talk: Talk) -> WordsPrepared:
+        from regard.tasks.tag.prepare import prepare_tags
+
+        return prepare_tags(recipe, home, device, talk)
+
+    def predictor(self, model: Any, tokenizers: Any, recipe: Recipe, card: Card, device: str) -> TagPredictor:
+        from regard.tasks.tag.predictor import TagPredictor
+
+        return TagPredictor(model, tokenizers, recipe, card, device)

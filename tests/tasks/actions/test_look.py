@@ -1,0 +1,194 @@
+import io
+import re
+import sys
+from dataclasses import replace
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from regard.api import look
+from regard.cli import main
+from regard.tasks.loading import load
+from regard.views.attention_map import AttentionMap
+from regard.views.words import shade_words
+
+
+@pytest.fixture(autouse=True)
+def plain_terminal(monkeypatch):
+    """Eighty columns without colour, whatever the tests run in."""
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("NO_COLOR", "1")
+
+
+def output(capsys, *arguments: object) -> str:
+    assert main(["look", *map(str, arguments)]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    return out
+
+
+def refusal(capsys, *arguments: object) -> str:
+    assert main(["look", *map(str, arguments)]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    return err
+
+
+def test_the_matrix_in_the_terminal(reverse_run, capsys):
+    lines = output(capsys, reverse_run, "a b c").splitlines()
+    assert lines[0] == "bahdanau: a b c → c b a"
+    rows = [re.fullmatch(r" *(\S+) \|(.*)\|", line) for line in lines]
+    cells = {row[1]: row[2] for row in rows if row}
+    assert list(cells) == ["c", "b", "a", "<eos>"]
+    weights = look(load(reverse_run), "a b c").select() / float(lines[-1].split()[-1])  # the darkest shade
+    for row, line in enumerate(cells.values()):  # three characters for each column, the darker the greater
+        shades = [" .:-=+*#%@".index(line[3 * column]) for column in range(4)]
+        assert shades == [round(9 * weight) for weight in weights[row].tolist()]
+
+
+def test_gold_links_are_marked(reverse_run, capsys):
+    lines = output(capsys, reverse_run, "a b c", "--gold", "0-2 1-1 2p0").splitlines()
+    marked = {line.split()[0]: line.index("o", 7) for line in lines if re.match(r" *[abc] \|", line)}
+    first = lines[5].index("a")
+    assert marked == {"c": first + 6, "b": first + 3, "a": first}
+    assert lines[-1].endswith("o gold")
+
+
+def test_the_text_comes_from_stdin_too(reverse_run, capsys, monkeypatch):
+    given = output(capsys, reverse_run, "a b c")
+    for argument in ([], ["-"]):
+        monkeypatch.setattr(sys, "stdin", io.StringIO("a b c\n"))
+        assert output(capsys, reverse_run, *argument) == given
+
+
+def test_layer_head_and_kind(transformer_run, capsys):
+    picture = look(load(transformer_run), "a b c", target="d a", kind="decoder")
+    found = output(
+        capsys, transformer_run, "a b c", "--target", "d a", "--kind", "decoder", "--layer", 1, "--head", "mean"
+    )
+    assert found == picture.draw(layer=1, head="mean") + "\n"
+    assert found.startswith("transformer, decoder: d a · layer 1, mean of 2 heads\n")
+
+
+def test_words_or_tokens(subword_run, capsys):
+    model = load(subword_run)
+    options = (subword_run, "The cats sleep", "--target", "sleep cats")
+    for words, flags in ((True, []), (True, ["--words"]), (False, ["--tokens"])):
+        picture = look(model, "The cats sleep", target="sleep cats", words=words)
+        assert output(capsys, *options, *flags) == picture.draw() + "\n"
+
+
+def test_words_shaded_by_what_they_get(gpt_run, label_runs, capsys):
+    picture = look(load(gpt_run), "the cat")
+    shares = picture.select().mean(0)
+    wanted = shade_words(picture.columns, shares, title="gpt: the cat · mean of 2 layers, mean of 2 heads")
+    assert output(capsys, gpt_run, "the cat", "--view", "words") == wanted + "\n"
+    lines = output(capsys, label_runs["one"], "one good two").splitlines()  # one row: not a matrix but words
+    assert lines[:2] == ["attentive-classifier: plus", "one good two"]
+
+
+def test_the_time_goes_token_by_token(subword_run, reverse_run, capsys):
+    steps = output(capsys, reverse_run, "a b c", "--view", "time").split("\n\n")
+    picture = look(load(reverse_run), "a b c")
+    assert len(steps) == 5
+    assert steps.pop() == "0  .:-=+*#%@ 1\n"  # once for all
+    for step, row, several in zip(steps, picture.rows, picture.alternatives, strict=True):
+        *title, words, _ = step.split("\n")
+        everything = ", ".join(f"{text} {probability:.2f}" for text, probability in several)
+        assert " ".join(title) == f"{row}   {everything}"
+        assert words == "a b c <eos>"
+    assert max(step.count("\n") for step in steps) > 2  # a long title goes on in the next line
+    tokens = output(capsys, subword_run, "The cats sleep", "--target", "sleep cats", "--view", "time")
+    assert [step.split()[0] for step in tokens.split("\n\n")] == ["▁slee", "p", "▁cats", "<eos>", "0"]
+
+
+def test_files(reverse_run, capsys, tmp_path):
+    png, svg, html, json = (tmp_path / f"look.{ending}" for ending in ("png", "svg", "html", "json"))
+    arguments = ["--png", png, "--svg", svg, "--html", html, "--json", json, "--gold", "0-2"]
+    assert main(["look", *map(str, [reverse_run, "a b c", *arguments])]) == 0
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", f"written: {png} {svg} {html} {json}\n")
+    picture = replace(look(load(reverse_run), "a b c"), links=frozenset({(0, 2)}))
+    saved = AttentionMap.load(json)
+    assert (saved.rows, saved.links, saved.alternatives) == (picture.rows, picture.links, picture.alternatives)
+    np.testing.assert_allclose(saved.weights, picture.weights, atol=1e-6)
+    assert png.read_bytes().startswith(b"\x89PNG")
+    assert ElementTree.fromstring(svg.read_text()).tag == "{http://www.w3.org/2000/svg}svg"
+    assert 'id="record"' in html.read_text()
+    assert output(capsys, reverse_run, "a b c", "--svg", svg, "--quiet") == ""
+
+
+def test_a_page_opens_at_what_is_asked_for(transformer_run, label_runs, capsys, tmp_path):
+    path = tmp_path / "look.html"
+    for run, options, first in (
+        (transformer_run, ("--target", "d a"), 'data-view="matrix" data-layer="mean" data-head="mean"'),
+        (transformer_run, ("--view", "lines", "--layer", 1), 'data-view="lines" data-layer="1" data-head="mean"'),
+        (transformer_run, ("--view", "time", "--head", 0), 'data-view="time" data-layer="mean" data-head="0"'),
+        (label_runs["one"], (), 'data-view="words" data-layer="mean" data-head="mean"'),
+    ):
+        output(capsys, run, "a b c", *options, "--html", path, "--quiet")
+        assert f'<main id="view" {first}>' in path.read_text()
+
+
+@pytest.mark.parametrize("view", ["matrix", "lines", "heads", "words"])
+def test_every_view_as_svg(view, transformer_run, capsys, tmp_path):
+    path = tmp_path / "look.svg"
+    output(capsys, transformer_run, "a b c", "--target", "d a", "--view", view, "--svg", path, "--quiet")
+    picture = look(load(transformer_run), "a b c", target="d a")
+    drawing = path.read_text()
+    if view != "words":
+        assert drawing == picture.svg(view)
+    else:
+        shown = re.findall(r'data-weight="([^"]+)"', drawing)
+        np.testing.assert_allclose([float(weight) for weight in shown], picture.select().mean(0), atol=1e-6)
+
+
+def test_what_is_wrong_is_said_in_one_line(reverse_run, plain_run, label_runs, capsys, tmp_path):
+    cases = [
+        ((reverse_run, "a", "b"), "nothing takes the argument b; put quotes around the text"),
+        ((reverse_run, "a", "--view", "lines"), "--view: lines cannot be drawn in a terminal; give --svg or --html"),
+        ((reverse_run, "a", "--png", "a.svg"), "--png: found a.svg; a file that ends in .png is needed"),
+        ((reverse_run, "a", "--svg", "a.png"), "--svg: found a.png; a file that ends in .svg is needed"),
+        (
+            (reverse_run, "a", "--png", "a.png", "--view", "lines"),
+            "--png: has no view lines; there are: matrix",
+        ),
+        (
+            (reverse_run, "a", "--svg", "a.svg", "--view", "time"),
+            "--svg: has no view time; there are: matrix, lines, heads, words",
+        ),
+        (
+            (reverse_run, "a", "--gold", "0:0"),
+            '--gold: "0:0" is no link; write 3-4 for a sure one, 3p4 for a possible one',
+        ),
+        (
+            (reverse_run, "a", "--target", "a", "--gold", "7-0"),
+            "attention map: the link (column 7, row 0) lies outside; columns go from 0 to 1, rows from 0 to 1",
+        ),
+        ((reverse_run, "a", "--head", 3), 'head: there is no "3"; give a number from 0 to 0, or "mean"'),
+        (
+            (reverse_run, "a", "--layer", 1, "--html", tmp_path / "no.html", "--json", tmp_path / "no.json"),
+            'layer: there is no "1"; give a number from 0 to 0, or "mean"',
+        ),
+        (
+            (label_runs["crf"], "a b", "--view", "time", "--html", tmp_path / "no.html"),
+            "--view: this model writes nothing, so that there is no time to show",
+        ),
+        ((reverse_run, ""), "look: the text is empty"),
+        (
+            (label_runs["crf"], "a b", "--view", "time"),
+            "--view: this model writes nothing, so that there is no time to show",
+        ),
+        (
+            (plain_run, "a"),
+            "seq2seq: this model has no attention from target to source, so no weights to show",
+        ),
+    ]
+    for arguments, line in cases:
+        assert refusal(capsys, *arguments) == f"regard: {line}\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_text_may_begin_with_a_hyphen(reverse_run, capsys):
+    assert output(capsys, reverse_run, "-a b").startswith("bahdanau: -a b → ")

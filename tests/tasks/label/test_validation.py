@@ -1,0 +1,51 @@
+"""Validation of classifiers against a report of its own."""
+
+import math
+
+import pytest
+import torch
+
+from regard.data.labelled import Labelled
+from regard.tasks.label.validation import LabelValidation, label_logits
+from tests.training.test_label_loss import lexicon, sure_classifier
+
+
+def test_the_logits_of_many_come_in_their_order(monkeypatch):
+    monkeypatch.setattr("regard.tasks.label.validation.EXAMPLES", 2)
+    known = lexicon(["x", "y"])
+    model = sure_classifier(known, [[1.0, 0.0], [2.0, 0.0], [3.0, 0.0]])
+    examples = [Labelled(text, ("x",)) for text in "cabba"]
+    parts = list(label_logits(model, examples, known, longest=9, device="cpu"))
+    assert [len(batch) for batch, _ in parts] == [2, 2, 1]
+    assert [batch.targets for batch, _ in parts] == [None] * 3
+    assert torch.cat([logits for _, logits in parts])[:, 0].tolist() == [3.0, 1.0, 2.0, 2.0, 1.0]
+
+
+def test_one_label_is_judged_by_loss_accuracy_and_macro_f1():
+    known = lexicon(["x", "y"])
+    model = sure_classifier(known, [[2.0, 0.0], [0.0, 2.0], [1.0, 0.0]])
+    examples = [Labelled("a", ("x",)), Labelled("b", ("y",)), Labelled("c", ("y",)), Labelled("a", ("new",))]
+    with torch.no_grad():
+        found, fitted = LabelValidation(examples, known, 9, "cpu")(model)
+    losses = [math.log(1 + math.exp(-2))] * 2 + [math.log(1 + math.exp(1)), 0.0]  # of a new label nothing is known
+    assert found["loss"] == pytest.approx(sum(losses) / 4, rel=1e-5)
+    assert found["accuracy"] == 0.5  # but it is wrong
+    # x: 1 right, 3 predicted, 1 gold; y: 1 right, 1 predicted, 2 gold; new: none right, 1 gold
+    assert found["macro_f1"] == pytest.approx((2 / 4 + 2 / 3 + 0) / 3)
+    assert fitted == {}
+
+
+def test_several_labels_are_judged_at_the_best_threshold_which_is_kept():
+    known = lexicon(["x", "y"])
+    model = sure_classifier(known, [[-1.0, -3.0], [-3.0, -1.0], [-1.0, -1.0]], several=True)
+    examples = [Labelled("a", ("x",)), Labelled("b", ("y",)), Labelled("c", ("x", "y"))]
+    with torch.no_grad():
+        found, fitted = LabelValidation(examples, known, 9, "cpu")(model)
+    assert found.keys() == {"loss", "f1"}
+    assert found["f1"] == 1.0  # at a threshold between sigmoid(-3) and sigmoid(-1)
+    low, high = (1 / (1 + math.exp(x)) for x in (3, 1))
+    assert fitted == {"threshold": pytest.approx((low + high) / 2)}
+    assert model.threshold.item() == 0.5  # the loop sets it
+    assert found["loss"] == pytest.approx(
+        (4 * math.log(1 + math.exp(1)) + 2 * math.log(1 + math.exp(-3))) / 3, rel=1e-5
+    )

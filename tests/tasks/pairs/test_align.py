@@ -1,0 +1,199 @@
+import io
+import sys
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from regard.cli import main
+from regard.tasks.loading import load
+
+ROWS = [("a b c d", "d c b a"), ("d a", "a d"), ("b c a", "a c b")]
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A folder with sources and targets, in which the command runs."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s").write_text("".join(f"{source}\n" for source, _ in ROWS))
+    (tmp_path / "t").write_text("".join(f"{target}\n" for _, target in ROWS))
+    return tmp_path
+
+
+def output(capsys, *arguments: object) -> tuple[list[str], str]:
+    assert main(["align", *map(str, arguments)]) == 0
+    out, err = capsys.readouterr()
+    return out.splitlines(), err
+
+
+def links(line: str) -> set[tuple[int, int]]:
+    return {(int(source), int(target)) for source, target in (link.split("-") for link in line.split())}
+
+
+def true_links(source: str) -> set[tuple[int, int]]:
+    """Of a text and its reverse."""
+    last = len(source.split()) - 1
+    return {(place, last - place) for place in range(last + 1)}
+
+
+def agreement(lines: list[str]) -> float:
+    right = sum(len(links(line) & true_links(source)) for line, (source, _) in zip(lines, ROWS, strict=True))
+    return right / sum(len(true_links(source)) for source, _ in ROWS)
+
+
+def test_a_model_that_reverses_looks_from_the_end(here, reverse_run, capsys):
+    lines, err = output(capsys, reverse_run, "--source", "s", "--target", "t")
+    assert err == ""
+    assert agreement(lines) > 0.7
+
+
+def test_links_are_those_of_the_greatest_weights(here, reverse_run, capsys):
+    lines, _ = output(capsys, reverse_run, "--source", "s", "--target", "t")
+    forced = load(reverse_run).force(
+        [source for source, _ in ROWS], [target for _, target in ROWS], return_weights=True
+    )
+    for line, found in zip(lines, forced, strict=True):
+        weights = found.weights[0, 0, :-1, :-1]  # a word is a token, and <eos> is none
+        assert links(line) == {(row.argmax().item(), place) for place, row in enumerate(weights)}
+    many, _ = output(capsys, reverse_run, "--source", "s", "--target", "t", "--method", "threshold", "--threshold", 0.1)
+    for line, found in zip(many, forced, strict=True):
+        weights = found.weights[0, 0, :-1, :-1]
+        assert links(line) == {(s, t) for t, row in enumerate(weights) for s, weight in enumerate(row) if weight >= 0.1}
+
+
+def test_without_targets_predictions_are_aligned_and_can_be_kept(here, reverse_run, capsys):
+    lines, _ = output(capsys, reverse_run, "--source", "s", "--out", "predictions")
+    assert (here / "predictions").read_text() == (here / "t").read_text()
+    assert lines == output(capsys, reverse_run, "--source", "s", "--target", "t")[0]
+
+
+def test_sources_come_from_stdin(here, reverse_run, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a b\n\n")))
+    lines, _ = output(capsys, reverse_run)
+    assert len(lines) == 2
+    assert lines[1] == ""
+
+
+def test_line_n_of_the_links_is_line_n_of_the_texts(here, reverse_run, monkeypatch, capsys):
+    (here / "s").write_text("a b\n\nc\nc d\n")
+    (here / "t").write_text("b a\nb\n\nd c\n")
+    lines, _ = output(capsys, reverse_run, "--source", "s", "--target", "t")
+    assert [bool(line) for line in lines] == [True, False, False, True]
+    monkeypatch.setattr("regard.tasks.pairs.align.AT_ONCE", 1)
+    assert output(capsys, reverse_run, "--source", "s", "--target", "t")[0] == lines
+
+
+def test_gold_links_choose_the_attention(here, transformer_run, capsys):
+    (here / "gold").write_text("0-3 1-2 2-1 3-0\n0-1 1-0\n")
+    lines, err = output(capsys, transformer_run, "--source", "s", "--target", "t", "--gold", "gold")
+    assert err.startswith("attention ")
+    assert err.endswith(" on the gold links\n")
+    name, _, shift = err.removeprefix("attention ").partition(":")[0].partition(", shift ")
+    options = ["--attention", name, "--shift", shift or 0]
+    assert lines == output(capsys, transformer_run, "--source", "s", "--target", "t", *options)[0]
+    (here / "from-one").write_text("1-4 2-3 3-2 4-1\n1-2 2-1\n")
+    again = output(capsys, transformer_run, "--source", "s", "--target", "t", "--gold", "from-one", "--gold-base", 1)
+    assert again == (lines, err)
+
+
+def test_a_shift_is_tried_alone_if_asked_for(here, transformer_run, capsys):
+    (here / "gold").write_text("0-3 1-2 2-1 3-0\n")
+    for shift in (0, 1):
+        _, err = output(capsys, transformer_run, "--source", "s", "--target", "t", "--gold", "gold", "--shift", shift)
+        assert (", shift 1:" in err) == (shift == 1)
+
+
+def test_two_directions_are_joined(here, reverse_run, transformer_run, capsys):
+    forward = output(capsys, reverse_run, "--source", "s", "--target", "t")[0]
+    backward = output(capsys, transformer_run, "--source", "t", "--target", "s")[0]
+    turned = [{(s, t) for t, s in links(line)} for line in backward]
+    options = ["--source", "s", "--target", "t", "--backward", transformer_run]
+    union = output(capsys, reverse_run, *options, "--symmetrise", "union")[0]
+    assert [links(line) for line in union] == [links(line) | other for line, other in zip(forward, turned, strict=True)]
+    both = output(capsys, reverse_run, *options, "--symmetrise", "intersection")[0]
+    assert [links(line) for line in both] == [links(line) & other for line, other in zip(forward, turned, strict=True)]
+    for line, least, most in zip(output(capsys, reverse_run, *options)[0], both, union, strict=True):
+        assert links(least) <= links(line) <= links(most)
+
+
+def test_gold_links_choose_both_attentions(here, reverse_run, transformer_run, capsys):
+    (here / "gold").write_text("0-3 1-2 2-1 3-0\n")
+    options = ["--source", "s", "--target", "t", "--backward", transformer_run, "--gold", "gold"]
+    _, err = output(capsys, reverse_run, *options)
+    first, second = err.splitlines()
+    assert first.startswith("attention 0.0")
+    assert second.startswith("backward attention ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["none"], "none: there is no such folder; a run made by regard train is needed"),
+        (["RUN", "--source", "none"], "none: there is no such file"),
+        (
+            ["RUN", "--source", "s", "--target", "two"],
+            "s has 3 lines, two 2; line n of one must translate line n of the other",
+        ),
+        (["RUN", "--backward", "RUN"], "--backward: needs --target; a prediction has one direction"),
+        (["RUN", "--gold", "two"], "--gold: needs --target; gold links belong to given targets"),
+        (["BOTH", "--symmetrise", "union"], "--symmetrise: needs --backward; two directions are joined"),
+        (["BOTH", "--out", "x"], "--out: does not go with --target; what is written are predictions"),
+        (
+            ["BOTH", "--gold", "two", "--attention", "mean"],
+            "--attention: does not go with --gold; gold links choose the attention",
+        ),
+        (
+            ["BOTH", "--attention", "x"],
+            'alignment: "x" is no attention; write 2.3 for head 3 of layer 2, 2, or mean',
+        ),
+        (["BOTH", "--attention", "7"], "select: there is no layer 7; there are 1, counted from 0"),
+        (["BOTH", "--threshold", "2"], "links_from: a threshold of 2.0; it must be above 0 and at most 1"),
+        (["BOTH", "--gold", "none"], "none: cannot be read: No such file or directory"),
+        (["BOTH", "--gold", "empty"], "empty: is empty; the links of one pair are the least"),
+        (["BOTH", "--gold", "two"], 'two, line 1: "x" is no link; write 3-4 for a sure one, 3p4 for a possible one'),
+        (["BOTH", "--gold", "five"], "five has 5 lines, and there are 3 pairs; line n must link pair n"),
+        (
+            ["BOTH", "--gold", "far"],
+            "far, line 1: links word 4 of the source, counted from 0, where there are 4; "
+            "are they counted from 1 (--gold-base 1), or cut into words otherwise?",
+        ),
+        (
+            ["BOTH", "--gold", "five", "--gold-base", "1"],
+            'five, line 1: "0-0" counts words from 0; from 1 was asked for',
+        ),
+        (
+            ["RUN", "--source", "--target", "t"],
+            'invalid value "--target" for --source. A file is needed, or - for stdin.',
+        ),
+        (["RUN", "--source", "-", "--target", "-"],
+         "standard input: was given for source and target; one of them must be a file"),
+        (
+            ["BOTH", "--backward", "PLAIN"],
+            "seq2seq: this model has no attention from target to source, so no weights to show",
+        ),
+        (
+            ["PLAIN", "--source", "s"],
+            "seq2seq: this model has no attention from target to source, so no weights to show",
+        ),
+    ],
+)  # fmt: skip
+def test_what_a_user_can_put_right_is_one_line(arguments, line, here, reverse_run, plain_run, capsys):
+    for name, text in {"two": "x\ny\n", "empty": "", "five": "0-0\n" * 5, "far": "4-4\n"}.items():
+        (here / name).write_text(text)
+    run = [str(reverse_run)]
+    known = {"RUN": run, "PLAIN": [str(plain_run)], "BOTH": [*run, "--source", "s", "--target", "t"]}
+    assert main(["align", *(part for word in arguments for part in known.get(word, [word]))]) == 2
+    assert capsys.readouterr() == ("", f"regard: {line}\n")
+
+
+OPTIONS = ["--source", "--target", "--attention", "--shift", "--method", "--threshold", "--gold", "--backward", "--out"]
+WORDS = st.sampled_from([*OPTIONS, "s", "t", "-", "0", "1", "0.5", "mean", "threshold", "run", "x", "--symmetrise"])
+
+
+@given(st.lists(WORDS, max_size=7))
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_no_command_line_is_a_bug(here, reverse_run, monkeypatch, capsys, words):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\n")))
+    status = main(["align", str(reverse_run), *(str(reverse_run) if word == "run" else word for word in words)])
+    _, err = capsys.readouterr()
+    assert status == 0 or (status == 2 and err.splitlines()[-1].startswith("regard: "))

@@ -1,0 +1,239 @@
+import io
+import json
+import re
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from regard.cli import main
+from regard.tasks.loading import load
+
+ROWS = [("a b c d", "d c b a"), ("d a", "a d"), ("b c a", "b c a"), ("c d", "d c")]  # one of four is wrong
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A folder with pairs, in which the command runs."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s").write_text("".join(f"{source}\n" for source, _ in ROWS))
+    (tmp_path / "t").write_text("".join(f"{target}\n" for _, target in ROWS))
+    (tmp_path / "pairs.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in ROWS))
+    return tmp_path
+
+
+def output(capsys, *arguments: object) -> str:
+    assert main(["evaluate", *map(str, arguments)]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    return out
+
+
+def record(capsys, *arguments: object) -> dict[str, Any]:
+    return json.loads(output(capsys, *arguments, "--json"))
+
+
+def test_scores_come_with_their_conditions(here, reverse_run, capsys):
+    found = output(capsys, reverse_run, "--source", "s", "--target", "t")
+    lines = found.splitlines()
+    assert lines[0] == "text"
+    assert lines[1] == "  exact match 0.7500 (nrefs:1|case:mixed|sentences:4)"  # what the run was validated by
+    assert re.fullmatch(r"  BLEU [\d.]+ \(nrefs:1\|case:mixed\|eff:no\|tok:13a\|smooth:exp\|version:.*\)", lines[2])
+    assert re.fullmatch(r"  chrF [\d.]+ \(nrefs:1\|case:mixed\|eff:yes\|nc:6\|nw:0\|space:no\|version:.*\)", lines[3])
+    assert lines[4] == "  word error rate 0.1818 (nrefs:1|case:mixed|sentences:4)"  # a c b for b c a: 2 of 11 words
+    assert lines[6] == "  exact match, sources of 0-10 words, 4 in all: 0.7500 (nrefs:1|case:mixed|sentences:4)"
+    assert len(lines) == 7
+
+
+def test_what_comes_first_can_be_chosen(here, reverse_run, capsys):
+    lines = output(capsys, reverse_run, "--data", "pairs.tsv", "--against-length", "bleu").splitlines()
+    assert lines[1].startswith("  BLEU ")
+    assert lines[6].startswith("  BLEU, sources of 0-10 words, 4 in all: ")
+
+
+def test_bleu_of_short_targets_says_nothing(here, reverse_run, capsys):
+    (here / "pairs.tsv").write_text("d a\ta d\n")
+    assert (
+        "  BLEU: no target has four words, so it says nothing"
+        in output(capsys, reverse_run, "--data", "pairs.tsv").splitlines()
+    )
+
+
+def test_unknown_tokens_are_mentioned(here, reverse_run, capsys):
+    (here / "pairs.tsv").write_text("a b z\tb a\n")
+    assert main(["evaluate", str(reverse_run), "--data", "pairs.tsv"]) == 0
+    assert capsys.readouterr().err == "33 % of the source tokens are unknown to this model\n"
+    output(capsys, reverse_run, "--data", "pairs.tsv", "--quiet")
+
+
+def test_one_file_two_files_and_stdin_are_the_same(here, reverse_run, monkeypatch, capsys):
+    two = output(capsys, reverse_run, "--source", "s", "--target", "t")
+    assert output(capsys, reverse_run, "--data", "pairs.tsv", "--quiet") == two
+    (here / "pairs").write_text((here / "pairs.tsv").read_text())
+    assert output(capsys, reverse_run, "--data", "pairs", "--format", "tsv", "--columns", "1,2") == two
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO((here / "s").read_bytes())))
+    assert output(capsys, reverse_run, "--source", "-", "--target", "t") == two
+
+
+def test_the_corpus_of_the_run_is_the_default_and_its_attention_is_scored(reverse_run, capsys):
+    found = record(capsys, reverse_run)
+    assert found["text"]["exact_match"]["value"] > 0.7
+    assert re.search(r"sentences:(\d+)", found["text"]["exact_match"]["signature"])[1] == "38"  # all there are
+    alignment = found["alignment"]
+    assert alignment["attention"]["layer"] == alignment["attention"]["head"] == 0
+    assert alignment["searched"]
+    assert alignment["error_rate"] < 0.3
+    ten = record(capsys, reverse_run, "--count", 10, "--seed", 5, "--attention", "0.0", "--shift", 1)
+    assert ten["alignment"]["attention"] == {"layer": 0, "head": 0, "shift": 1}
+    assert (ten["alignment"]["sentences"], ten["alignment"]["searched"]) == (10, False)
+
+
+def test_no_example_of_the_corpus_was_trained_on(reverse_run):
+    from regard.tasks.pairs.evaluate import EvaluatePairs
+    from regard.tasks.pairs.load import load_corpus
+
+    model = load(reverse_run)
+    found = EvaluatePairs(seed=7).examples(model)
+    trained = {example.source for example in load_corpus(model.recipe.data, 0).train}
+    assert len(found) == len({example.source for example in found}) == 38
+    assert not trained & {example.source for example in found}
+
+
+def test_a_model_without_attention_is_scored_without_it(plain_run, capsys):
+    assert list(record(capsys, plain_run, "--count", 5, "--beam", 1)) == ["text"]
+
+
+def test_any_of_several_right_answers_will_do(here, reverse_run, capsys):
+    (here / "pairs.tsv").write_text("a b\tb a\na b\ta b\nc d\tc d\n")
+    assert record(capsys, reverse_run, "--data", "pairs.tsv")["text"]["exact_match"]["value"] == pytest.approx(1 / 3)
+    found = record(capsys, reverse_run, "--data", "pairs.tsv", "--variants")["text"]["exact_match"]
+    assert found["value"] == 0.5
+
+
+def test_gold_links_score_the_attention(here, reverse_run, capsys):
+    (here / "s").write_text("a b c d\nd a\n")
+    (here / "t").write_text("d c b a\na d\n")
+    (here / "gold").write_text("0-3 1-2 2-1 3-0\n0-1 1-0\n")
+    both = ["--source", "s", "--target", "t", "--gold", "gold"]
+    found = output(capsys, reverse_run, *both).splitlines()
+    assert found[-2] == "attention as word alignment"
+    pattern = (
+        r"  AER 0\.\d+ \(precision .*\|recall .*\|sentences:2\|links:6\|sure:6\) attention 0\.0(, shift 1)?, the best"
+    )
+    assert re.match(pattern, found[-1])
+    assert output(capsys, reverse_run, *both, "--attention", "mean").splitlines()[-1].endswith("mean, as asked for")
+
+
+def test_predictions_can_be_kept(here, reverse_run, capsys):
+    output(capsys, reverse_run, "--source", "s", "--target", "t", "--out", "new/out.txt")
+    assert (here / "new/out.txt").read_text() == "d c b a\na d\na c b\nd c\n"
+
+
+def test_prepared_text_is_scored_as_well(here, subword_run, capsys):
+    (here / "pairs.tsv").write_text("The cats\tCATS the\n")
+    found = record(capsys, subword_run, "--data", "pairs.tsv", "--beam", 1)
+    assert list(found) == ["text", "text as prepared for the model"]
+    assert "tok:none" in found["text as prepared for the model"]["bleu"]["signature"]
+
+
+def test_conditions_are_heard(here, reverse_run, capsys):
+    (here / "pairs.tsv").write_text("a b\tB A\n")
+    options = ["--data", "pairs.tsv", "--tokenize", "char", "--against-length", "exact_match", "--unit", "character"]
+    plain, lower = record(capsys, reverse_run, *options), record(capsys, reverse_run, *options, "--lowercase")
+    assert [found["text"]["exact_match"]["value"] for found in (plain, lower)] == [0.0, 1.0]
+    assert "case:lc|eff:no|tok:char" in lower["text"]["bleu"]["signature"]
+    assert lower["text"]["by_length"]["unit"] == "character"
+    assert lower["text"]["by_length"]["rows"][0]["score"]["name"] == "exact match"
+
+
+def test_empty_pairs_are_refused_or_left_out(here, reverse_run, capsys):
+    (here / "pairs.tsv").write_text("a b\tb a\nc\t\n")
+    assert main(["evaluate", str(reverse_run), "--data", "pairs.tsv"]) == 2
+    line = "pairs.tsv, line 2: the target is empty; fill it, or leave such pairs out: --empty skip"
+    assert capsys.readouterr().err == f"regard: {line}\n"
+    found = record(capsys, reverse_run, "--data", "pairs.tsv", "--empty", "skip")
+    assert found["text"]["exact_match"] == {
+        "name": "exact match", "value": 1.0, "signature": "nrefs:1|case:mixed|sentences:1",
+    }  # fmt: skip
+
+
+BOTH = ["--source", "s", "--target", "t"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["none"], "none: there is no such folder; a run made by regard train is needed"),
+        (["RUN", "pairs.tsv"],
+         "nothing takes the argument pairs.tsv; give the file by --data pairs.tsv or --text pairs.tsv, "
+         "or two by --source and --target"),
+        (["s", *BOTH], "s: is a file; a run folder is needed"),
+        (["RUN", "--source", "s"], "evaluate: --target is missing; give --source and --target, or --data"),
+        (["RUN", "--target", "t"], "evaluate: --source is missing; give --source and --target, or --data"),
+        (["RUN", *BOTH, "--data", "dates"], "evaluate: found --source s and --data dates; give one of them"),
+        (["SUBWORDS"], "evaluate: nothing to evaluate on; give --source and --target, or --data"),
+        (["RUN", "--count", "0"], "--count is 0; 1 is the least"),
+        (["RUN", "--seed", "-1"], "reverse: seed is -1; 0 is the least"),
+        (["RUN", "--data", "empty.tsv"], "empty.tsv: is empty; one pair is the least"),
+        (["RUN", "--data", "none.tsv"], "none.tsv: there is no such file"),
+        (["RUN", "--source", "s", "--target", "."], ".: is a folder; a file is needed"),
+        (["RUN", *BOTH, "--beam", "0"], "predict: beam is 0; a number from 1 to 1000 is needed"),
+        (["RUN", *BOTH, "--tokenize", "14a"], 'BLEU: tokenize: there is no "14a"; did you mean "13a"?'),
+        (
+            ["RUN", *BOTH, "--against-length", "blue"],
+            'evaluate_text: against_length: there is no "blue"; did you mean "bleu"?',
+        ),
+        (["RUN", *BOTH, "--gold", "one"], "one has 1 lines, there are 4 pairs; line n must link pair n"),
+        (["RUN", *BOTH, "--gold", "far"],
+         "far, line 1: links word 4 of the source, counted from 0, where there are 4; "
+         "are they counted from 1 (--gold-base 1), or cut into words otherwise?"),
+        (["RUN", *BOTH, "--gold", "none"], "none: cannot be read: No such file or directory"),
+        (["RUN", *BOTH, "--gold", "bare"], "alignment_error: the gold standard has no sure link; recall needs one"),
+        (["RUN", *BOTH, "--attention", "x"],
+         'alignment: "x" is no attention; write 2.3 for head 3 of layer 2, 2, or mean'),
+        (["RUN", "--attention", "0.5"], "select: there is no head 5; there are 1, counted from 0"),
+        (["RUN", *BOTH, "--out", "s/x"], "s/x: cannot be written: Not a directory"),
+        (["PLAIN", *BOTH, "--gold", "one"],
+         "seq2seq: this model has no attention from target to source, so no weights to show"),
+        (["RUN", *BOTH, "--shift", "2"], 'invalid value "2" for --shift. Choose from: 0, 1.'),
+    ],
+)  # fmt: skip
+def test_what_a_user_can_put_right_is_one_line(arguments, line, here, reverse_run, plain_run, subword_run, capsys):
+    for name, text in {"empty.tsv": "", "one": "0-0\n", "far": "4-4\n" * 4, "bare": "\n" * 4}.items():
+        (here / name).write_text(text)
+    known = {"RUN": str(reverse_run), "PLAIN": str(plain_run), "SUBWORDS": str(subword_run)}
+    assert main(["evaluate", *(known.get(word, word) for word in arguments)]) == 2
+    assert capsys.readouterr() == ("", f"regard: {line}\n")
+
+
+OPTIONS = [
+    "--source",
+    "--target",
+    "--data",
+    "--count",
+    "--variants",
+    "--beam",
+    "--tokenize",
+    "--unit",
+    "--gold",
+    "--out",
+]
+WORDS = st.sampled_from(
+    [*OPTIONS, "--attention", "--shift", "--json", "s", "t", "pairs.tsv", "0", "1", "3", "char", "x"]
+)
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """Few examples, where the corpus is not cut short by an option."""
+    monkeypatch.setattr("regard.tasks.pairs.evaluate.COUNT", 20)
+
+
+@given(st.lists(WORDS, max_size=7))
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_no_command_line_is_a_bug(here, reverse_run, capsys, few, words):
+    status = main(["evaluate", str(reverse_run), *words])
+    out, err = capsys.readouterr()
+    assert (status, err) == (0, "") or (status, out, err[:8], err.count("\n")) == (2, "", "regard: ", 1)

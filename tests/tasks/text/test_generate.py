@@ -1,0 +1,155 @@
+import io
+import json
+import math
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+from regard.batch import EOS
+from regard.cli import main
+from regard.models.language import LanguageModel
+from regard.tasks import TASKS
+from regard.tasks.text.predictor import TextPredictor
+from regard.tasks.text.settings import TextRecipe
+from regard.text import Tokenizers, learn
+
+BYTES = learn("bytes", [])
+SCRIPT = [BYTES.encode("xy"), *([byte] for byte in BYTES.encode("é\n!")), [EOS]]
+"""What is written at each place: one of these, equally probable. There are two bytes of the é."""
+
+
+class Place:
+    def __init__(self, rows):
+        self.rows, self.number = rows, 0
+
+    def select(self, rows):
+        assert len(rows) == self.rows
+
+
+class Parrot(LanguageModel):
+    """Says what the script says, whatever came before."""
+
+    input_embedding = nn.Identity()  # it embeds nothing
+
+    def __init__(self):
+        super().__init__()
+        self.said = 0
+
+    def start(self, tokens, capacity, copies=1):
+        return Place(len(tokens) * copies)
+
+    def step(self, tokens, state):
+        logits = torch.full((len(tokens), BYTES.size), -math.inf)
+        logits[:, SCRIPT[min(state.number, len(SCRIPT) - 1)]] = 0
+        state.number += 1
+        self.said += 1
+        return logits, state
+
+    def read(self, tokens, carried=None):
+        raise NotImplementedError
+
+    output = read
+
+
+@pytest.fixture
+def parrot(monkeypatch):
+    predictor = TextPredictor(Parrot(), Tokenizers(BYTES, BYTES), TextRecipe(model={"name": "lstm-lm"}), {})
+    monkeypatch.setattr("regard.tasks.loading.load", lambda path, device: predictor)
+    monkeypatch.setattr("regard.tasks.loading.task_of_run", lambda path: TASKS["text"])
+    return predictor
+
+
+def written(capsys, *arguments):
+    assert main(["generate", "runs/parrot", "--device", "cpu", *map(str, arguments)]) == 0
+    return capsys.readouterr()
+
+
+def test_prompt_and_text_are_written(parrot, capsys):
+    assert written(capsys, "--prompt", "- say ", "--greedy") == ("- say xé\n!\n", "")
+    assert written(capsys, "--greedy", "--tokens", 5) == ("xé\n!\n", "")
+    assert written(capsys, "--greedy", "--tokens", 2) == ("x\N{REPLACEMENT CHARACTER}\n", "")
+
+
+def test_the_prompt_can_come_from_stdin(parrot, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("one\ntwö\n".encode())))
+    assert written(capsys, "--prompt", "-", "--greedy").out == "one\ntwöxé\n!\n"
+
+
+def test_each_piece_is_shown_when_it_is_there(parrot, monkeypatch):
+    class Screen(io.StringIO):
+        shown = []  # noqa: RUF012
+
+        def flush(self):
+            self.shown.append((parrot.model.said, self.getvalue()))
+
+    monkeypatch.setattr(sys, "stdout", Screen())
+    assert main(["generate", "runs/parrot", "--prompt", "p", "--greedy"]) == 0
+    seen = list(dict.fromkeys(Screen.shown))
+    assert seen[:6] == [(0, "p"), (1, "px"), (2, "px"), (3, "pxé"), (4, "pxé\n"), (5, "pxé\n!")]  # no half of an é
+
+
+def test_a_seed_repeats_its_text(parrot, capsys):
+    texts = {seed: written(capsys, "--seed", seed, "--quiet").out for seed in range(20)}
+    assert set(texts.values()) == {"xé\n!\n", "yé\n!\n"}
+    assert written(capsys, "--seed", 3, "--count", 4).out == "---\n".join(texts[seed] for seed in range(3, 7))
+
+
+def test_without_a_seed_it_is_said_which_was_taken(parrot, capsys):
+    out, err = written(capsys, "--count", 3)
+    said, seed = err.removesuffix("\n").rsplit(" ", 1)
+    assert said == "drawn with --seed"
+    assert written(capsys, "--count", 3, "--seed", seed) == (out, "")
+    assert written(capsys, "--quiet").err == ""
+
+
+def test_json_has_log_probability_and_seed(parrot, capsys):
+    lines = written(capsys, "--prompt", "ü", "--count", 2, "--seed", 2**32 - 1, "--jsonl").out.splitlines()
+    first, second = map(json.loads, lines)
+    assert list(first) == ["prompt", "text", "log_probability", "ended", "tokens", "seed"]
+    assert (first["seed"], second["seed"], first["prompt"]) == (2**32 - 1, 0, "ü")
+    assert first["text"] in ("xé\n!", "yé\n!")
+    assert first["log_probability"] == pytest.approx(-math.log(2), abs=1e-6)
+    (only,) = map(json.loads, written(capsys, "--greedy", "--jsonl").out.splitlines())
+    assert "seed" not in only
+
+
+def test_a_beam_finds_the_most_probable(parrot, capsys):
+    assert written(capsys, "--prompt", "p", "--beam", 3) == ("pxé\n!\n", "")
+    assert written(capsys, "--prompt", "p", "--beam", 3, "--nbest", 2).out == "pxé\n!\n---\npyé\n!\n"
+    lines = written(capsys, "--beam", 3, "--nbest", 2, "--jsonl").out.splitlines()
+    assert [json.loads(line)["text"] for line in lines] == ["xé\n!", "yé\n!"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ("--tokens 0", "--tokens: 0 is too few; 1 is the least"),
+        ("--top-k 0", "--top-k: 0 is too few; 1 is the least"),
+        ("--beam 0", "--beam: 0 is too few; 1 is the least"),
+        ("--beam 2 --nbest 0", "--nbest: 0 is too few; 1 is the least"),
+        ("--count -1", "--count: -1 is too few; 1 is the least"),
+        ("--temperature 0", "--temperature: found 0.0; a number above 0 is needed (--greedy is its limit at 0)"),
+        ("--temperature nan", "--temperature: found nan; a number above 0 is needed (--greedy is its limit at 0)"),
+        ("--top-p 1.5", "--top-p: found 1.5; a share above 0 and at most 1 is needed"),
+        ("--top-p 0", "--top-p: found 0.0; a share above 0 and at most 1 is needed"),
+        ("--seed -1", "--seed: found -1; a number from 0 to 4294967295 is needed"),
+        ("--greedy --temperature 0.5", "--greedy: does not go with --temperature; it draws nothing"),
+        ("--greedy --top-k 5 --seed 1", "--greedy: does not go with --top-k, --seed; it draws nothing"),
+        ("--beam 3 --top-p 0.5", "--beam: does not go with --top-p; it draws nothing"),
+        ("--beam 3 --greedy", "--greedy: does not go with --beam; a beam of 1 is greedy"),
+        ("--beam 3 --count 2", "--beam: does not go with --count; it draws nothing, so that all texts would be one"),
+        (
+            "--greedy --count 2",
+            "--greedy: does not go with --count; it draws nothing, so that all texts would be one",
+        ),
+        ("--nbest 3", "--nbest: needs --beam; drawn texts are counted by --count"),
+        ("--beam 2 --nbest 3", "--nbest: 3 best of a beam of 2 are too many; set --beam to 3 or more"),
+        ("--device meta", '--device: there is no "meta"; auto, cpu, cuda or cuda:1 would be right'),
+        ("--tokns 3", "unknown option: --tokns. Did you mean --tokens?"),
+    ],
+)
+def test_what_a_user_can_put_right_is_one_line(arguments, line, parrot, capsys):
+    assert main(["generate", "runs/parrot", *arguments.split()]) == 2
+    assert capsys.readouterr() == ("", f"regard: {line}\n")

@@ -1,0 +1,413 @@
+"""Training as a whole: tiny real models, in real run folders."""
+
+import json
+import math
+import os
+import re
+import signal
+import threading
+from pathlib import Path
+
+import jaxtyping
+import pytest
+import torch
+
+import regard
+from regard.api import train
+from regard.errors import RegardError
+from regard.files import read_tensors
+from regard.run import Run, checkpoints_of
+from regard.training import loop
+from regard.training.optimizer import Optimizer
+
+TINY = {
+    "data": {"train": "copy", "count": 200, "corpus": {"shortest": 2, "longest": 4, "alphabet": "abcd"}},
+    "model": {"name": "bahdanau", "hidden": 12, "embedding": 8, "dropout": 0.3},
+    "training": {"steps": 12, "tokens": 100, "validate_every": 4, "validate_most": 20, "patience": 0},
+}
+
+
+def changed(**sections):
+    return {**TINY, **{name: {**TINY.get(name, {}), **values} for name, values in sections.items()}}
+
+
+def without_times(run: Path) -> list[dict[str, float]]:
+    return [{k: v for k, v in line.items() if k != "seconds"} for line in Run(run).metrics()]
+
+
+def files_equal(a: Path, b: Path) -> bool:
+    first, second = read_tensors(a), read_tensors(b)
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
+class StopError(Exception):
+    """Somebody pulled the plug."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "settings", [{}, {"accumulate": 2, "ema": 0.9, "average": 2}, {"schedule": "inverse-sqrt", "clip": 0.0}]
+)
+@pytest.mark.parametrize("name", ["bahdanau", "transformer"])
+def test_a_run_that_was_stopped_anywhere_ends_in_the_same_bits(name, settings, tmp_path, monkeypatch):
+    model = TINY["model"] if name == "bahdanau" else {"name": name, "width": 12, "heads": 2, "dropout": 0.3}
+    recipe = {**changed(training=settings), "model": model}
+    train(recipe, tmp_path / "whole", quiet=True)
+    update = loop.Trainer.update
+
+    def fragile(trainer):
+        update(trainer)
+        if trainer.counters.step in (6, 9) and trainer.counters.step not in met:
+            met.append(trainer.counters.step)
+            raise StopError if trainer.counters.step == 6 else KeyboardInterrupt
+
+    met: list[int] = []
+    monkeypatch.setattr(loop.Trainer, "update", fragile)
+    for expected in (StopError, KeyboardInterrupt):
+        with pytest.raises(expected):
+            train(recipe, tmp_path / "broken", quiet=True)
+    train(recipe, tmp_path / "broken", quiet=True)
+    assert met == [6, 9]
+    assert files_equal(tmp_path / "whole/model.safetensors", tmp_path / "broken/model.safetensors")
+    last = checkpoints_of(Run(tmp_path / "whole"))[-1].path.name
+    for part in ("model", "optimizer"):
+        assert files_equal(
+            tmp_path / f"whole/training/{last}/{part}.safetensors",
+            tmp_path / f"broken/training/{last}/{part}.safetensors",
+        )
+    assert without_times(tmp_path / "whole") == without_times(tmp_path / "broken")
+    assert len(without_times(tmp_path / "whole")) == 3
+
+
+def test_ctrl_c_saves_at_the_step_where_it_was_pressed(tmp_path, monkeypatch, capsys):
+    update = loop.Trainer.update
+
+    def pressed(trainer):
+        update(trainer)
+        if trainer.counters.step == 6:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(loop.Trainer, "update", pressed)
+    with pytest.raises(KeyboardInterrupt):
+        train(TINY, tmp_path / "run")
+    assert checkpoints_of(Run(tmp_path / "run"))[-1].step == 6
+    assert capsys.readouterr().err.endswith("stopped; the same command again goes on from step 6\n")
+
+
+@pytest.mark.slow
+def test_a_seed_decides_everything(tmp_path):
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        train(changed(training={"seed": seed}), tmp_path / name, quiet=True)
+    assert files_equal(tmp_path / "a/model.safetensors", tmp_path / "b/model.safetensors")
+    assert not files_equal(tmp_path / "a/model.safetensors", tmp_path / "c/model.safetensors")
+
+
+def test_accumulated_batches_give_the_gradient_of_one_large_batch(tmp_path):
+    """With all examples in each update, batches of 50 and of 400 tokens must lead to the same place."""
+    data = {"count": 24, "corpus": {"shortest": 3, "longest": 3, "alphabet": "abcd"}}
+    model = {"dropout": 0.0}
+    for name, tokens, accumulate in (("one", 24 * 4, 1), ("four", 6 * 4, 4)):
+        settings = {"tokens": tokens, "accumulate": accumulate, "steps": 2, "validate_every": 2}
+        train(changed(data=data, model=model, training=settings), tmp_path / name, quiet=True)
+    one, four = (read_tensors(tmp_path / f"{name}/model.safetensors") for name in ("one", "four"))
+    for name in one:
+        torch.testing.assert_close(one[name], four[name], rtol=1e-4, atol=1e-5)
+
+
+def test_a_finished_run_says_so_and_more_steps_go_on(tmp_path):
+    assert train(TINY, tmp_path / "run", quiet=True).step == 12
+    before = (tmp_path / "run/metrics.jsonl").read_text()
+    assert train(TINY, tmp_path / "run", quiet=True).step == 12
+    assert (tmp_path / "run/metrics.jsonl").read_text() == before
+    assert train({"training": {"steps": 16}}, tmp_path / "run", quiet=True).step == 16
+    assert [line["step"] for line in Run(tmp_path / "run").metrics()] == [4, 8, 12, 16]
+
+
+@pytest.mark.slow
+def test_other_settings_and_other_data_are_refused(tmp_path):
+    run = tmp_path / "run"
+    train(TINY, run, quiet=True)
+    with pytest.raises(RegardError, match=r"run: was begun with model.hidden = 12, not 16; choose another --out$"):
+        train(changed(model={"hidden": 16}), run, quiet=True)
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("".join(f"{'a b c d'[: 2 * n + 1]}\t{'b c d a'[: 2 * n + 1]}\n" for n in range(4)) * 5)
+    mine = changed(data={"train": str(pairs)}) | {"data": {"train": str(pairs)}}
+    with pytest.raises(RegardError, match=r"was begun with data.corpus.alphabet = "):
+        train(mine, run, quiet=True)
+    train(mine, tmp_path / "mine", quiet=True)
+    pairs.write_text(pairs.read_text() + "a b\ta b\n")
+    with pytest.raises(RegardError, match=r"was begun with other data; choose another --out, or --from "):
+        train(mine, tmp_path / "mine", quiet=True)
+
+
+def test_bpe_dropout_needs_bpe(tmp_path):
+    found = r"^text.bpe_dropout: neither side is of the kind bpe; set --source-kind bpe, or leave it out$"
+    with pytest.raises(RegardError, match=found):
+        train({**TINY, "text": {"bpe_dropout": 0.1}}, tmp_path / "run", quiet=True)
+
+
+def test_what_cannot_begin_leaves_nothing_behind(tmp_path):
+    missing = changed(data={"train": str(tmp_path / "missing.tsv"), "corpus": {}})
+    with pytest.raises(RegardError, match=r"missing.tsv"):
+        train(missing, tmp_path / "runs/run", quiet=True)
+    assert not (tmp_path / "runs/run").exists()
+
+
+def test_another_model_is_refused_by_its_name(tmp_path):
+    train(TINY, tmp_path / "run", quiet=True)
+    with pytest.raises(RegardError, match=r"run: was begun with the model bahdanau, not transformer; choose another"):
+        train({**TINY, "model": {"name": "transformer", "width": 8}}, tmp_path / "run", quiet=True)
+
+
+def explode(monkeypatch, steps) -> list[bool]:
+    """Make the gradient of some updates infinite; what comes back will say of each whether it changed anything."""
+    update, step, changed = loop.Trainer.update, Optimizer.step, []
+
+    def watched(trainer):
+        def exploding(optimizer, rate):
+            if trainer.counters.step in steps:
+                next(iter(optimizer.parameters.values())).grad[0] = math.inf
+            return step(optimizer, rate)
+
+        monkeypatch.setattr(Optimizer, "step", exploding)
+        parts = [part for name, part in trainer.engine.state().items() if name in ("model", "average")]
+        before = [tensor.clone() for part in parts for tensor in part.values()]
+        update(trainer)
+        changed.append(not all(map(torch.equal, before, (tensor for part in parts for tensor in part.values()))))
+
+    monkeypatch.setattr(loop.Trainer, "update", watched)
+    return changed
+
+
+@pytest.mark.parametrize("settings", [{}, {"ema": 0.9, "clip": 0.0, "accumulate": 2}])
+def test_an_update_without_a_finite_gradient_is_left_out_and_counted(settings, tmp_path, monkeypatch):
+    changed_by = explode(monkeypatch, {6, 7, 10})
+    train(changed(training=settings), tmp_path / "run", quiet=True)
+    assert changed_by == [step not in (6, 7, 10) for step in range(1, 13)]
+    assert [line.get("left_out") for line in Run(tmp_path / "run").metrics()] == [None, 2, 3]
+    said = (tmp_path / "run/log").read_text()
+    assert len(re.findall("note: step", said)) == 1
+    assert re.search(r"note: step 6: the gradient is (inf|nan), with the batch of the examples .*; this update", said)
+    assert re.search(r"step     12 .* 3 updates left out", said)
+    assert all(tensor.isfinite().all() for tensor in read_tensors(tmp_path / "run/model.safetensors").values())
+
+
+@pytest.mark.slow
+def test_a_run_that_left_updates_out_was_stopped_and_ends_in_the_same_bits(tmp_path, monkeypatch):
+    explode(monkeypatch, {1, 6, 7})
+    train(changed(training={"ema": 0.9}), tmp_path / "whole", quiet=True)
+    update = loop.Trainer.update
+
+    def pressed(trainer):
+        update(trainer)
+        if trainer.counters.step == 6 and not met:
+            met.append(6)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    met: list[int] = []
+    monkeypatch.setattr(loop.Trainer, "update", pressed)
+    with pytest.raises(KeyboardInterrupt):
+        train(changed(training={"ema": 0.9}), tmp_path / "broken", quiet=True)
+    train(changed(training={"ema": 0.9}), tmp_path / "broken", quiet=True)
+    last = checkpoints_of(Run(tmp_path / "whole"))[-1].path.name
+    for part in ("model", "optimizer", "average"):
+        assert files_equal(*(tmp_path / run / f"training/{last}/{part}.safetensors" for run in ("whole", "broken")))
+    assert without_times(tmp_path / "whole") == without_times(tmp_path / "broken")
+    assert without_times(tmp_path / "broken")[-1]["left_out"] == 3
+
+
+@pytest.mark.slow
+def test_too_many_updates_left_out_in_a_row_end_training_and_name_the_batch(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        explode(patch, {*range(3, 22), *range(23, 42)})  # twice 19 of them
+        train(changed(training={"steps": 44, "validate_every": 22}), tmp_path / "twice", quiet=True)
+    assert Run(tmp_path / "twice").metrics()[-1]["left_out"] == 38
+    explode(monkeypatch, range(3, 40))
+    found = r"^step 22: the gradient of 20 updates in a row is not finite; the last is (inf|nan), with the batch of "
+    with pytest.raises(
+        RegardError, match=found + r"the examples .*; try a lower --training.rate \(it was [\d.e-]+\) in "
+    ):
+        train(changed(training={"steps": 44}), tmp_path / "run", quiet=True)
+    assert checkpoints_of(Run(tmp_path / "run"))[-1].step == 20
+
+
+def test_of_equally_good_parameters_those_with_the_lower_loss_are_kept(tmp_path):
+    train(changed(training={"metric": "exact", "rate": 1e-4}), tmp_path / "run", quiet=True)
+    found = Run(tmp_path / "run").metrics()
+    assert [line["valid_exact"] for line in found] == [0, 0, 0]  # nothing is right so early
+    best = min(found, key=lambda line: line["valid_loss"])
+    assert Run(tmp_path / "run").read_card()["best"]["step"] == best["step"] == 12
+
+
+@pytest.mark.slow
+def test_a_run_started_from_another_goes_on_from_it(tmp_path, monkeypatch):
+    train(TINY, tmp_path / "base", quiet=True)
+    tiny = {"data": TINY["data"], "training": {**TINY["training"], "rate": 1e-12}}
+    update = loop.Trainer.update
+
+    def broken(trainer):
+        raise StopError
+
+    monkeypatch.setattr(loop.Trainer, "update", broken)
+    with pytest.raises(StopError):
+        train(tiny, tmp_path / "tuned", base=tmp_path / "base", quiet=True)
+    monkeypatch.setattr(loop.Trainer, "update", update)
+    with pytest.raises(RegardError, match=r"tuned: was begun from .*base; choose another --out$"):
+        train(tiny, tmp_path / "tuned", base=tmp_path / "other", quiet=True)
+    train(tiny, tmp_path / "tuned", quiet=True)  # before its first checkpoint, and without saying it again
+    base, tuned = (read_tensors(tmp_path / f"{name}/model.safetensors") for name in ("base", "tuned"))
+    for name in base:
+        torch.testing.assert_close(base[name], tuned[name], atol=1e-6, rtol=0)
+
+
+def test_learned_positions_limit_what_is_decoded(tmp_path):
+    model = {"name": "transformer", "width": 12, "heads": 2, "positions": "learned", "longest": 8}
+    train({**TINY, "model": model}, tmp_path / "run", quiet=True)
+    found = regard.load(tmp_path / "run")
+    assert len(found.predict("a b c d").target_tokens) <= 8
+    with pytest.raises(RegardError, match=r"^source 2: has 9 tokens; transformer reads up to 7$"):
+        found.predict(["a b", "a b c d a b c d a"])
+    with pytest.raises(RegardError, match=r"^model.longest is 4, the longest text has 5 tokens; raise it, or lower "):
+        train({**TINY, "model": {**model, "longest": 4}}, tmp_path / "short", quiet=True)
+
+
+def test_a_loss_that_is_no_number_names_its_batch_and_leaves_the_last_checkpoint(tmp_path, monkeypatch):
+    forward = loop.Trainer.update
+
+    def poisoned(trainer):
+        if trainer.counters.step == 5:
+            with torch.no_grad():
+                next(trainer.engine.model.parameters()).fill_(math.nan)
+        forward(trainer)
+
+    monkeypatch.setattr(loop.Trainer, "update", poisoned)
+    found = r'^step 6: the loss is nan, with the batch of the examples [\d, and more]+, the first of them "[a-d ]+"; '
+    with pytest.raises(RegardError, match=found + r"try a lower --training.rate \(it was [\d.e-]+\) in another --out$"):
+        train(TINY, tmp_path / "run", quiet=True)
+    assert checkpoints_of(Run(tmp_path / "run"))[-1].step == 4
+
+
+def test_tuning_starts_from_the_parameters_of_another_run(tmp_path):
+    train(TINY, tmp_path / "base", quiet=True)
+    data = {**TINY["data"], "train": "reverse"}
+    train(
+        {"data": data, "training": {**TINY["training"], "steps": 1, "rate": 1e-12}},
+        tmp_path / "tuned",
+        base=tmp_path / "base",
+        quiet=True,
+    )
+    base, tuned = (read_tensors(tmp_path / f"{name}/model.safetensors") for name in ("base", "tuned"))
+    for name in base:
+        torch.testing.assert_close(base[name], tuned[name], atol=1e-6, rtol=0)
+    assert (tmp_path / "base/tokenizer.json").read_text() == (tmp_path / "tuned/tokenizer.json").read_text()
+    with pytest.raises(RegardError, match=r"is \(.*\), here \(.*\); --from needs the same model$"):
+        train(
+            {"data": data, "model": {"hidden": 20}, "training": TINY["training"]},
+            tmp_path / "wider",
+            base=tmp_path / "base",
+            quiet=True,
+        )
+
+
+def test_two_trainings_do_not_write_to_one_folder(tmp_path):
+    run = Run(tmp_path / "run")
+    with run.locked(), pytest.raises(RegardError, match=r"run: another training writes here; wait, or choose another"):
+        train(TINY, run.path, quiet=True)
+
+
+def test_patience_ends_training(tmp_path):
+    recipe = changed(training={"steps": 100, "validate_every": 2, "patience": 2, "rate": 1e-30, "metric": "exact"})
+    assert train(recipe, tmp_path / "run", quiet=True).step == 6  # 0 % at 2 is the best, 4 and 6 are no better
+
+
+def test_the_mean_of_the_last_checkpoints_is_their_mean(tmp_path):
+    train(changed(training={"average": 3, "metric": "loss"}), tmp_path / "run", quiet=True)
+    kept = checkpoints_of(Run(tmp_path / "run"))
+    assert [each.step for each in kept] == [4, 8, 12]
+    parts = [each.tensors("model") for each in kept]
+    found = loop.mean_of(kept)
+    for name, tensor in found.items():
+        torch.testing.assert_close(tensor, sum(part[name].double() for part in parts).div(3).float())
+    assert "mean of the last 3 checkpoints" in (tmp_path / "run/log").read_text()
+
+
+def test_training_in_a_thread_works(tmp_path):
+    worker = threading.Thread(target=train, args=(TINY, tmp_path / "run"), kwargs={"quiet": True})
+    worker.start()
+    worker.join()
+    assert len(Run(tmp_path / "run").metrics()) == 3
+
+
+@pytest.mark.parametrize("score", ["boxcar", "uniform", "exact", "hard"])
+def test_scores_without_a_gradient_train_without_nan_and_it_is_said(score, tmp_path):
+    train(changed(model={"score": score}), tmp_path / "run", quiet=True)
+    assert all(math.isfinite(line["train_loss"]) for line in Run(tmp_path / "run").metrics())
+    assert re.search(r"note: the score \w+ gives query and keys no gradient", (tmp_path / "run/log").read_text())
+
+
+def test_the_run_folder_can_be_read_with_less(tmp_path):
+    train(TINY, tmp_path / "run", quiet=True)
+    names = {path.name for path in (tmp_path / "run").iterdir()}
+    assert names == {
+        "log", "metrics.jsonl", "model.safetensors", "recipe.toml", "run.json", "tokenizer.json", "training",
+    }  # fmt: skip
+    recipe = Run(tmp_path / "run").read_recipe()
+    assert recipe["model"] == {"hidden": 12, "embedding": 8, "name": "bahdanau", "dropout": 0.3}
+    assert recipe["training"]["steps"] == 12
+    card = json.loads((tmp_path / "run/run.json").read_text())
+    assert card["best"]["metric"] == "exact"
+    assert card["parameters"] == sum(p.numel() for p in regard.load(tmp_path / "run").model.parameters())
+    assert not list((tmp_path / "run").rglob("*.pt")) + list((tmp_path / "run").rglob("*unfinished*"))
+
+
+@pytest.mark.slow
+def test_bpe_dropout_resumes_too(tmp_path, monkeypatch):
+    pairs = tmp_path / "pairs.tsv"
+    words = ["some words", "other words here", "words again", "again some other", "here and there"]
+    pairs.write_text("".join(f"{a} {b}\t{b} {a}\n" for a in words for b in words))
+    recipe = {
+        **changed(data={"train": str(pairs), "corpus": {}}),
+        "text": {"source_kind": "bpe", "target_kind": "bpe", "size": 290, "bpe_dropout": 0.2},
+    }
+    train(recipe, tmp_path / "whole", quiet=True)
+    constant = {**recipe, "training": {**recipe["training"], "schedule": "constant", "warmup": 0}}
+    train({**constant, "training": {**constant["training"], "steps": 5}}, tmp_path / "x", quiet=True)
+    train(constant, tmp_path / "x", quiet=True)
+    train(constant, tmp_path / "y", quiet=True)
+    last = checkpoints_of(Run(tmp_path / "y"))[-1].path.name
+    assert files_equal(
+        tmp_path / f"x/training/{last}/model.safetensors", tmp_path / f"y/training/{last}/model.safetensors"
+    )
+    assert not files_equal(tmp_path / "whole/model.safetensors", tmp_path / "y/model.safetensors")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of packages that TensorBoard's own reader uses
+def test_tensorboard_reads_what_was_found(tmp_path):
+    train(changed(training={"tensorboard": True}), tmp_path / "run", quiet=True)
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(tmp_path / "run/tensorboard"))
+    events.Reload()
+    written = [(event.step, round(event.value, 4)) for event in events.Scalars("valid_loss")]
+    assert written == [(line["step"], round(line["valid_loss"], 4)) for line in Run(tmp_path / "run").metrics()]
+
+
+def test_a_recipe_is_a_table(tmp_path, monkeypatch):
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as outside of tests, where any value may come
+    found = r"""^train: found 'pairs.tsv'; a recipe such as {"data": {"train": "pairs.tsv"}} is needed$"""
+    with pytest.raises(RegardError, match=found):
+        train("pairs.tsv", tmp_path / "run")
+
+
+def test_a_run_does_not_start_from_itself(tmp_path):
+    with pytest.raises(RegardError, match=r"run: is the run to start from; choose another --out$"):
+        train(TINY, tmp_path / "run", base=tmp_path / "run", quiet=True)
+
+
+def test_the_end_is_explained(tmp_path, capsys):
+    recipe = changed(training={"steps": 100, "validate_every": 2, "patience": 2, "rate": 1e-30, "metric": "exact"})
+    train(recipe, tmp_path / "run")
+    train({}, tmp_path / "run")
+    said = capsys.readouterr().err
+    assert re.search(r"\nended early, after 2 validations, none better \(--patience 0 goes on\)\n", said)
+    assert said.endswith("this run is finished; ask for more --steps to go on\n")
