@@ -153,7 +153,9 @@ def build_model(recipe: Recipe, tokenizers: Any) -> Model:
 
     name = recipe.model["name"]
     settings = {key: value for key, value in recipe.model.items() if key != "name"}
-    return build(name, **tokenizers.sizes(MODELS[name].task), **settings)
+    known = fields_of(MODELS[name].config)
+    sizes = {key: value for key, value in tokenizers.sizes().items() if key in known}
+    return build(name, **sizes, **settings)
 
 
 def fitting_models(settings: Mapping[str, Any], where: str, presets: Sequence[str]) -> list[str]:

@@ -48,8 +48,9 @@ def test_help_needs_no_torch_and_ends_with_an_example(arguments, example):
     assert found.stdout.rstrip().splitlines()[-1] == example
 
 
-def test_version(capsys):
-    assert main(["--version"]) == 0
+@pytest.mark.parametrize("arguments", [["--version"], ["predict", "--version"]])
+def test_version(arguments, capsys):
+    assert main(arguments) == 0
     assert capsys.readouterr().out == f"{__version__}\n"
 
 

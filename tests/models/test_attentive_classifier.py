@@ -27,7 +27,7 @@ PLAIN = {"encoder": "embedding", "spelling": "none", "pooling": "mean"}
 def classifier(**changes: object) -> AttentiveClassifier:
     """With random parameters, large enough to have opinions."""
     torch.manual_seed(4)
-    model = AttentiveClassifier(ClassifierConfig(**LEXICON.sizes("label"), **{**SMALL, **changes}))
+    model = AttentiveClassifier(ClassifierConfig(**LEXICON.sizes(), **{**SMALL, **changes}))
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.normal_(std=0.7)
@@ -240,5 +240,5 @@ def test_the_loss_is_computed_in_float32():
 )
 def test_what_is_refused(changes, line):
     with pytest.raises(RegardError) as caught:
-        ClassifierConfig(**{**LEXICON.sizes("label"), **changes})
+        ClassifierConfig(**{**LEXICON.sizes(), **changes})
     assert str(caught.value) == line

@@ -34,7 +34,7 @@ SENTENCES = [("a", "b", "c", "d"), ("b",), ("c", "a")]
 def tagger(scheme: Scheme = "BIO", seed: int = 5, **settings: object) -> AttentiveTagger:
     """With random parameters, large enough to have opinions."""
     torch.manual_seed(seed)
-    sizes = learn_lexicon(SENTENCES, TAGS[scheme]).sizes("tag")
+    sizes = learn_lexicon(SENTENCES, TAGS[scheme]).sizes()
     model = AttentiveTagger(TaggerConfig(**sizes, scheme=scheme, **{**SMALL, **settings}))
     with torch.no_grad():
         for parameter in model.parameters():

@@ -25,7 +25,7 @@ def pairs(name: str, **settings: Any) -> PairPredictor:
     """A model of pairs of letters, as chance made it."""
     torch.manual_seed(2)
     tokenizers, _ = learn_pair(["abcdefg"], ["abcdefg"], kind="characters", joint=True)
-    model = build(name, **tokenizers.sizes("pairs"), **settings)
+    model = build(name, source_size=tokenizers.source.size, target_size=tokenizers.target.size, **settings)
     assert isinstance(model, Seq2Seq)
     return PairPredictor(model, tokenizers, to_recipe({"model": {"name": name}}, "a test"), {})
 
@@ -35,7 +35,7 @@ def texts(name: str, **settings: Any) -> TextPredictor:
     torch.manual_seed(4)
     tokenizer = learn_text("characters", ["abcdefg"])
     tokenizers = Tokenizers(tokenizer, tokenizer)
-    model = build(name, **tokenizers.sizes("text"), **settings)
+    model = build(name, size=tokenizers.target.size, **settings)
     assert isinstance(model, LanguageModel)
     return TextPredictor(model, tokenizers, to_recipe({"model": {"name": name}}, "a test"), {})
 
@@ -180,7 +180,7 @@ def test_a_word_of_several_tokens_is_as_probable_as_all_of_them():
     torch.manual_seed(1)
     tokenizer = learn_text("bpe", ["aa bb cc"] * 4, size=262)
     tokenizers = Tokenizers(tokenizer, tokenizer)
-    model = build("gpt", **tokenizers.sizes("text"), **LAYERS)
+    model = build("gpt", size=tokenizers.target.size, **LAYERS)
     predictor = TextPredictor(model, tokenizers, to_recipe({"model": {"name": "gpt"}}, "a test"), {})
     text = "aa bb xyz"
     own = [place for place, word in enumerate(tokenizer.encoded(text).words) if word == 2]

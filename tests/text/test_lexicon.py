@@ -55,7 +55,7 @@ def test_the_most_frequent_words_come_first():
     assert learn_lexicon(TEXTS, ["x", "y"], least_count=2).words == ("the", "cat")
     letters = len(set("".join("".join(text) for text in TEXTS)))
     assert LEXICON.vocabulary == {"words": 9, "pieces": 4 + letters, "labels": 2}
-    assert LEXICON.sizes("label") == {"words": 9, "pieces": 4 + letters, "labels": ("x", "y")}
+    assert LEXICON.sizes() == {"words": 9, "pieces": 4 + letters, "labels": ("x", "y")}
 
 
 def test_words_are_looked_up_in_lower_case_with_all_digits_alike():
@@ -80,7 +80,7 @@ def test_a_vector_is_that_of_the_word_as_it_is_written_or_of_its_lower_case_form
     words = lexicon.encode(["The", "the", "THE", "Paris", "USA", "usa", "cat", ""])
     assert [word.vector for word in words] == [1, 2, 2, 3, 4, 0, 0, 0]
     assert [word.number for word in words[:4]] == [4, 4, 4, UNKNOWN]  # the words that are learnt are what they were
-    assert lexicon.sizes("tag") == {**LEXICON.sizes("tag"), "vectors": 4, "vectors_width": 3}
+    assert lexicon.sizes() == {**LEXICON.sizes(), "vectors": 4, "vectors_width": 3}
     assert lexicon.vocabulary == {**LEXICON.vocabulary, "vectors": 4}
 
 
@@ -100,7 +100,7 @@ def test_words_of_unlabelled_text_come_behind_those_of_labelled_texts():
     assert lexicon.encode(["é"])[0].pieces == (UNKNOWN,)  # nor are the letters of words that are seen once known
     assert UNKNOWN not in lexicon.encode(["owl"])[0].pieces
     assert UNKNOWN in LEXICON.encode(["owl"])[0].pieces
-    assert lexicon.sizes("tag")["unlabelled"] == lexicon.vocabulary["unlabelled"] == 4
+    assert lexicon.sizes()["unlabelled"] == lexicon.vocabulary["unlabelled"] == 4
     assert learn_lexicon(TEXTS, ["x", "y"], unlabelled=further, more=1).words == (*LEXICON.words, "owl")
     few = learn_lexicon(TEXTS, ["x", "y"], size=1, unlabelled={"dog": 2}, more=9)
     assert (few.words, few.unlabelled) == (("the", "dog"), 1)

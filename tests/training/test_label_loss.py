@@ -32,7 +32,7 @@ def sure_classifier(known: Lexicon, logits: list[list[float]], *, several: bool 
         "embedding": 3,
         "dropout": 0.0,
     }
-    model = AttentiveClassifier(ClassifierConfig(**known.sizes("label"), several=several, word_dropout=0.0, **plain))
+    model = AttentiveClassifier(ClassifierConfig(**known.sizes(), several=several, word_dropout=0.0, **plain))
     with torch.no_grad():
         model.reader.embedding.words.weight[4:] = torch.eye(3)
         model.output.weight.copy_(torch.tensor(logits).T)
@@ -48,7 +48,7 @@ def sure_tagger(known: Lexicon, scores: list[list[float]], **settings: Any) -> A
         "dropout": 0.0,
         "word_dropout": 0.0,
     }
-    model = AttentiveTagger(TaggerConfig(**known.sizes("tag"), **plain, **settings))
+    model = AttentiveTagger(TaggerConfig(**known.sizes(), **plain, **settings))
     with torch.no_grad():
         model.reader.embedding.words.weight[4:] = torch.eye(3)
         model.output.weight.copy_(torch.tensor(scores).T)

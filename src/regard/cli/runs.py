@@ -55,13 +55,13 @@ def add_action(app: App, name: str, words: Sequence[str]) -> None:
 
 
 def typed_run(name: str, words: Sequence[str]) -> Path | None:
-    """The run that a command line names; None for a call for help without one."""
+    """The run that a command line names; None for one that asks for help or the version alone."""
     if any(word in HELP for word in words):
         return next((Path(word) for word in words if (Path(word) / "run.json").is_file()), None)
     parser = App(name="regard", default_parameter=NO_NEGATIVES)
     parser.command(with_options(lambda: None, any_action(name), merged_options(name)), name=name)
     _, bound, _ = parser.parse_args([name, *words], print_error=False, exit_on_error=False)
-    run: Path = bound.arguments["run"]
+    run: Path | None = bound.arguments.get("run")
     return run
 
 

@@ -75,8 +75,8 @@ class Lexicon:
         """How many numbers of words there are."""
         return len(RESERVED) + len(self.words)
 
-    def sizes(self, task: str) -> dict[str, Any]:
-        """What the config of a model learns from it, of whichever task."""
+    def sizes(self) -> dict[str, Any]:
+        """What the config of a model learns from it."""
         known = {"words": self.size, "pieces": self.pieces.size, "labels": self.labels}
         known |= {"vectors": len(self.vectors), "vectors_width": self.vectors_width} if self.vectors else {}
         return known | ({"unlabelled": self.unlabelled} if self.unlabelled else {})

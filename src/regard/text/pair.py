@@ -34,11 +34,9 @@ class Tokenizers:
         """Whether a number means the same on both sides, so that they can share embeddings; the steps may differ."""
         return self.source.model is self.target.model
 
-    def sizes(self, task: str) -> dict[str, int]:
-        """What the config of a model of a task learns from both."""
-        if task == "text":
-            return {"size": self.target.size}
-        return {"source_size": self.source.size, "target_size": self.target.size}
+    def sizes(self) -> dict[str, int]:
+        """What the config of a model may learn from both; `size` is of a model that reads what it writes."""
+        return {"source_size": self.source.size, "target_size": self.target.size, "size": self.target.size}
 
     @property
     def vocabulary(self) -> dict[str, int]:

@@ -26,7 +26,7 @@ def labels(**settings: Any) -> LabelPredictor:
     """A classifier as chance made it."""
     torch.manual_seed(3)
     lexicon = learn_lexicon([WORDS], ("A", "B", "C"))
-    model = build("attentive-classifier", **lexicon.sizes("label"), **SMALL | settings)
+    model = build("attentive-classifier", **lexicon.sizes(), **SMALL | settings)
     assert isinstance(model, AttentiveClassifier)
     torch.nn.init.normal_(model.output.weight)
     return LabelPredictor(model, lexicon, to_recipe({"model": {"name": "attentive-classifier"}}, "a test"), {})
@@ -36,7 +36,7 @@ def tags(**settings: Any) -> TagPredictor:
     """A tagger as chance made it."""
     torch.manual_seed(5)
     lexicon = learn_lexicon([WORDS], ("O", "B-X", "I-X"))
-    model = build("attentive-tagger", **lexicon.sizes("tag"), **{**SMALL, "scheme": "BIO"} | settings)
+    model = build("attentive-tagger", **lexicon.sizes(), **{**SMALL, "scheme": "BIO"} | settings)
     assert isinstance(model, AttentiveTagger)
     torch.nn.init.normal_(model.output.weight)
     return TagPredictor(model, lexicon, to_recipe({"model": {"name": "attentive-tagger"}}, "a test"), {})

@@ -260,6 +260,10 @@ class TextPredictor(Predictor[Text]):
         """Texts of equally many tokens go on together, whatever their options; a search goes alone."""
         return None if request.options.searches else len(self.tokenizer.encode(request.subject))
 
+    def limited(self, options: Any, subject: str, most_tokens: int) -> Any:
+        writes = isinstance(options, WriteOptions) and options.tokens > most_tokens
+        return replace(options, tokens=most_tokens) if writes else options
+
     def steps(self, requests: Sequence[Request], *, streamed: bool = False) -> Iterator[list[Text | Part | None]]:
         """Go on with prompts of equally many tokens; the most probable texts of one prompt come at once."""
         if requests[0].options.searches:
