@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,6 +17,7 @@ from regard.looking.options import check_text
 from regard.run import Run
 from regard.tasks import TASKS, task_of, to_recipe
 from regard.tasks.loading import load
+from regard.tasks.options import names_of
 from regard.tasks.predictor import Predictor
 from regard.training.going_on import check_data, check_settings, going_on_from, started_from, tuned
 from regard.training.loop import Counters
@@ -113,7 +113,7 @@ def look(model: Any, *given: Any, **options: Any) -> AttentionMap:
     )
 
 
-def explain(predictor: Predictor[Any], text: str | Sequence[str], **options: Any) -> Explanation:
+def explain(predictor: Any, text: str | Sequence[str], **options: Any) -> Explanation:
     """How much each word of a text mattered for what a model says of it, by several methods.
 
     Args:
@@ -129,6 +129,8 @@ def explain(predictor: Predictor[Any], text: str | Sequence[str], **options: Any
         >>> explanation = regard.explain(regard.load("runs/questions"), "Who wrote Emma ?")
         >>> explanation.values["attention"], explanation.correlations
     """
+    if not isinstance(predictor, Predictor):
+        raise RegardError(f"explain: found {type(predictor).__name__}; give what regard.load gives")
     return explained(
         predictor.explain(text, options_of("explain", predictor.task.options["explain"], options, predictor.name))
     )
@@ -136,8 +138,7 @@ def explain(predictor: Predictor[Any], text: str | Sequence[str], **options: Any
 
 def options_of(what: str, kind: type[Options], given: Mapping[str, Any], model: str) -> Options:
     """Options as a dataclass; a name that it has not is refused, and None says nothing."""
-    known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
-    others = {field.name for task in TASKS.values() for field in fields(task.options[what])}
+    known, others = names_of(kind), set[str]().union(*(names_of(task.options[what]) for task in TASKS.values()))
     told = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
     told = {name: value for name, value in told.items() if value is not None}
     for name in told:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from datetime import date, time
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from regard.errors import RegardError, unknown_name
 
@@ -37,6 +37,14 @@ rest of its section belongs to it; may_change: may differ when a run goes on; re
 until its first checkpoint, and that may have moved by then; whole_name: a section whose settings are called as
 those of others are, so that a command line has to name it, too.
 """
+
+
+class Between(NamedTuple):
+    """The least and the greatest value of an option, in its annotation; `above` is less than any."""
+
+    least: float | None = None
+    greatest: float | None = None
+    above: float | None = None
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,17 @@ from torch import nn
 from regard import RegardError, attend, watch
 from regard.alignment import merge_words
 from regard.looking.sides import Side, token_side
-from regard.looking.weights import layers_of, map_weights
+from regard.looking.weights import map_weights
 from regard.text.units import Unit
 from regard.views.weights import TopWeights
 
 WORDS = Side((Unit("<s>", (0,)), Unit("ab", (1, 2)), Unit("c", (4,)), Unit("def", (5, 6, 7))), 8)
 OWNERS = [0, 1, 1, None, 2, 3, 3, 3]  # the same, as another function takes it
 TOKENS = token_side(tuple("abcdefgh"))
+
+
+def layers_of(seen, paths):
+    return [seen.joined(path) for path in paths]
 
 
 class Layer(nn.Module):

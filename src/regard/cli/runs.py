@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
 from cyclopts import App, Group, Parameter
 
 from regard.errors import RegardError
 from regard.tasks import TASKS
 from regard.tasks.actions import Action, Flag, Given, Invocation
-from regard.tasks.options import help_of, names_of
+from regard.tasks.options import Option, merge_options, names_of
 
 HELP = ("--help", "-h")
 
@@ -57,7 +58,7 @@ def add_action(app: App, name: str, words: Sequence[str]) -> None:
 def typed_run(name: str, words: Sequence[str]) -> Path | None:
     """The run that a command line names; None for one that asks for help or the version alone."""
     if any(word in HELP for word in words):
-        return next((Path(word) for word in words if (Path(word) / "run.json").is_file()), None)
+        return next((Path(word) for word in words if os.path.isfile(os.path.join(word, "run.json"))), None)
     parser = App(name="regard", default_parameter=NO_NEGATIVES)
     parser.command(with_options(lambda: None, any_action(name), merged_options(name)), name=name)
     _, bound, _ = parser.parse_args([name, *words], print_error=False, exit_on_error=False)
@@ -80,7 +81,7 @@ def option_of_other_task(words: Sequence[str], option: str) -> str | None:
     from regard.tasks.loading import task_of_run
 
     name, key = words[0], option.lstrip("-").replace("-", "_")
-    having = [task for task, kind in actions_by_task(name).items() if key in names_of([kind])]
+    having = [task for task, kind in actions_by_task(name).items() if key in names_of(kind)]
     run = typed_run(name, words[1:]) if having else None
     if run is None:
         return None
@@ -106,39 +107,25 @@ def with_options(
 
 def options_of(action: type[Action]) -> list[inspect.Parameter]:
     """The options of an action."""
-    hints, meanings = get_type_hints(action, include_extras=True), help_of(action)
-    return [
-        option(each.name, hints[each.name], each.default, Parameter(help=meanings[each.name]))
-        for each in fields(action)
-    ]
+    return [option(name, each, Parameter(help=each.meaning)) for name, each in merge_options([("", action)]).items()]
 
 
 def merged_options(name: str) -> list[inspect.Parameter]:
     """The options of a command in all tasks that have it; those that not all have under the names of their tasks."""
     own = actions_by_task(name)
-    merged: dict[str, inspect.Parameter] = {}
-    for action in own.values():
-        hints = get_type_hints(action, include_extras=True)
-        for each in fields(action):
-            having = {task: help_of(other)[each.name] for task, other in own.items() if each.name in names_of([other])}
-            remark = Parameter(help=joint_help(having))
-            if len(having) < len(own):
-                remark = Parameter(help=joint_help(having), group=Group(f"Only for the task {' or '.join(having)}"))
-            merged.setdefault(each.name, option(each.name, hints[each.name], each.default, remark))
-    return list(merged.values())
+    merged = []
+    for key, each in merge_options(own.items()).items():
+        remark = Parameter(help=each.meaning)
+        if len(each.help) < len(own):
+            remark = Parameter(help=each.meaning, group=Group(f"Only for the task {' or '.join(each.help)}"))
+        merged.append(option(key, each, remark))
+    return merged
 
 
-def option(name: str, hint: Any, default: Any, remark: Parameter) -> inspect.Parameter:
+def option(name: str, given: Option, remark: Parameter) -> inspect.Parameter:
     """An option for the parser."""
     kind = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(name, kind, annotation=Annotated[hint, remark], default=default)
-
-
-def joint_help(meanings: Mapping[str, str]) -> str:
-    """What an option means, task by task where they differ."""
-    if len(set(meanings.values())) == 1:
-        return next(iter(meanings.values()))
-    return " ".join(f"{task}: {meaning}" for task, meaning in meanings.items())
+    return inspect.Parameter(name, kind, annotation=Annotated[given.hint, remark], default=given.default)
 
 
 def carry_out(action: Action, given: Invocation) -> None:

@@ -31,7 +31,7 @@ class Line:
 
 
 def train(*words: Words) -> None:
-    """Train a model on pairs of texts, or on text."""
+    """Train a model on the data of a task."""
     if not words:
         raise RegardError("train: nothing is given; regard train DATA --out FOLDER is enough, --help lists all")
     if "--help" in words or "-h" in words:

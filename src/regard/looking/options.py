@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Annotated
 
 from regard.errors import RegardError, unknown_name
+from regard.settings import Between
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +22,7 @@ class LookOptions:
 
     kind: str | None = None
     words: bool = True
-    top: int | None = None
+    top: Annotated[int | None, Between(1, 10**6)] = None
 
     def __post_init__(self) -> None:
         check_positive("top", self.top)
@@ -46,7 +48,7 @@ class TargetLookOptions(LookOptions):
     """
 
     target: str | None = None
-    longest: int | None = None
+    longest: Annotated[int | None, Between(1, 100_000)] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -13,7 +13,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention.watch import Seen
 from regard.attention.weights import Weights
 from regard.errors import RegardError
 from regard.looking.sides import Side, mean_rows
@@ -25,11 +24,6 @@ LONG = 1000
 
 AT_ONCE = 2**24
 """Weights of a layer that exist at a time, of all its heads together."""
-
-
-def layers_of(seen: Seen, paths: Sequence[str]) -> list[Weights]:
-    """What a watch over one text has kept, with "all", at some paths; each is a layer, in one call or in steps."""
-    return [seen.joined(path) for path in paths]
 
 
 def map_weights(layers: Sequence[Weights], rows: Side, columns: Side, top: int | None = None) -> MapWeights:

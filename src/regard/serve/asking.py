@@ -30,16 +30,18 @@ def predicting(sent: Sent, action: Action, model: Served, settings: ServeSetting
 def looking(sent: Sent, model: Served, settings: ServeSettings) -> Asked:
     """A request for a look, or a `RegardError`."""
     task = model.predictor.task
-    beside = names_of([task.options["beside"]]) if "beside" in task.options else set()
-    check_taken(sent, names_of([task.options["look"]]) - (beside - model.predictor.takes), model)
+    beside = names_of(task.options["beside"]) if "beside" in task.options else set()
+    check_taken(sent, names_of(task.options["look"]) - (beside - model.predictor.takes), model)
     check_sizes(sent, settings)
     options = task.options["look"](**named_options(sent, task.options["look"]))
+    if attentions := model.predictor.model.attentions:
+        options.kind_of(model.predictor.name, attentions)
     return Asked(action="look", text=sent["text"], options=options)
 
 
 def named_options(sent: Sent, kind: type | None) -> dict[str, Any]:
     """Of what was sent, that which is of a dataclass of options."""
-    names = names_of([kind]) if kind is not None else set()
+    names = names_of(kind) if kind is not None else set()
     return {name: value for name, value in sent.items() if name in names}
 
 

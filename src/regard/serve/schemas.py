@@ -12,8 +12,9 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
+from regard.settings import Between
 from regard.tasks import TASKS
-from regard.tasks.options import Between, help_of
+from regard.tasks.options import merge_options
 
 Model = Annotated[str | None, Field(description="The name of a model, as /api/models gives it; the first unless set.")]
 
@@ -34,24 +35,23 @@ class Asking(BaseModel):
 
 def predict_model() -> type[Asking]:
     """A text to answer, with the request options of all tasks."""
-    kinds = [task.options[name] for task in TASKS.values() for name in ("request", "beside") if name in task.options]
+    parts = [(name, task.options.get(part)) for name, task in TASKS.items() for part in ("request", "beside")]
+    kinds = [(name, kind) for name, kind in parts if kind is not None]
     return asking("Predict", kinds, "A text to answer. Which settings a model takes, /api/models lists.")
 
 
 def look_model() -> type[Asking]:
     """A text to look at a model with, with the look options of all tasks."""
-    kinds = [task.options["look"] for task in TASKS.values()]
+    kinds = [(name, task.options["look"]) for name, task in TASKS.items()]
     return asking("Look", kinds, "A text to look at a model with.")
 
 
-def asking(name: str, kinds: Iterable[type], description: str) -> type[Asking]:
-    """A model of requests that may set the fields of some dataclasses."""
-    settings: dict[str, Any] = {}
-    for kind in kinds:
-        hints, meaning = get_type_hints(kind, include_extras=True), help_of(kind)
-        for each in fields(kind):
-            settings.setdefault(each.name, (setting(hints[each.name], meaning[each.name]), None))
-    return create_model(name, __base__=Asking, __doc__=description, **settings)
+def asking(name: str, kinds: Iterable[tuple[str, type]], description: str) -> type[Asking]:
+    """A model of requests that may set the fields of some dataclasses, each of a task."""
+    options: dict[str, Any] = {
+        each: (setting(option.hint, option.meaning), None) for each, option in merge_options(kinds).items()
+    }
+    return create_model(name, __base__=Asking, __doc__=description, **options)
 
 
 def setting(hint: Any, description: str) -> Any:

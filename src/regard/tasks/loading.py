@@ -64,6 +64,6 @@ def task_of_run(path: Path) -> Task:
     """The task of a run."""
     run = Run(path)
     name = run.read_card().get("task")
-    if name not in TASKS:
+    if not isinstance(name, str) or name not in TASKS:
         raise RegardError(f"{run.card_file}: has the task {name!r}; there are: {', '.join(TASKS)}")
-    return TASKS[str(name)]
+    return TASKS[name]

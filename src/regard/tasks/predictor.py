@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
@@ -20,6 +19,7 @@ from regard.models import Model
 from regard.recipe import Recipe
 from regard.run import Card
 from regard.tasks.base import Task
+from regard.tasks.options import names_of
 
 if TYPE_CHECKING:
     from regard.explaining.methods import Subject
@@ -118,7 +118,7 @@ class Predictor(ABC, Generic[AnswerT]):
     @property
     def takes(self) -> frozenset[str]:
         """What a request may say besides its text: names of request options, and of what belongs to the text."""
-        return frozenset(field.name for field in fields(self.task.options["request"]))
+        return frozenset(names_of(self.task.options["request"]))
 
     @abstractmethod
     def check(self, options: Any) -> None:

@@ -141,6 +141,10 @@ def test_a_terminal_shows_a_count_that_goes_on_from_part_to_part(monkeypatch):
             ["RUN", "--beam", "2", "--nbest", "3"],
             "predict: 3 best of a beam of 2 are too many; set beam to 3 or more",
         ),
+        (
+            ["RUN", "--length-penalty", "-1"],
+            "beam_search: length_penalty is -1.0; 0 is none, a number above it favours length",
+        ),
         (["RUN", "--longest", "0"], "predict: longest is 0; a number from 1 to 100000 is needed"),
         (["RUN", "--weights"], "--weights: needs --jsonl; a line of text has no room for them"),
         (["RUN", "--draw", "--jsonl"], "--draw: does not go with --jsonl; ask for --weights there"),

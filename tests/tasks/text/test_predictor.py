@@ -10,6 +10,8 @@ from regard.batch import BOS, EOS
 from regard.errors import RegardError
 from regard.models import LanguageModel, build
 from regard.tasks.loading import load
+from regard.tasks.predictor import Request
+from regard.tasks.text.options import WriteOptions
 from regard.tasks.text.predictor import TextPredictor
 from regard.tasks.text.settings import TextData, TextRecipe
 from regard.text import KINDS, Tokenizers
@@ -294,3 +296,17 @@ def test_a_trained_model_knows_its_language(text_run):
     found = load(text_run)
     known, strange = found.read(["the cat sees the dog", "dog the the sees cat"])
     assert known.log_probability > strange.log_probability
+
+
+def test_requests_of_any_lengths_are_answered_together_as_alone(gpt_run):
+    model = load(gpt_run)
+    prompts = ["the cat", "a", "the dog", ""]
+    requests = [Request(prompt, WriteOptions(tokens=3, greedy=True)) for prompt in prompts]
+    assert model.answer([]) == []
+    answers = model.answer(requests, return_weights=True)
+    for prompt, found in zip(prompts, answers, strict=True):
+        alone = model.generate(prompt, tokens=3, greedy=True, return_weights=True)
+        assert (found.prompt, found.text, found.tokens) == (prompt, alone.text, alone.tokens)
+        torch.testing.assert_close(found.weights, alone.weights)
+    with pytest.raises(RegardError, match=r"^generate: 3 best of a beam of 2 are too many; set beam to 3 or more$"):
+        model.check(WriteOptions(beam=2, nbest=3))

@@ -16,6 +16,7 @@ export class Form {
   constructor(element, models, limits) {
     this.element = element;
     this.models = models;
+    this.limits = limits;
     this.field("model").replaceChildren(...models.map(({ name, does }) => new Option(`${name} (${does})`, name)));
     this.field("other").replaceChildren(new Option("no other", ""), ...models.map(({ name }) => new Option(name, name)));
     const kinds = [...new Set(models.flatMap(({ attention }) => attention))];
@@ -96,7 +97,7 @@ export class Form {
     if (model.options.includes("second")) asked.second = fields.second ?? "";
     if (model.options.includes("context")) asked.context = (fields.context ?? "").split("\n").filter(Boolean);
     const draws = model.options.includes("temperature"); // unless the best are asked for
-    if (model.options.includes("nbest") && !draws) asked.nbest ??= Math.min(USUAL_NBEST, asked.beam ?? USUAL_NBEST);
+    if (model.options.includes("nbest") && !draws) asked.nbest ??= Math.min(USUAL_NBEST, this.limits.beam, asked.beam ?? USUAL_NBEST);
     if (asked.nbest || asked.beam) for (const name of DRAWING) delete asked[name];
     return asked;
   }

@@ -44,7 +44,10 @@ class Evaluate(Action):
         """Score the run."""
 
     def run(self, predictor: Any, given: Invocation) -> None:
-        report = self.report(predictor, given)
+        self.show(self.report(predictor, given))
+
+    def show(self, report: Report) -> None:
+        """Print a report."""
         print(json.dumps(report.to_json(), ensure_ascii=False) if self.as_json else "\n".join(report.lines()))
 
 
@@ -97,19 +100,22 @@ class EvaluateFindings(Evaluate):
         """What a run finds in the data."""
 
     def report(self, predictor: Any, given: Invocation) -> Report:
+        return self.findings(predictor, given).report
+
+    def run(self, predictor: Any, given: Invocation) -> None:
         from regard.files import write_text
         from regard.metrics import compare_found
         from regard.tasks.loading import load_like
 
+        other = None if self.against is None else load_like(predictor, self.against, given)
         ours = self.findings(predictor, given)
         report: Report = ours.report
         if self.against is not None:
-            other = load_like(predictor, self.against, given)
             theirs = self.findings(other, replace(given, run=self.against))
             report = Compared(report, compare_found(theirs.found, ours.found, ours.gold), (self.against, given.run))
+        self.show(report)
         if self.out is not None:
             write_text(self.out, as_file(ours.lines))
-        return report
 
 
 def as_file(lines: Iterable[str]) -> str:

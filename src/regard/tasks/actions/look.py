@@ -64,6 +64,8 @@ class Look(Action, LookOptions):
             raise RegardError(f"--view: {self.view} cannot be drawn in a terminal; give --svg or --html")
 
     def run(self, predictor: Any, given: Invocation) -> None:
+        if predictor.model.attentions:
+            self.kind_of(predictor.name, predictor.model.attentions)
         text = check_text(read_text(given.text))
         picture = predictor.look(text, replace(self, words=self.words and self.view != "time"))
         if self.gold is not None:

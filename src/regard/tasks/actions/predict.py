@@ -66,7 +66,9 @@ class Predict(Action):
 
     def check_model(self, predictor: Any) -> None:
         """Raise a `RegardError` for options that this model cannot answer by, before any line is read."""
-        self.answers(predictor, [], None)
+        if self.weighed(predictor):
+            predictor.check_attention()
+        predictor.check(self)
 
     def write(self, predictor: Any, answer: Any) -> str:
         """What is written of an answer; None is the answer to a line that has none."""
@@ -115,11 +117,6 @@ class PredictFromWords(Predict):
 
     why: Flag = False
     html: Path | None = None
-
-    def check_model(self, predictor: Any) -> None:
-        if self.why or self.html is not None:
-            predictor.check_attention()
-        super().check_model(predictor)
 
     def weighed(self, predictor: Any) -> bool:
         return self.why or self.html is not None or (self.jsonl and predictor.weighs)

@@ -35,10 +35,6 @@ class PredictLabels(PredictFromWords, RankOptions):
     example: ClassVar[str] = "predict runs/questions --why < texts.txt"
     unit: ClassVar[str] = "texts"
 
-    def check_model(self, predictor: LabelPredictor) -> None:
-        super().check_model(predictor)
-        predictor.check(self)
-
     def subjects(self, predictor: LabelPredictor) -> Iterator[Labelled | None]:
         """Each line as the model takes it; a line without text is None, and ends a dialogue."""
         from regard.data.labelled import Labelled

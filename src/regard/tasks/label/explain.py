@@ -29,8 +29,7 @@ class LabelSubject(Subject):
 
     def __init__(self, predictor: LabelPredictor, text: Any, options: LabelExplainOptions) -> None:
         check_is_text(text)
-        model, second = predictor.model, options.second
-        context = None if options.context is None else list(options.context)
+        model, second, context = predictor.model, options.second, options.context
         found = predictor.predict(text, second=second, context=context)
         if not any(found.words):
             raise RegardError("explain: the text has no words")

@@ -18,8 +18,7 @@ def look_at_label(predictor: LabelPredictor, text: str, options: LabelLookOption
         predictor.check_attention()
     if options.kind_of(predictor.name, predictor.model.attentions) == "self":
         return look_at_words(predictor, predictor.words(text), text, options)
-    context = None if options.context is None else list(options.context)
     whole = predictor.attention_map(
-        predictor.predict(text, second=options.second, context=context, return_weights=True)
+        predictor.predict(text, second=options.second, context=options.context, return_weights=True)
     )
     return whole if options.top is None else whole.keep_top(options.top)

@@ -8,8 +8,8 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from regard.looking.options import LookOptions
+from regard.settings import Between
 from regard.tasks.actions import Given
-from regard.tasks.options import Between
 
 Texts = Annotated[tuple[str, ...] | None, Parameter(allow_leading_hyphen=True)]
 """Texts, which may begin with a hyphen."""
@@ -34,7 +34,7 @@ class BesideOptions:
 
     Attributes:
         second: For a model of pairs of texts, the second text.
-        context: For a model of dialogues, a text before, the oldest first; may be given several times.
+        context: For a model of dialogues, the texts before, the oldest first.
     """
 
     second: Given = None

@@ -50,10 +50,6 @@ class PredictPairs(Predict, SearchOptions):
         if self.picture is not None:
             check_ending(self.picture)
 
-    def check_model(self, predictor: Any) -> None:
-        predictor.check(self)
-        super().check_model(predictor)
-
     def weighed(self, predictor: Any) -> bool:
         return self.weights or self.draw or self.picture is not None
 

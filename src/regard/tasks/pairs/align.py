@@ -98,7 +98,7 @@ class Align(Action):
             if self.gold is not None:
                 gold = read_gold(self.gold, self.gold_base)
                 first = list(islice(found, len(gold)))
-                places = self.places_by_gold(gold, first)
+                places = self.places_by_gold(gold, first, quiet=given.quiet)
                 found = chain(first, found)
             for each in found:
                 links = self.links(each.forward, places[0])
@@ -144,7 +144,7 @@ class Align(Action):
 
         return align(attended, place, self.method, self.threshold)
 
-    def places_by_gold(self, gold: Sequence[Gold], first: Sequence[Both]) -> tuple[Place, Place]:
+    def places_by_gold(self, gold: Sequence[Gold], first: Sequence[Both], *, quiet: bool) -> tuple[Place, Place]:
         """The best attention of each direction; twice the same where there is only one."""
         from regard.alignment import Gold
 
@@ -156,19 +156,20 @@ class Align(Action):
         backward = [each.backward for each in first if each.backward is not None]
         assert self.gold is not None
         check_gold(self.gold, gold, forward)
-        place = self.best_place(forward, gold, "attention")
+        place = self.best_place(forward, gold, None if quiet else "attention")
         if not backward:
             return place, place
         back = [Gold(turned(links.sure), turned(links.possible)) for links in gold]
-        return place, self.best_place(backward, back, "backward attention")
+        return place, self.best_place(backward, back, None if quiet else "backward attention")
 
-    def best_place(self, attended: Sequence[Attended], gold: Sequence[Gold], what: str) -> Place:
-        """The attention whose links agree best with gold ones, which is said."""
+    def best_place(self, attended: Sequence[Attended], gold: Sequence[Gold], what: str | None) -> Place:
+        """The attention whose links agree best with gold ones, which is said of `what` if that has a name."""
         from regard.metrics import search_head
 
         shifts = shifts_of(self.shift)
         found = search_head(attended, gold, shifts=shifts, method=self.method, threshold=self.threshold)
-        print(f"{what} {found.place}: {found.score} on the gold links", file=sys.stderr)
+        if what is not None:
+            print(f"{what} {found.place}: {found.score} on the gold links", file=sys.stderr)
         return found.place
 
 

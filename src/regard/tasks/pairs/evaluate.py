@@ -13,6 +13,7 @@ from regard.tasks.actions.evaluate import Evaluate, as_file
 from regard.tasks.actions.predict import in_line
 from regard.tasks.actions.remarks import Remarks
 from regard.tasks.pairs.links import attend_to, check_gold, shifts_of
+from regard.tasks.pairs.options import SearchOptions
 from regard.tasks.progress import counted
 
 if TYPE_CHECKING:
@@ -132,6 +133,7 @@ class EvaluatePairs(Evaluate):
     def report(self, predictor: PairPredictor, given: Invocation) -> PairReport:
         from regard.files import write_text
 
+        predictor.check(SearchOptions(beam=self.beam))
         if self.gold is not None:
             predictor.check_attention()
         examples = self.read_examples(predictor)

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from regard.errors import RegardError
+from regard.settings import Between
 from regard.tasks.actions import Given
-from regard.tasks.options import Between, check_range
+from regard.tasks.options import check_range
 
 WIDEST, LONGEST = 1000, 100_000
 """The widest beam and the longest target that can be asked for; the memory for more is hardly meant."""

@@ -12,7 +12,7 @@ from torch import Tensor
 from regard.batch import EOS, Pair, collate
 from regard.data.batches import plan
 from regard.decoding import Hypothesis, decode_all, forced_weights, score_targets
-from regard.decoding.beam import Search, search_steps
+from regard.decoding.beam import Search, check_beam, search_steps
 from regard.decoding.steps import limits_of
 from regard.errors import RegardError
 from regard.tasks.actions.predict import in_line
@@ -133,7 +133,13 @@ class PairPredictor(Predictor[Prediction]):
         return text
 
     def check(self, options: SearchOptions) -> None:
-        options.check_search(self.recipe.decoding.beam)
+        usual = self.recipe.decoding
+        options.check_search(usual.beam)
+        check_beam(options.width(usual.beam), options.nbest, self._penalty(options))
+
+    def _penalty(self, options: SearchOptions) -> float:
+        """The length penalty: that of the recipe unless it is set."""
+        return self.recipe.decoding.length_penalty if options.length_penalty is None else options.length_penalty
 
     def answer(
         self, requests: Sequence[Request], *, return_weights: bool = False, progress: Progress | None = None
@@ -147,13 +153,12 @@ class PairPredictor(Predictor[Prediction]):
         texts = [request.subject for request in requests]
         sources = [self.tokenizers.source.encoded(text) for text in texts]
         self._check_places(sources)
-        usual = self.recipe.decoding
         best = decode_all(
             self.model,
             [Pair(source.ids) for text, source in zip(texts, sources, strict=True) if text.strip()],
-            width=options.width(usual.beam),
+            width=options.width(self.recipe.decoding.beam),
             nbest=options.nbest,
-            length_penalty=usual.length_penalty if options.length_penalty is None else options.length_penalty,
+            length_penalty=self._penalty(options),
             longest=options.longest,
             device=self.device,
             progress=progress,
@@ -184,7 +189,6 @@ class PairPredictor(Predictor[Prediction]):
         if not streamed or not request.subject.strip():
             yield list(self.answer(requests))
             return
-        self.check(options)
         for search in self.search(request.subject, options):
             live = [(self.tokenizers.target.decode(each.target), each.log_probability) for each in search.alive()[0]]
             yield [Part({"beam": [{"text": text, "log_probability": value} for text, value in live]})]
@@ -192,17 +196,15 @@ class PairPredictor(Predictor[Prediction]):
 
     def search(self, text: str, options: SearchOptions) -> Iterator[Search]:
         """The search that `predict` makes for one source that is not empty, after each of its steps."""
-        usual, source = self.recipe.decoding, self.tokenizers.source.encoded(text)
-        options.check_search(usual.beam)
+        self.check(options)
+        source, width = self.tokenizers.source.encoded(text), options.width(self.recipe.decoding.beam)
         self._check_places([source])
-        width = options.width(usual.beam)
-        penalty = usual.length_penalty if options.length_penalty is None else options.length_penalty
         return search_steps(
             self.model,
             collate([Pair(source.ids)]).to(self.device),
             width,
             options.nbest,
-            penalty if width > 1 else 0.0,  # a beam of one is greedy
+            self._penalty(options) if width > 1 else 0.0,  # a beam of one is greedy
             longest=options.longest,
         )
 

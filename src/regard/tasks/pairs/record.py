@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TargetRecord:
     """One target of a source; both sides end in <eos>. Weights are by layer, head, target and source token."""
 
@@ -16,9 +16,9 @@ class TargetRecord:
     weights: list[list[list[list[float]]]] | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PairRecord(TargetRecord):
     """The best target of a source, and all that were asked for, itself first."""
 
-    source: str = ""
-    alternatives: list[TargetRecord] | None = None
+    source: str
+    alternatives: list[TargetRecord]

@@ -10,7 +10,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention.watch import watch
 from regard.data.batches import plan
 from regard.data.label_batches import tag_batch
 from regard.data.tagged import Tagged
@@ -174,13 +173,14 @@ class TagPredictor(Predictor[Tagging]):
     def _tagged(self, words: Sequence[tuple[str, ...]], return_weights: bool) -> list[Tagging]:
         """The tags of some sentences at once."""
         batch = tag_batch([Tagged(each, ("",) * len(each)) for each in words], self.lexicon, tags=False).to(self.device)
-        with watch(self.model) as seen:
+        weights = None
+        if return_weights:
+            scores, seen = self.watched(lambda: self.model(batch))
+            weights = torch.stack([layer.dense() for layer in seen["self"]], 1).float().cpu()
+        else:
             scores = self.model(batch)
         best, each = self.model.best(scores, batch), self.model.probabilities(scores, batch)
         chosen, probable = best.tolist(), each.gather(-1, best[..., None])[..., 0].tolist()
-        weights = None
-        if return_weights:
-            weights = torch.stack([seen[path][0].dense() for path in self.model.attentions["self"]], 1).float().cpu()
         found = []
         for row, own in enumerate(words):
             size = len(own)

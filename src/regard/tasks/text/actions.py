@@ -46,6 +46,9 @@ class PredictText(Predict):
 
     tokens: Flag = False
 
+    def check_model(self, predictor: TextPredictor) -> None:
+        """There is nothing that a text cannot be read by."""
+
     def answers(self, predictor: TextPredictor, subjects: Sequence[Any], progress: Progress | None) -> list[Any]:
         return predictor.read(subjects, progress)
 
@@ -144,33 +147,34 @@ class Generate(Action, WriteOptions):
             say_unknown(predictor, prompt)
         if self.beam is not None:
             best = predictor.continuations(prompt, tokens=self.tokens, beam=self.beam, nbest=self.nbest or 1)
-            print(*(as_json(text) if self.jsonl else prompt + text.text for text in best), sep=self.between)
+            between = "\n" if self.jsonl else BETWEEN
+            print(*(as_json(text) if self.jsonl else prompt + text.text for text in best), sep=between)
             return
         first = secrets.randbelow(SEEDS) if self.seed is None else self.seed
         for place in range(self.count):
-            self.write(predictor, prompt, (first + place) % SEEDS, between=self.between if place else "")
-        print()
+            write = self.write_record if self.jsonl else self.write_text
+            write(predictor, prompt, (first + place) % SEEDS, is_last=place + 1 == self.count)
         if self.seed is None and not self.greedy and not given.quiet:
             print(f"drawn with --seed {first}", file=sys.stderr)
 
-    @property
-    def between(self) -> str:
-        """What stands between two texts."""
-        return "\n" if self.jsonl else BETWEEN
-
-    def write(self, predictor: TextPredictor, prompt: str, seed: int, between: str) -> None:
-        """Write one text, each piece as soon as it is there, or as a JSON object."""
+    def how(self, seed: int) -> dict[str, Any]:
+        """How a text is drawn, as the predictor takes it."""
         temperature = 1.0 if self.temperature is None else self.temperature
-        how: dict[str, Any] = {"tokens": self.tokens, "temperature": temperature, "greedy": self.greedy}
-        how |= {"top_k": self.top_k, "top_p": self.top_p, "seed": seed}
-        if self.jsonl:
-            text = predictor.generate(prompt, **how)
-            print(between, as_json(text if self.greedy else replace(text, seed=seed)), sep="", end="", flush=True)
-            return
-        pieces = predictor.stream(prompt, **how)  # says what is wrong with the prompt
-        print(between, prompt, sep="", end="", flush=True)
+        drawing = {"top_k": self.top_k, "top_p": self.top_p, "greedy": self.greedy}
+        return {"tokens": self.tokens, "temperature": temperature, **drawing, "seed": seed}
+
+    def write_record(self, predictor: TextPredictor, prompt: str, seed: int, is_last: bool) -> None:
+        """Write one text as a line of JSON, with its seed unless nothing was drawn."""
+        text = predictor.generate(prompt, **self.how(seed))
+        print(as_json(text if self.greedy else replace(text, seed=seed)), flush=True)
+
+    def write_text(self, predictor: TextPredictor, prompt: str, seed: int, is_last: bool) -> None:
+        """Write one text, each piece as soon as it is there."""
+        pieces = predictor.stream(prompt, **self.how(seed))  # says what is wrong with the prompt
+        print(prompt, end="", flush=True)
         for piece in pieces:
             print(piece, end="", flush=True)
+        print("\n" if is_last else BETWEEN, end="", flush=True)
 
 
 def from_stdin() -> str:

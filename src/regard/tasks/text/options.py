@@ -7,8 +7,8 @@ from math import inf
 from typing import Annotated
 
 from regard.errors import RegardError
+from regard.settings import Between
 from regard.tasks.actions import Flag
-from regard.tasks.options import Between
 
 MOST_TOKENS = 1_000_000
 """That can be asked for; more are hardly meant."""

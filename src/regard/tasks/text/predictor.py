@@ -178,7 +178,7 @@ class TextPredictor(Predictor[Text]):
         for prompt, begun in zip(several, beginnings, strict=True):
             generator = new_generator(self.device, seed)
             best = generate_whole(self.model, begun, tokens=tokens, generator=generator, **options)[0]
-            found.append(self._text(prompt, begun, best, return_weights))
+            found.append(self._text(prompt, best, return_weights))
         return found[0] if isinstance(prompts, str) else found
 
     def stream(
@@ -211,7 +211,7 @@ class TextPredictor(Predictor[Text]):
         """The most probable texts that a beam finds, best first."""
         begun = self._begun(prompt, tokens, return_weights)
         found = continuations(self.model, begun, tokens=tokens, beam=beam, nbest=nbest)[0]
-        return [self._text(prompt, begun, each, return_weights) for each in found]
+        return [self._text(prompt, each, return_weights) for each in found]
 
     @overload
     def read(self, texts: str) -> Reading: ...  # type: ignore[overload-overlap]
@@ -249,12 +249,20 @@ class TextPredictor(Predictor[Text]):
     def answer(
         self, requests: Sequence[Request], *, return_weights: bool = False, progress: Progress | None = None
     ) -> list[Text]:
+        if return_weights:
+            self.check_attention()
+        together: dict[Hashable, list[int]] = {}
+        for place, request in enumerate(requests):
+            key = self.batch_key(request)
+            together.setdefault((place,) if key is None else key, []).append(place)
         answers: dict[int, Text] = {}
-        for events in self.steps(requests):
-            answers |= {row: event for row, event in enumerate(events) if isinstance(event, Text)}
+        for places in together.values():
+            for events in self.steps([requests[place] for place in places]):
+                answers |= {place: text for place, text in zip(places, events, strict=True) if isinstance(text, Text)}
             if progress is not None:
                 progress(len(answers))
-        return [answers[row] for row in range(len(requests))]
+        texts = [answers[place] for place in range(len(requests))]
+        return [self._with_weights(text) for text in texts] if return_weights else texts
 
     def batch_key(self, request: Request, *, streamed: bool = False) -> Hashable:
         """Texts of equally many tokens go on together, whatever their options; a search goes alone."""
@@ -294,6 +302,9 @@ class TextPredictor(Predictor[Text]):
         drawn = [*options.drawn, *(["greedy"] if options.greedy else [])]
         if drawn:
             raise RegardError(f"{drawn[0]}: a beam draws nothing; leave it out, or beam and nbest")
+        beam, nbest = options.beam, options.nbest or 1
+        if beam is not None and nbest > beam:
+            raise RegardError(f"generate: {nbest} best of a beam of {beam} are too many; set beam to {nbest} or more")
 
     def _whole(self, prompt: str, text: str, ids: Sequence[int], log_probability: float, ended: bool) -> Text:
         """A text that is written."""
@@ -336,15 +347,16 @@ class TextPredictor(Predictor[Text]):
                 )
         return begun
 
-    def _text(self, prompt: str, begun: Int[Tensor, "1 time"], found: Hypothesis, return_weights: bool) -> Text:
+    def _text(self, prompt: str, found: Hypothesis, return_weights: bool) -> Text:
         """A hypothesis as text."""
-        ids = (*begun[0].tolist(), *found.target)
         text = "".join(written_parts(self.tokenizer, found.target, prompt))
         whole = self._whole(prompt, text, found.target, found.log_probability, found.ended)
-        if not return_weights:
-            return whole
-        weights = text_weights(self.model, torch.tensor([ids], device=self.device))[0]
-        return replace(whole, weights=weights.float().cpu())
+        return self._with_weights(whole) if return_weights else whole
+
+    def _with_weights(self, text: Text) -> Text:
+        """A text with its attention, by one pass that reads what was written."""
+        weights = text_weights(self.model, torch.tensor([text.ids], device=self.device))[0]
+        return replace(text, weights=weights.float().cpu())
 
     def _log_probabilities(self, rows: Sequence[Sequence[int]]) -> list[list[float]]:
         """The log-probability of each token of some rows but the first, which is <bos>.
