@@ -173,6 +173,7 @@ def test_indexing_equals_indexing_the_matrix(name, missing, dots, data):
     torch.testing.assert_close(weights[tuple(index)], wanted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["scaled_dot", "gaussian", "additive", "epanechnikov"])
 @pytest.mark.parametrize("normaliser", ["softmax", "sparsemax", "entmax15", "none"])
 def test_slices_are_differentiable(name, normaliser):

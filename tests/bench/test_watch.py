@@ -61,6 +61,7 @@ def test_eager_is_skipped_where_its_weights_do_not_fit(monkeypatch):
     assert watch.why_no_eager(TINY) == ""
 
 
+@pytest.mark.slow
 def test_the_command_measures_and_keeps_its_rows(tmp_path, capsys):
     kept = tmp_path / "rows.jsonl"
     sizes = ["--length", "16", "--layers", "1", "--width", "16", "--heads", "2", "--repeats", "1"]

@@ -137,6 +137,7 @@ def test_a_setting_that_two_sections_have_needs_its_whole_name(monkeypatch):
         override({}, [("seed", "3")])
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(NAMES | st.text(max_size=3), st.text(max_size=4) | st.none()), max_size=3))
 def test_whatever_is_typed_is_a_table_or_one_line(options):
     line = error_of(override, {"data": {"train": "copy"}}, options)

@@ -89,5 +89,6 @@ assert torch.equal(compiled(tokens), embedding(tokens))
 """
 
 
+@pytest.mark.slow
 def test_a_compiled_embedding_is_one_graph():
     subprocess.run([sys.executable, "-c", COMPILED], check=True)  # without the checks of types, which are no graph

@@ -104,6 +104,7 @@ def test_a_client_that_does_not_read_its_answer_is_left(slow, monkeypatch):
     assert [(each["event"], each["status"]) for each in client.logged] == [("request", 499)]
 
 
+@pytest.mark.slow
 def test_what_takes_too_long_is_refused(slow):
     worker, server = serving(slow, seconds=1)
     with server as client:
@@ -121,6 +122,7 @@ def test_what_takes_too_long_is_refused(slow):
         assert worker.taken == 0
 
 
+@pytest.mark.slow
 def test_an_error_in_the_middle_of_a_stream_is_an_event(slow):
     _, server = serving(slow, seconds=1)
     with server as client:

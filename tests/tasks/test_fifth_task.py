@@ -119,6 +119,7 @@ def test_the_server(run):
         model.worker.stop(5)
 
 
+@pytest.mark.slow
 def test_the_page(run):
     model = served("films", load(run), ServeSettings())
     try:

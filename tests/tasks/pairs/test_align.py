@@ -190,6 +190,7 @@ OPTIONS = ["--source", "--target", "--attention", "--shift", "--method", "--thre
 WORDS = st.sampled_from([*OPTIONS, "s", "t", "-", "0", "1", "0.5", "mean", "threshold", "run", "x", "--symmetrise"])
 
 
+@pytest.mark.slow
 @given(st.lists(WORDS, max_size=7))
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_command_line_is_a_bug(here, reverse_run, monkeypatch, capsys, words):

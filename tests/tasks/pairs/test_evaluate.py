@@ -231,6 +231,7 @@ def few(monkeypatch):
     monkeypatch.setattr("regard.tasks.pairs.evaluate.COUNT", 20)
 
 
+@pytest.mark.slow
 @given(st.lists(WORDS, max_size=7))
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_command_line_is_a_bug(here, reverse_run, capsys, few, words):
