@@ -100,15 +100,7 @@ class PairPredictor(Predictor[Prediction]):
     @overload  # a str is a sequence of str, too
     def predict(self, texts: Sequence[str], **options: Unpack[Options]) -> list[Prediction]: ...
     def predict(
-        self,
-        texts: Any,
-        *,
-        beam: int | None = None,
-        nbest: int = 1,
-        length_penalty: float | None = None,
-        longest: int | None = None,
-        return_weights: bool = False,
-        progress: Progress | None = None,
+        self, texts: Any, *, return_weights: bool = False, progress: Progress | None = None, **options: Any
     ) -> Prediction | list[Prediction]:
         """The best target for a source, or for each of several. An empty source has an empty target.
 
@@ -123,9 +115,9 @@ class PairPredictor(Predictor[Prediction]):
             return_weights: Also give the attention of every target that is returned.
             progress: Told how many sources are done.
         """
-        options = SearchOptions(beam=beam, nbest=nbest, length_penalty=length_penalty, longest=longest)
-        self.check(options)
-        requests = [Request(text, options) for text in as_texts("predict", texts)]
+        search = SearchOptions(**options)
+        self.check(search)
+        requests = [Request(text, search) for text in as_texts("predict", texts)]
         predictions = self.answer(requests, return_weights=return_weights, progress=progress)
         return predictions[0] if isinstance(texts, str) else predictions
 

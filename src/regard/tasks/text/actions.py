@@ -19,8 +19,9 @@ from regard.tasks.actions.explain import Explain
 from regard.tasks.actions.look import Look
 from regard.tasks.actions.predict import Predict
 from regard.tasks.actions.remarks import Remarks
+from regard.tasks.options import names_of
 from regard.tasks.progress import counted
-from regard.tasks.text.options import SEEDS, WordOptions, WriteOptions
+from regard.tasks.text.options import SEEDS, DrawOptions, WordOptions, WriteOptions
 
 if TYPE_CHECKING:
     from regard.tasks.predictor import Progress
@@ -159,9 +160,7 @@ class Generate(Action, WriteOptions):
 
     def how(self, seed: int) -> dict[str, Any]:
         """How a text is drawn, as the predictor takes it."""
-        temperature = 1.0 if self.temperature is None else self.temperature
-        drawing = {"top_k": self.top_k, "top_p": self.top_p, "greedy": self.greedy}
-        return {"tokens": self.tokens, "temperature": temperature, **drawing, "seed": seed}
+        return {name: getattr(self, name) for name in names_of(DrawOptions)} | {"seed": seed}
 
     def write_record(self, predictor: TextPredictor, prompt: str, seed: int, is_last: bool) -> None:
         """Write one text as a line of JSON, with its seed unless nothing was drawn."""

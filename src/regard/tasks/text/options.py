@@ -24,8 +24,8 @@ DRAWING = ("temperature", "top_k", "top_p", "seed")
 
 
 @dataclass(frozen=True, kw_only=True)
-class WriteOptions:
-    """How a text is gone on with: drawn token by token, or searched for by a beam.
+class DrawOptions:
+    """How a text is drawn, token by token.
 
     Attributes:
         tokens: The most tokens to write.
@@ -33,8 +33,6 @@ class WriteOptions:
         top_k: Draw from so many most probable tokens only.
         top_p: Draw only from the fewest most probable tokens that have this share together.
         greedy: Draw nothing, take the most probable token each time.
-        beam: Draw nothing, search for the most probable text with so many hypotheses.
-        nbest: With a beam, so many texts, the best first; 1 unless set.
         seed: The same seed gives the same text; each time another unless set.
     """
 
@@ -43,14 +41,7 @@ class WriteOptions:
     top_k: Annotated[int | None, Between(1, 10**9)] = None
     top_p: Annotated[float | None, Between(above=0, greatest=1)] = None
     greedy: Flag = False
-    beam: Annotated[int | None, Between(1, 1000)] = None
-    nbest: Annotated[int | None, Between(1, 1000)] = None
     seed: Annotated[int | None, Between(0, SEEDS - 1)] = None
-
-    @property
-    def searches(self) -> bool:
-        """Whether the most probable texts are asked for."""
-        return self.beam is not None or self.nbest is not None
 
     @property
     def drawn(self) -> list[str]:
@@ -67,6 +58,24 @@ class WriteOptions:
             raise RegardError(f"--top-p: found {self.top_p}; a share above 0 and at most 1 is needed")
         if self.seed is not None and not 0 <= self.seed < SEEDS:
             raise RegardError(f"--seed: found {self.seed}; a number from 0 to {SEEDS - 1} is needed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WriteOptions(DrawOptions):
+    """How a text is gone on with: drawn token by token, or searched for by a beam.
+
+    Attributes:
+        beam: Draw nothing, search for the most probable text with so many hypotheses.
+        nbest: With a beam, so many texts, the best first; 1 unless set.
+    """
+
+    beam: Annotated[int | None, Between(1, 1000)] = None
+    nbest: Annotated[int | None, Between(1, 1000)] = None
+
+    @property
+    def searches(self) -> bool:
+        """Whether the most probable texts are asked for."""
+        return self.beam is not None or self.nbest is not None
 
 
 @dataclass(frozen=True, kw_only=True)

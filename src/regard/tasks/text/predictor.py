@@ -15,13 +15,15 @@ from torch import Tensor
 from regard.batch import BOS, EOS, PAD, TextBatch, padded
 from regard.data.batches import plan
 from regard.data.segments import Window, evaluation_windows
-from regard.decoding.generate import continuations, generate, generate_whole, text_weights
+from regard.decoding.generate import continuations, text_weights, written
 from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.reading import read_on
+from regard.decoding.steps import walked
 from regard.errors import RegardError
+from regard.tasks.options import check_range
 from regard.tasks.predictor import Part, Predictor, Progress, Request, as_texts
-from regard.tasks.text.options import BEAM, MOST_TOKENS, WordOptions, WriteOptions
-from regard.tasks.text.writing import growing_texts, new_chooser, new_generator
+from regard.tasks.text.options import BEAM, MOST_TOKENS, DrawOptions, WordOptions, WriteOptions
+from regard.tasks.text.writing import Drawn, growing_texts, new_chooser
 from regard.text import Tokenizer
 from regard.text.streaming import written_parts
 from regard.views.attention_map import AttentionMap
@@ -113,19 +115,19 @@ class Reading:
 
 
 class Drawing(TypedDict, total=False):
-    """How the next token is drawn."""
+    """What `TextPredictor.stream` can be told, and `DrawOptions` has."""
 
-    temperature: float
+    tokens: int
+    temperature: float | None
     top_k: int | None
     top_p: float | None
     greedy: bool
+    seed: int | None
 
 
 class Options(Drawing, total=False):
     """What `TextPredictor.generate` can be told, and describes."""
 
-    tokens: int
-    seed: int | None
     return_weights: bool
 
 
@@ -147,23 +149,12 @@ class TextPredictor(Predictor[Text]):
     def generate(self, prompts: str = ..., **options: Unpack[Options]) -> Text: ...  # type: ignore[overload-overlap]
     @overload  # a str is a sequence of str, too
     def generate(self, prompts: Sequence[str], **options: Unpack[Options]) -> list[Text]: ...
-    def generate(
-        self,
-        prompts: Any = "",
-        *,
-        tokens: int = 200,
-        temperature: float = 1.0,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        greedy: bool = False,
-        seed: int | None = None,
-        return_weights: bool = False,
-    ) -> Text | list[Text]:
+    def generate(self, prompts: Any = "", *, return_weights: bool = False, **options: Any) -> Text | list[Text]:
         """Go on with a prompt, or with each of several.
 
         Args:
             prompts: What comes before; nothing is the beginning of a document.
-            tokens: How many to write at the most; the model may end its text before.
+            tokens: How many to write at the most, 200 unless set; the model may end its text before.
             temperature: What logits are divided by; below 1 the probable becomes more probable.
             top_k: Draw from so many most probable tokens only.
             top_p: Draw only from the fewest most probable tokens that have this share together.
@@ -171,39 +162,19 @@ class TextPredictor(Predictor[Text]):
             seed: The same seed, prompt and settings give the same text.
             return_weights: Also give the attention over prompt and text.
         """
-        options: Drawing = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "greedy": greedy}
-        several = as_texts("generate", prompts)
-        beginnings = [self._begun(prompt, tokens, return_weights) for prompt in several]
+        drawing, several = DrawOptions(**options), as_texts("generate", prompts)
+        beginnings = [self._begun(prompt, drawing.tokens, return_weights) for prompt in several]
         found = []
         for prompt, begun in zip(several, beginnings, strict=True):
-            generator = new_generator(self.device, seed)
-            best = generate_whole(self.model, begun, tokens=tokens, generator=generator, **options)[0]
+            best = walked(self._walk(begun, drawing))[0]
             found.append(self._text(prompt, best, return_weights))
         return found[0] if isinstance(prompts, str) else found
 
-    def stream(
-        self,
-        prompt: str = "",
-        *,
-        tokens: int = 200,
-        temperature: float = 1.0,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        greedy: bool = False,
-        seed: int | None = None,
-    ) -> Iterator[str]:
-        """What `generate` writes, in parts, each as soon as it is written."""
-        found = generate(
-            self.model,
-            self._begun(prompt, tokens),
-            tokens=tokens,
-            temperature=temperature,
-            top_k=top_k,
-            top_p=top_p,
-            greedy=greedy,
-            generator=new_generator(self.device, seed),
-        )
-        return written_parts(self.tokenizer, (int(token) for token in found), prompt)
+    def stream(self, prompt: str = "", **options: Unpack[Drawing]) -> Iterator[str]:
+        """What `generate` writes by the same options, in parts, each as soon as it is written."""
+        drawing = DrawOptions(**options)
+        walk = self._walk(self._begun(prompt, drawing.tokens), drawing)
+        return written_parts(self.tokenizer, (int(token) for token, _ in walk), prompt)
 
     def continuations(
         self, prompt: str = "", *, tokens: int = 50, beam: int = 5, nbest: int = 1, return_weights: bool = False
@@ -330,12 +301,15 @@ class TextPredictor(Predictor[Text]):
 
         return TextSubject(self, text, options)
 
+    def _walk(self, begun: Int[Tensor, "1 time"], options: DrawOptions) -> Iterator[Drawn]:
+        """The tokens that are drawn after a beginning, and their log-probabilities."""
+        return written(self.model, begun, options.tokens, new_chooser(self.device, options), allow_unknown=False)
+
     def _begun(self, prompt: str, tokens: int, return_weights: bool = False) -> Int[Tensor, "1 time"]:
         """<bos> and the prompt, as one row; what cannot be done with it is said at once."""
         if not isinstance(prompt, str):
             raise RegardError(f"generate: found {type(prompt).__name__}; a prompt is a text")
-        if not 1 <= tokens <= MOST_TOKENS:
-            raise RegardError(f"generate: tokens is {tokens}; a number from 1 to {MOST_TOKENS} is needed")
+        check_range("generate", "tokens", tokens, 1, MOST_TOKENS)
         begun = torch.tensor([[BOS, *self.tokenizer.encode(prompt)]], device=self.device)
         most = self.model.most_places
         if return_weights:

@@ -15,7 +15,7 @@ from regard.decoding.steps import Choose, walk
 from regard.errors import RegardError
 from regard.models.language import LanguageModel
 from regard.tasks.predictor import Request
-from regard.tasks.text.options import SEEDS, WriteOptions
+from regard.tasks.text.options import SEEDS, DrawOptions
 from regard.text import Tokenizer
 from regard.text.streaming import written_parts
 
@@ -64,7 +64,7 @@ def written(
     return walk(model, state, beginning[:, -1], limits.to(beginning), choose_each, allow_unknown=False)
 
 
-def new_chooser(device: str, options: WriteOptions) -> Choose:
+def new_chooser(device: str, options: DrawOptions) -> Choose:
     """What chooses the tokens of one text."""
     temperature = 1.0 if options.temperature is None else options.temperature
     generator = new_generator(device, options.seed)
