@@ -81,8 +81,11 @@ def word_side(
     *,
     before: Sequence[str] = (),
     after: Sequence[str] = (),
+    merge: bool = True,
 ) -> Side:
-    """The words of a text where its tokens are parts of them, otherwise its tokens; between special tokens."""
+    """A text between special tokens: its words where tokens are parts of them and to be merged, else its tokens."""
+    if not merge:
+        return token_side((*before, *tokens, *after))
     start, end = len(before), len(before) + len(tokens)
     own = [
         unit._replace(places=tuple(start + place for place in unit.places))

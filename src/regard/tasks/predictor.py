@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
@@ -20,13 +21,11 @@ from regard.recipe import Recipe
 from regard.run import Card
 from regard.tasks.base import Task
 from regard.tasks.options import names_of
+from regard.tasks.progress import Progress
 
 if TYPE_CHECKING:
     from regard.explaining.methods import Subject
     from regard.views.attention_map import AttentionMap
-
-Progress = Callable[[int], object]
-"""Told how many are done."""
 
 Result = TypeVar("Result")
 
@@ -168,6 +167,13 @@ class Predictor(ABC, Generic[AnswerT]):
             for kind, paths in attentions
             if all(path in seen for path in paths)  # something may run a part of the model alone
         }
+
+
+def as_record(answer: Answer, kind: type[Any]) -> dict[str, Any]:
+    """What an answer has of the fields of a record, as JSON has it; those that are None are left out."""
+    values = {each.name: getattr(answer, each.name) for each in fields(kind)}
+    values = {name: value.tolist() if isinstance(value, torch.Tensor) else value for name, value in values.items()}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def as_texts(what: str, given: Any) -> list[str]:

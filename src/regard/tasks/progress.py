@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TypeVar
 
 Item = TypeVar("Item")
-Show = Callable[[int], None]
+Progress = Callable[[int], object]
 """Told how many are done."""
 
 
@@ -20,20 +20,21 @@ def parts(items: Iterator[Item], size: int) -> Iterator[list[Item]]:
 
 
 @contextmanager
-def counted(quiet: bool, what: str = "sources") -> Iterator[Show | None]:
+def counted(quiet: bool, what: str = "sources") -> Iterator[Progress | None]:
     """A count of what is done, on a terminal that shows nothing else meanwhile."""
     if quiet or not sys.stderr.isatty() or sys.stdout.isatty():
         yield None
         return
+    from rich import progress
     from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    columns = (SpinnerColumn(), TextColumn("{task.completed:.0f} " + what), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    count = progress.TextColumn("{task.completed:.0f} " + what)
+    columns = (progress.SpinnerColumn(), count, progress.TimeElapsedColumn())
+    with progress.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=None)
         yield lambda done: bar.update(task, completed=done)
 
 
-def after(before: int, show: Show | None) -> Show | None:
+def after(before: int, show: Progress | None) -> Progress | None:
     """What counts a part of the sources on from those before it."""
     return None if show is None else lambda done: show(before + done)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Protocol, runtime_checkable
 
 from cyclopts import Parameter
 
+from regard.errors import RegardError
 from regard.tasks.actions import STDIN_TOO, Action, Flag, Invocation
 
 
@@ -90,10 +92,16 @@ class EvaluateFindings(Evaluate):
         out: Write the predictions to this file.
     """
 
+    wanted: ClassVar[str]  # what --data is a file of
+
     data: Annotated[str | None, STDIN_TOO] = None
     columns: str | None = None
     against: Path | None = None
     out: Path | None = None
+
+    def check(self) -> None:
+        if self.data is None:
+            raise RegardError(f"evaluate: nothing to evaluate on; give {self.wanted} by --data")
 
     @abstractmethod
     def findings(self, predictor: Any, given: Invocation) -> Findings:
@@ -116,6 +124,20 @@ class EvaluateFindings(Evaluate):
         self.show(report)
         if self.out is not None:
             write_text(self.out, as_file(ours.lines))
+
+
+def columns_of(columns: str | None, predictor: Any) -> tuple[str, ...]:
+    """The columns that are named, with commas between; those of the run's recipe unless there are any."""
+    return predictor.recipe.data.columns if columns is None else tuple(columns.split(","))
+
+
+@contextmanager
+def own_options() -> Iterator[None]:
+    """Say what is wrong with data in the options of this command, whose names have no section before them."""
+    try:
+        yield
+    except RegardError as error:
+        raise RegardError(str(error).replace("--data.", "--")) from None
 
 
 def as_file(lines: Iterable[str]) -> str:

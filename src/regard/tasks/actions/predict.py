@@ -8,15 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from regard.errors import RegardError
 from regard.tasks.actions import Action, File, Flag, Invocation
 from regard.tasks.actions.remarks import Remarks
-from regard.tasks.progress import after, counted, parts
-
-if TYPE_CHECKING:
-    from regard.tasks.predictor import Progress
+from regard.tasks.progress import Progress, after, counted, parts
 
 AT_ONCE = 2000
 """Subjects read before the first is answered: enough to sort them by length, few enough for a stream of any size."""

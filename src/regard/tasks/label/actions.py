@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from regard.errors import RegardError
 from regard.tasks.actions import Invocation
-from regard.tasks.actions.evaluate import EvaluateFindings, Findings
+from regard.tasks.actions.evaluate import EvaluateFindings, Findings, columns_of, own_options
 from regard.tasks.actions.explain import Explain
 from regard.tasks.actions.look import Look
 from regard.tasks.actions.predict import PredictFromWords
@@ -71,13 +71,10 @@ class EvaluateLabels(EvaluateFindings):
     """
 
     example: ClassVar[str] = "evaluate runs/questions --data test.tsv"
+    wanted: ClassVar[str] = "a file of texts and labels"
 
     format: str | None = None
     empty: Literal["error", "skip"] = "error"
-
-    def check(self) -> None:
-        if self.data is None:
-            raise RegardError("evaluate: nothing to evaluate on; give a file of texts and labels by --data")
 
     def findings(self, predictor: LabelPredictor, given: Invocation) -> Findings:
         from regard.tasks.label.predictor import side_by_side
@@ -109,17 +106,14 @@ class EvaluateLabels(EvaluateFindings):
         best = [labels[place] for place in probabilities.argmax(-1).tolist()]
         return label_report(best, [one for (one,) in gold]), [[label] for label in best]
 
+    @own_options()
     def examples(self, predictor: LabelPredictor) -> list[Labelled]:
         """The examples to score, read as those of the training were unless it is said otherwise."""
         from regard.tasks.label.prepare import read_all_labelled
 
-        data = predictor.recipe.data
-        columns = data.columns if self.columns is None else tuple(self.columns.split(","))
         assert self.data is not None
-        try:
-            return read_all_labelled(self.data, replace(data, format=self.format, columns=columns, empty=self.empty))
-        except RegardError as error:
-            raise RegardError(str(error).replace("--data.", "--")) from None
+        how = {"format": self.format, "columns": columns_of(self.columns, predictor), "empty": self.empty}
+        return read_all_labelled(self.data, replace(predictor.recipe.data, **how))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,9 @@ from regard.errors import RegardError
 from regard.sentences import LabelBatch, Sentences
 from regard.tasks.actions.predict import Shaded
 from regard.tasks.label.options import LabelExplainOptions, LabelLookOptions, RankOptions
-from regard.tasks.predictor import Predictor, Progress, Request
+from regard.tasks.label.record import LabelRecord
+from regard.tasks.predictor import Predictor, Request, as_record
+from regard.tasks.progress import Progress
 from regard.text.lexicon import Lexicon, words_of
 from regard.views.attention_map import AttentionMap
 
@@ -60,14 +62,7 @@ class Labelling:
 
     def record(self) -> dict[str, Any]:
         """The text and its labels; with the weights of words, of a second text and of texts before that it has."""
-        record: dict[str, Any] = {
-            "text": self.text,
-            "labels": self.labels,
-            "ranked": [each._asdict() for each in self.ranked],
-            "words": self.words,
-        }
-        others = ("weights", "second_words", "second_weights", "context_weights")
-        return record | {name: value for name in others if (value := getattr(self, name)) is not None}
+        return as_record(self, LabelRecord) | {"ranked": [each._asdict() for each in self.ranked]}
 
     def lines(self, options: PredictLabels) -> list[str]:
         """The labels side by side, or ranked with their probabilities; below them the words, shaded."""

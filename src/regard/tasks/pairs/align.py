@@ -14,7 +14,7 @@ from regard.tasks.actions import Action, File, Invocation
 from regard.tasks.actions.evaluate import as_file
 from regard.tasks.actions.predict import AT_ONCE, in_line
 from regard.tasks.pairs.links import attend_to, attended_of, check_gold, shifts_of
-from regard.tasks.progress import Show, after, counted, parts
+from regard.tasks.progress import Progress, after, counted, parts
 
 if TYPE_CHECKING:
     from regard.alignment import Attended, Gold, Place
@@ -107,7 +107,7 @@ class Align(Action):
                     links = symmetrise(links, back, self.symmetrise or "grow-diag-final-and")
                 print(to_pharaoh(links))
 
-    def predicted(self, predictor: PairPredictor, show: Show | None) -> Iterator[Both]:
+    def predicted(self, predictor: PairPredictor, show: Progress | None) -> Iterator[Both]:
         """Where the model looks while it writes its predictions."""
         from regard.data.formats import read_lines
         from regard.files import write_text
@@ -123,7 +123,7 @@ class Align(Action):
         if self.out is not None:
             write_text(self.out, as_file(written))
 
-    def forced(self, predictor: PairPredictor, other: PairPredictor | None, show: Show | None) -> Iterator[Both]:
+    def forced(self, predictor: PairPredictor, other: PairPredictor | None, show: Progress | None) -> Iterator[Both]:
         """Where the model looks while it reads given targets, and another one while it reads their sources."""
         assert self.target is not None
         for each in (predictor, other):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from regard.errors import RegardError
 from regard.tasks.actions import STDIN_TOO, File, Flag, Invocation
-from regard.tasks.actions.evaluate import Evaluate, as_file
+from regard.tasks.actions.evaluate import Evaluate, as_file, columns_of, own_options
 from regard.tasks.actions.predict import in_line
 from regard.tasks.actions.remarks import Remarks
 from regard.tasks.pairs.links import attend_to, check_gold, shifts_of
@@ -136,7 +136,7 @@ class EvaluatePairs(Evaluate):
         predictor.check(SearchOptions(beam=self.beam))
         if self.gold is not None:
             predictor.check_attention()
-        examples = self.read_examples(predictor)
+        examples = self.examples(predictor)
         alignment = self.align(predictor, examples)
         sources, answers = grouped(examples) if self.variants else apart(examples)
         with counted(given.quiet) as show:
@@ -150,13 +150,7 @@ class EvaluatePairs(Evaluate):
             remarks.say()
         return PairReport(dict(self.text_scores(predictor, predictions, answers)), alignment)
 
-    def read_examples(self, predictor: PairPredictor) -> Sequence[Example]:
-        """What to evaluate on; what is wrong with it is said in the options of this command."""
-        try:
-            return self.examples(predictor)
-        except RegardError as error:
-            raise RegardError(str(error).replace("--data.", "--")) from None
-
+    @own_options()
     def examples(self, predictor: PairPredictor) -> Sequence[Example]:
         """What to evaluate on."""
         from regard.data.corpora import CORPORA
@@ -172,7 +166,7 @@ class EvaluatePairs(Evaluate):
                 raise RegardError("evaluate: nothing to evaluate on; give --source and --target, or --data")
             if name in CORPORA:
                 return self.drawn(predictor, name)
-            columns = settings.columns if self.columns is None else self.columns.split(",")
+            columns = columns_of(self.columns, predictor)
             found = list(read_pairs(name, format=self.format, columns=columns or None, empty=self.empty))
         if not found:
             raise RegardError(f"{name}: is empty; one pair is the least")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from jaxtyping import Float
@@ -13,7 +14,7 @@ from regard.decoding.hypothesis import Hypothesis
 from regard.looking.alternatives import Considered, model_alternatives
 from regard.looking.maps import TITLE, new_map
 from regard.looking.options import TargetLookOptions
-from regard.looking.sides import Side, token_side, word_side
+from regard.looking.sides import Side, word_side
 from regard.looking.weights import LONG
 from regard.tasks.pairs.options import SearchOptions
 from regard.text import Tokenizer
@@ -39,7 +40,8 @@ def look_at_pair(predictor: PairPredictor, text: str, options: TargetLookOptions
     source = source_side(predictor, found, options.words)
     if kind == "encoder":
         return new_map(seen[kind], source, source, f"{name}, encoder: {cut(text, TITLE)}", options.top)
-    rows = target_side(predictor, found, options.words)
+    ends = found.target_tokens[len(found.pair.target or ()) :]  # <eos>, if the model ended it
+    rows = target_side(predictor, found, options.words, after=ends)
     alternatives = None
     if not rows.merged:
         alternatives = searched or by_model(predictor, found, features[0])
@@ -47,7 +49,8 @@ def look_at_pair(predictor: PairPredictor, text: str, options: TargetLookOptions
         title = f"{name}: {cut(text, TITLE)} → {cut(found.text, TITLE)}"
         return new_map(seen[kind], rows, source, title, options.top, alternatives)
     title = f"{name}, {kind}: {cut(found.text, TITLE)}"
-    return new_map(seen[kind], rows, read_side(predictor, found, options.words), title, options.top, alternatives)
+    read = target_side(predictor, found, options.words, before=(BEGIN,))  # without the last that comes out
+    return new_map(seen[kind], rows, read, title, options.top, alternatives)
 
 
 def predicted(
@@ -95,28 +98,13 @@ def by_model(
 
 def source_side(predictor: PairPredictor, found: Prediction, words: bool) -> Side:
     """The source, <eos> at its end."""
-    if not words:
-        return token_side(found.source_tokens)
-    tokenizer = predictor.tokenizers.source
+    tokenizer, tokens = predictor.tokenizers.source, found.source_tokens[:-1]
     text = tokenizer.steps.apply(found.source)
-    return word_side(tokenizer.kind, text, found.source_tokens[:-1], found.source_words[:-1], after=(END,))
+    return word_side(tokenizer.kind, text, tokens, found.source_words[:-1], after=(END,), merge=words)
 
 
-def target_side(predictor: PairPredictor, found: Prediction, words: bool) -> Side:
-    """The target as it comes out, with <eos> if it ended."""
-    if not words:
-        return token_side(found.target_tokens)
-    size = len(found.pair.target or ())
-    tokens, ends = found.target_tokens[:size], found.target_tokens[size:]
-    kind = predictor.tokenizers.target.kind
-    return word_side(kind, found.written, tokens, found.target_words[:size], after=ends)
-
-
-def read_side(predictor: PairPredictor, found: Prediction, words: bool) -> Side:
-    """The target as it goes in: <bos> before it, and without the last that comes out."""
-    size = len(found.pair.target or ())
-    tokens = found.target_tokens[:size]
-    if not words:
-        return token_side((BEGIN, *tokens))
-    kind = predictor.tokenizers.target.kind
-    return word_side(kind, found.written, tokens, found.target_words[:size], before=(BEGIN,))
+def target_side(predictor: PairPredictor, found: Prediction, words: bool, **special: Sequence[str]) -> Side:
+    """The target, with special tokens before or after it."""
+    size, kind = len(found.pair.target or ()), predictor.tokenizers.target.kind
+    tokens, own = found.target_tokens[:size], found.target_words[:size]
+    return word_side(kind, found.written, tokens, own, **special, merge=words)

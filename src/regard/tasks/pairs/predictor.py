@@ -17,7 +17,9 @@ from regard.decoding.steps import limits_of
 from regard.errors import RegardError
 from regard.tasks.actions.predict import in_line
 from regard.tasks.pairs.options import SearchOptions, TargetOptions
-from regard.tasks.predictor import Part, Predictor, Progress, Request, as_texts
+from regard.tasks.pairs.record import TargetRecord
+from regard.tasks.predictor import Part, Predictor, Request, as_record, as_texts
+from regard.tasks.progress import Progress
 from regard.text import Encoded
 from regard.views.attention_map import AttentionMap
 
@@ -55,18 +57,8 @@ class Prediction:
 
     def record(self) -> dict[str, Any]:
         """The best target, and all that were asked for, itself first."""
-        targets = [each.target_record() for each in self.alternatives]
+        targets = [as_record(each, TargetRecord) for each in self.alternatives]
         return {"source": self.source, **targets[0], "alternatives": targets}
-
-    def target_record(self) -> dict[str, Any]:
-        """One target; with its weights if it has any."""
-        record: dict[str, Any] = {
-            "text": self.text,
-            "log_probability": self.log_probability,
-            "source_tokens": self.source_tokens,
-            "target_tokens": self.target_tokens,
-        }
-        return record if self.weights is None else {**record, "weights": self.weights.tolist()}
 
     def lines(self, options: PredictPairs) -> list[str]:
         """As many lines as targets were asked for, so that it is known which belong to which source."""
@@ -106,14 +98,13 @@ class PairPredictor(Predictor[Prediction]):
 
         Args:
             texts: One source or several.
-            beam: Hypotheses kept at each step, 1 is greedy; that of the recipe unless told otherwise, and no less
-                than `nbest`.
-            nbest: How many targets to give for each source, as `alternatives`; fewer where there are no more, or
-                where different tokens make the same text.
-            length_penalty: 0 prefers short targets; that of the recipe unless told otherwise.
-            longest: Tokens of a target at the most; twice those of its source and 50 more unless told otherwise.
             return_weights: Also give the attention of every target that is returned.
             progress: Told how many sources are done.
+            options: `beam`: hypotheses kept at each step, 1 is greedy; that of the recipe unless told otherwise, and
+                no less than `nbest`. `nbest`: how many targets to give for each source, as `alternatives`; fewer where
+                there are no more, or where different tokens make the same text. `length_penalty`: 0 prefers short
+                targets; that of the recipe unless told otherwise. `longest`: tokens of a target at the most; twice
+                those of its source and 50 more unless told otherwise.
         """
         search = SearchOptions(**options)
         self.check(search)

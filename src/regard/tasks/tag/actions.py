@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from regard.errors import RegardError
 from regard.tasks.actions import Flag, Invocation
-from regard.tasks.actions.evaluate import EvaluateFindings, Findings
+from regard.tasks.actions.evaluate import EvaluateFindings, Findings, columns_of
 from regard.tasks.actions.explain import Explain
 from regard.tasks.actions.look import Look
 from regard.tasks.actions.predict import PredictFromWords
@@ -76,22 +76,16 @@ class EvaluateTags(EvaluateFindings):
     """
 
     example: ClassVar[str] = "evaluate runs/ner --data test.bio"
-
-    def check(self) -> None:
-        if self.data is None:
-            raise RegardError("evaluate: nothing to evaluate on; give a file of words and tags by --data")
+    wanted: ClassVar[str] = "a file of words and tags"
 
     def findings(self, predictor: TagPredictor, given: Invocation) -> Findings:
-        from regard.data.tagged import read_tagged
         from regard.metrics.labels import label_report
         from regard.metrics.spans import span_report
         from regard.schemes import spans_of
+        from regard.tasks.tag.prepare import read_all_tagged
 
-        columns = predictor.recipe.data.columns if self.columns is None else self.columns.split(",")
         assert self.data is not None
-        sentences = list(read_tagged(self.data, columns or None))
-        if not sentences:
-            raise RegardError(f"{self.data}: is empty; one sentence is the least")
+        sentences = read_all_tagged(self.data, columns_of(self.columns, predictor))
         with counted(given.quiet, "sentences") as show:
             taggings = predictor.predict([sentence.words for sentence in sentences], progress=show)
         found, gold = [each.tags for each in taggings], [sentence.tags for sentence in sentences]

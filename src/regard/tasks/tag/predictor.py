@@ -16,7 +16,8 @@ from regard.data.tagged import Tagged
 from regard.errors import RegardError
 from regard.schemes import Span, spans_of
 from regard.tasks.actions.predict import Shaded
-from regard.tasks.predictor import Predictor, Progress, Request
+from regard.tasks.predictor import Predictor, Request
+from regard.tasks.progress import Progress
 from regard.tasks.tag.options import TagExplainOptions, TagOptions
 from regard.text.lexicon import Lexicon, words_of
 from regard.views.attention_map import AttentionMap

@@ -60,9 +60,9 @@ def prepare_tags(recipe: TagRecipe, home: Run | None, device: str, talk: Talk) -
 def tagged_parts(data: TagData, seed: int) -> tuple[list[Tagged], list[Tagged]]:
     """Sentences to train on and sentences to validate with, a part of the first unless they are given."""
     assert data.train is not None
-    train = read_all_tagged(data.train, data)
+    train = read_all_tagged(data.train, data.columns)
     if data.valid is not None:
-        return train, read_all_tagged(data.valid, data)
+        return train, read_all_tagged(data.valid, data.columns)
     if len(train) < 2:
         raise RegardError(f"{data.train}: has one sentence; two are the least, as one is held out to validate with")
     if len({sentence.words for sentence in train}) < 2:
@@ -79,9 +79,9 @@ def held_places(sentences: Sequence[Tagged], share: float, seed: int) -> set[int
     return {place for place, sentence in enumerate(sentences) if sentence.words in chosen}
 
 
-def read_all_tagged(path: str, data: TagData) -> list[Tagged]:
+def read_all_tagged(path: str, columns: Sequence[str]) -> list[Tagged]:
     """The tagged sentences of a file."""
-    found = list(read_tagged(path, data.columns or None))
+    found = list(read_tagged(path, columns or None))
     if not found:
         raise RegardError(f"{path}: is empty; one sentence is the least")
     return found

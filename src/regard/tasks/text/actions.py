@@ -20,11 +20,10 @@ from regard.tasks.actions.look import Look
 from regard.tasks.actions.predict import Predict
 from regard.tasks.actions.remarks import Remarks
 from regard.tasks.options import names_of
-from regard.tasks.progress import counted
+from regard.tasks.progress import Progress, counted
 from regard.tasks.text.options import SEEDS, DrawOptions, WordOptions, WriteOptions
 
 if TYPE_CHECKING:
-    from regard.tasks.predictor import Progress
     from regard.tasks.text.evaluation import TextReport
     from regard.tasks.text.predictor import Text, TextPredictor
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from regard.decoding.reading import read_on, summed_nats
 from regard.errors import RegardError
 from regard.metrics.language import by_distance, text_scores
 from regard.metrics.score import Score
+from regard.tasks.progress import Progress
 from regard.tasks.text.predictor import TextPredictor
 
 SAMPLES, FARTHEST = 256, 512
@@ -60,7 +61,7 @@ def evaluate_text_file(
     documents: Documents | None = None,
     context: int | None = None,
     stride: int | None = None,
-    progress: Callable[[int], object] | None = None,
+    progress: Progress | None = None,
 ) -> TextReport:
     """Score a text: every token once, each after as many tokens before it as the conditions say.
 

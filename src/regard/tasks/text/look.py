@@ -11,7 +11,7 @@ from regard.decoding.generate import check_text
 from regard.looking.alternatives import model_alternatives
 from regard.looking.maps import TITLE, new_map
 from regard.looking.options import LookOptions
-from regard.looking.sides import token_side, word_side
+from regard.looking.sides import word_side
 from regard.views.attention_map import AttentionMap
 from regard.views.display import cut
 
@@ -30,10 +30,8 @@ def look_at_text(predictor: TextPredictor, text: str, options: LookOptions) -> A
     tokens = torch.tensor([[BOS, *encoded.ids]], device=predictor.device)
     check_text(model, tokens, "look")
     (features, _), seen = predictor.watched(lambda: model.read(tokens))
-    side = token_side((BEGIN, *encoded.tokens))
-    if options.words:
-        written = tokenizer.steps.apply(text)
-        side = word_side(tokenizer.kind, written, encoded.tokens, encoded.words, before=(BEGIN,))
+    written = tokenizer.steps.apply(text)
+    side = word_side(tokenizer.kind, written, encoded.tokens, encoded.words, before=(BEGIN,), merge=options.words)
     alternatives = None
     if not side.merged:
         alternatives = ((), *model_alternatives(model, features[0, :-1], tokens[0, 1:], tokenizer))

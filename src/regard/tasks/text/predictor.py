@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
@@ -21,7 +21,8 @@ from regard.decoding.reading import read_on
 from regard.decoding.steps import walked
 from regard.errors import RegardError
 from regard.tasks.options import check_range
-from regard.tasks.predictor import Part, Predictor, Progress, Request, as_texts
+from regard.tasks.predictor import Part, Predictor, Request, as_texts
+from regard.tasks.progress import Progress
 from regard.tasks.text.options import BEAM, MOST_TOKENS, DrawOptions, WordOptions, WriteOptions
 from regard.tasks.text.writing import Drawn, growing_texts, new_chooser
 from regard.text import Tokenizer
@@ -154,13 +155,12 @@ class TextPredictor(Predictor[Text]):
 
         Args:
             prompts: What comes before; nothing is the beginning of a document.
-            tokens: How many to write at the most, 200 unless set; the model may end its text before.
-            temperature: What logits are divided by; below 1 the probable becomes more probable.
-            top_k: Draw from so many most probable tokens only.
-            top_p: Draw only from the fewest most probable tokens that have this share together.
-            greedy: Always take the most probable token.
-            seed: The same seed, prompt and settings give the same text.
             return_weights: Also give the attention over prompt and text.
+            options: `tokens`: how many to write at the most, 200 unless set; the model may end its text before.
+                `temperature`: what logits are divided by; below 1 the probable becomes more probable. `top_k`: draw
+                from so many most probable tokens only. `top_p`: draw only from the fewest most probable tokens that
+                have this share together. `greedy`: always take the most probable token. `seed`: the same seed, prompt
+                and settings give the same text.
         """
         drawing, several = DrawOptions(**options), as_texts("generate", prompts)
         beginnings = [self._begun(prompt, drawing.tokens, return_weights) for prompt in several]
@@ -187,8 +187,8 @@ class TextPredictor(Predictor[Text]):
     @overload
     def read(self, texts: str) -> Reading: ...  # type: ignore[overload-overlap]
     @overload  # a str is a sequence of str, too
-    def read(self, texts: Sequence[str], progress: Callable[[int], object] | None = ...) -> list[Reading]: ...
-    def read(self, texts: Any, progress: Callable[[int], object] | None = None) -> Reading | list[Reading]:
+    def read(self, texts: Sequence[str], progress: Progress | None = ...) -> list[Reading]: ...
+    def read(self, texts: Any, progress: Progress | None = None) -> Reading | list[Reading]:
         """How probable each token of a text is, or of each of several, as a document of its own.
 
         Where the model was trained on lines as documents, the end of the text counts too.
