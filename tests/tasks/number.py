@@ -393,8 +393,8 @@ class NumberTask(Task):
             amount=f"{len(batches.plan(0))} an epoch",
         )
 
-    def predictor(self, model: Any, tokenizers: Any, recipe: Any, card: Any, device: str) -> NumberPredictor:
-        return NumberPredictor(model, tokenizers, recipe, card, device)
+    def predictor_class(self) -> type[NumberPredictor]:
+        return NumberPredictor
 
     def describe_vocabulary(self, table: Any, run: Any) -> str:
         return f"words: {table['source']:,}"

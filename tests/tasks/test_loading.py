@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -61,6 +62,17 @@ def newer(content: bytes) -> bytes:
 CHECKSUM = "{run}/{name}: is not the file that was written (its checksum differs); restore it from a copy"
 
 
+def damaged(run: Path, folder: Path, name: str, change) -> Path:
+    """A copy of a run of which one file was changed."""
+    copy = folder / "run"
+    shutil.copytree(run, copy)
+    path = copy / name
+    found = change(path.read_bytes())
+    path.unlink() if found is None else path.write_bytes(found)
+    return copy
+
+
+@pytest.mark.parametrize("kind", ["reverse_run", "gpt_run"])
 @pytest.mark.parametrize(
     ("name", "change", "line"),
     [
@@ -74,18 +86,9 @@ CHECKSUM = "{run}/{name}: is not the file that was written (its checksum differs
         ),
         (
             "recipe.toml",
-            lambda content: content.replace(b'name = "gpt"', b""),
-            "{run}/{name}: [model] has no name; restore the file from a copy",
-        ),
-        (
-            "recipe.toml",
-            lambda content: content.replace(b"width = 16", b"width = 160000"),
-            "{run}/model.safetensors: does not hold the parameters that recipe.toml describes",
-        ),
-        (
-            "recipe.toml",
-            lambda content: content.replace(b"layers = 2", b'layers = "2"'),
-            '{run}/{name}: [model] layers is "2"; a whole number is needed',
+            lambda content: b"\xff" + content,
+            "{run}/{name}: 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte; "
+            "a TOML file is needed",
         ),
         (
             "run.json",
@@ -96,14 +99,43 @@ CHECKSUM = "{run}/{name}: is not the file that was written (its checksum differs
         ("run.json", lambda content: None, "{run}: is no run; there is no run.json in it"),
     ],
 )
-def test_a_damaged_language_model_is_refused_in_one_line(gpt_run, tmp_path, name, change, line):
-    run = tmp_path / "run"
-    shutil.copytree(gpt_run, run)
-    found = change((run / name).read_bytes())
-    (run / name).unlink() if found is None else (run / name).write_bytes(found)
+def test_a_damaged_run_is_refused_in_one_line(kind, tmp_path, name, change, line, request):
+    run = damaged(request.getfixturevalue(kind), tmp_path, name, change)
     with pytest.raises(RegardError) as caught:
         load(run)
     assert str(caught.value) == line.format(run=run, name=name)
+
+
+NO_NAME = "{run}/recipe.toml: [model] has no name; restore the file from a copy"
+NOT_DESCRIBED = "{run}/model.safetensors: does not hold the parameters that recipe.toml describes"
+
+
+@pytest.mark.parametrize(
+    ("kind", "old", "new", "line"),
+    [
+        ("reverse_run", b'name = "bahdanau"', b"", NO_NAME),
+        ("reverse_run", b"hidden = 24", b"hidden = 2400000", NOT_DESCRIBED),
+        (
+            "reverse_run",
+            b"hidden = 24",
+            b'hidden = "24"',
+            '{run}/recipe.toml: [model] hidden is "24"; a whole number is needed',
+        ),
+        ("gpt_run", b'name = "gpt"', b"", NO_NAME),
+        ("gpt_run", b"width = 16", b"width = 160000", NOT_DESCRIBED),
+        (
+            "gpt_run",
+            b"layers = 2",
+            b'layers = "2"',
+            '{run}/recipe.toml: [model] layers is "2"; a whole number is needed',
+        ),
+    ],
+)
+def test_a_recipe_that_is_not_that_of_the_model_is_refused_in_one_line(kind, tmp_path, old, new, line, request):
+    run = damaged(request.getfixturevalue(kind), tmp_path, "recipe.toml", lambda content: content.replace(old, new))
+    with pytest.raises(RegardError) as caught:
+        load(run)
+    assert str(caught.value) == line.format(run=run)
 
 
 def test_a_folder_that_is_no_run(tmp_path):

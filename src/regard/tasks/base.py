@@ -81,8 +81,8 @@ class Task(ABC):
         return tokenizers_of(run)
 
     @abstractmethod
-    def predictor(self, model: Any, tokenizers: Any, recipe: Recipe, card: Card, device: str) -> Predictor[Any]:
-        """A trained model at work."""
+    def predictor_class(self) -> type[Predictor[Any]]:
+        """What a trained model works as."""
 
     def describe(self, card: Card, run: Run) -> list[str]:
         """The lines of `regard inspect` about data and vocabulary."""

@@ -41,7 +41,7 @@ def load(path: str | Path, device: str | torch.device = "cpu") -> Any:
         raise RegardError(f"{run.model_file}: does not hold the parameters that recipe.toml describes")
     model = build_model(recipe, tokenizers)
     model.load_state_dict(parameters)
-    return task.predictor(model, tokenizers, recipe, card, str(device))
+    return task.predictor_class()(model, tokenizers, recipe, card, str(device))
 
 
 def read_recipe(run: Run) -> Recipe:

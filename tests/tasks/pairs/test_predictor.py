@@ -1,11 +1,8 @@
 """Predictions, their probabilities and their weights, against each other and against the model step by step."""
 
 import inspect
-import json
 import math
-import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -228,70 +225,6 @@ def test_a_map_needs_weights_and_forcing_as_many_targets_as_sources(model):
         model.attention_map(model.predict("a b"))
     with pytest.raises(RegardError, match=r"^force: there are 1 sources and 2 targets; each needs one$"):
         model.force(["a"], ["a", "b"])
-
-
-def damaged(run: Path, folder: Path, name: str, change) -> Path:
-    """A copy of a run of which one file was changed."""
-    copy = folder / "run"
-    shutil.copytree(run, copy)
-    path = copy / name
-    found = change(path.read_bytes())
-    path.unlink() if found is None else path.write_bytes(found)
-    return copy
-
-
-def newer(content: bytes) -> bytes:
-    return json.dumps({**json.loads(content), "format": 2, "regard": "9.9"}).encode()
-
-
-CHECKSUM = "{run}/{name}: is not the file that was written (its checksum differs); restore it from a copy"
-
-
-@pytest.mark.parametrize(
-    ("name", "change", "line"),
-    [
-        ("tokenizer.json", lambda content: content[:-9], CHECKSUM),
-        ("tokenizer.json", lambda content: None, "{run}/{name}: cannot be read: No such file or directory"),
-        ("model.safetensors", lambda content: content[:-9], CHECKSUM),
-        (
-            "model.safetensors",
-            lambda content: None,
-            "{run}: has no model.safetensors yet; train it until its first validation",
-        ),
-        (
-            "recipe.toml",
-            lambda content: content.replace(b'name = "bahdanau"', b""),
-            "{run}/{name}: [model] has no name; restore the file from a copy",
-        ),
-        (
-            "recipe.toml",
-            lambda content: content.replace(b"hidden = 24", b"hidden = 2400000"),
-            "{run}/model.safetensors: does not hold the parameters that recipe.toml describes",
-        ),
-        (
-            "recipe.toml",
-            lambda content: content.replace(b"hidden = 24", b'hidden = "24"'),
-            '{run}/{name}: [model] hidden is "24"; a whole number is needed',
-        ),
-        (
-            "recipe.toml",
-            lambda content: b"\xff" + content,
-            "{run}/{name}: 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte; "
-            "a TOML file is needed",
-        ),
-        (
-            "run.json",
-            newer,
-            "{run}/{name}: has the format 2, made by regard 9.9; this regard 0.1.0 reads up to 1: install a newer one",
-        ),
-        ("run.json", lambda content: None, "{run}: is no run; there is no run.json in it"),
-    ],
-)
-def test_a_damaged_run_is_refused_in_one_line(reverse_run, tmp_path, name, change, line):
-    run = damaged(reverse_run, tmp_path, name, change)
-    with pytest.raises(RegardError) as caught:
-        load(run)
-    assert str(caught.value) == line.format(run=run, name=name)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from regard.tasks.actions import Action
 from regard.tasks.label.actions import EvaluateLabels, ExplainLabel, LookAtLabel, PredictLabels
@@ -13,8 +13,7 @@ from regard.tasks.label.settings import LabelRecipe
 from regard.tasks.words import WordTask
 
 if TYPE_CHECKING:
-    from regard.recipe import Recipe
-    from regard.run import Card, Run
+    from regard.run import Run
     from regard.tasks.label.predictor import LabelPredictor
     from regard.tasks.words.prepare import WordsPrepared
     from regard.training.talk import Talk
@@ -52,7 +51,7 @@ class LabelTask(WordTask):
 
         return prepare_labels(recipe, home, device, talk)
 
-    def predictor(self, model: Any, tokenizers: Any, recipe: Recipe, card: Card, device: str) -> LabelPredictor:
+    def predictor_class(self) -> type[LabelPredictor]:
         from regard.tasks.label.predictor import LabelPredictor
 
-        return LabelPredictor(model, tokenizers, recipe, card, device)
+        return LabelPredictor

@@ -18,8 +18,7 @@ from regard.tasks.pairs.record import PairRecord
 from regard.tasks.pairs.settings import PairRecipe
 
 if TYPE_CHECKING:
-    from regard.recipe import Recipe
-    from regard.run import Card, Run
+    from regard.run import Run
     from regard.tasks.pairs.predictor import PairPredictor
     from regard.training.prepared import Prepared
     from regard.training.talk import Talk
@@ -69,10 +68,10 @@ class PairTask(Task):
 
         return prepare_pairs(recipe, home, device, talk)
 
-    def predictor(self, model: Any, tokenizers: Any, recipe: Recipe, card: Card, device: str) -> PairPredictor:
+    def predictor_class(self) -> type[PairPredictor]:
         from regard.tasks.pairs.predictor import PairPredictor
 
-        return PairPredictor(model, tokenizers, recipe, card, device)
+        return PairPredictor
 
     def describe_vocabulary(self, table: Any, run: Run) -> str:
         from regard.text import Tokenizers

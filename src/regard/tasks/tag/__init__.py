@@ -14,8 +14,7 @@ from regard.tasks.tag.settings import TagRecipe
 from regard.tasks.words import WordTask
 
 if TYPE_CHECKING:
-    from regard.recipe import Recipe
-    from regard.run import Card, Run
+    from regard.run import Run
     from regard.tasks.tag.predictor import TagPredictor
     from regard.tasks.words.prepare import WordsPrepared
     from regard.training.talk import Talk
@@ -52,7 +51,7 @@ class TagTask(WordTask):
 
         return prepare_tags(recipe, home, device, talk)
 
-    def predictor(self, model: Any, tokenizers: Any, recipe: Recipe, card: Card, device: str) -> TagPredictor:
+    def predictor_class(self) -> type[TagPredictor]:
         from regard.tasks.tag.predictor import TagPredictor
 
-        return TagPredictor(model, tokenizers, recipe, card, device)
+        return TagPredictor

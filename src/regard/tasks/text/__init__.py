@@ -15,8 +15,7 @@ from regard.tasks.text.record import TextRecord
 from regard.tasks.text.settings import TextRecipe
 
 if TYPE_CHECKING:
-    from regard.recipe import Recipe
-    from regard.run import Card, Run
+    from regard.run import Run
     from regard.tasks.text.predictor import TextPredictor
     from regard.training.prepared import Prepared
     from regard.training.talk import Talk
@@ -57,10 +56,10 @@ class TextTask(Task):
 
         return prepare_text(recipe, run, home, device, talk)
 
-    def predictor(self, model: Any, tokenizers: Any, recipe: Recipe, card: Card, device: str) -> TextPredictor:
+    def predictor_class(self) -> type[TextPredictor]:
         from regard.tasks.text.predictor import TextPredictor
 
-        return TextPredictor(model, tokenizers, recipe, card, device)
+        return TextPredictor
 
     def describe_vocabulary(self, table: Any, run: Run) -> str:
         from regard.text import Tokenizers
