@@ -16,7 +16,7 @@ from regard.errors import RegardError, unknown_name
 from regard.settings import Field, Mark, Table, beside, fields_of, from_table, merge_fields, to_table
 
 if TYPE_CHECKING:
-    from regard.models import Model
+    from regard.models import Model, Preset
 
 OF_ATTENTION = {"score", "heads", "project", "normaliser", "learn_width", "input_feeding"}
 """What means nothing to a model without attention."""
@@ -114,21 +114,23 @@ def find_files(table: Table, folder: Path, recipes: Iterable[type[Recipe]]) -> N
             table[section][name] = str(folder / given)
 
 
-def model_fields(name: object, what: str = "model") -> dict[str, Field]:
-    """The settings of a preset: field name -> Field; `what` names it in errors."""
+def find_preset(name: object, what: str) -> Preset:
+    """A preset by its name; `what` says in errors what that is the name of."""
     from regard.models import MODELS
 
     if not isinstance(name, str) or name not in MODELS:
         raise unknown_name(what, name, MODELS)
-    return {key: value for key, value in fields_of(MODELS[name].config).items() if key not in SIZES}
+    return MODELS[name]
+
+
+def model_fields(name: object, what: str = "model") -> dict[str, Field]:
+    """The settings of a preset: field name -> Field; `what` names it in errors."""
+    return {key: value for key, value in fields_of(find_preset(name, what).config).items() if key not in SIZES}
 
 
 def check_model(table: Mapping[str, Any], where: str) -> None:
     """Raise a `RegardError` for a preset that there is not, or a setting that is not right for it."""
-    from regard.models import MODELS
-
-    model_fields(table["name"], f"{where}: [model] name")
-    preset = MODELS[table["name"]]
+    preset = find_preset(table["name"], f"{where}: [model] name")
     given = {name: value for name, value in table.items() if name != "name"}
     sizes = {name: SIZES[name] for name in SIZES.keys() & fields_of(preset.config).keys()}
     if found := sizes.keys() & given.keys():

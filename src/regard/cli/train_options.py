@@ -10,6 +10,7 @@ from regard.errors import RegardError, unknown_name
 from regard.recipe import (
     Recipe,
     every_model_field,
+    find_preset,
     model_fields,
     of_other_task,
     others_with,
@@ -17,7 +18,7 @@ from regard.recipe import (
     setting_fields,
 )
 from regard.settings import Field, Table, accepts, fields_of, read_value
-from regard.tasks import TASKS, preset_task, recipes
+from regard.tasks import TASKS, recipes
 
 FIRST = ("model", "model.name", "task", "data.task", "train", "data.train")
 """What other settings of a command line are read by."""
@@ -90,7 +91,7 @@ def override(table: Table, options: Sequence[tuple[str, str | None]]) -> Table:
 def named_task(table: Mapping[str, Any]) -> str | None:
     """The task that a table names, itself or by its model."""
     model, task = table.get("model", {}).get("name"), table.get("data", {}).get("task")
-    return task if model is None else preset_task(model, "recipe")
+    return task if model is None else find_preset(model, "recipe: [model] name").task
 
 
 def recipes_for(table: Mapping[str, Any]) -> list[type[Recipe]]:

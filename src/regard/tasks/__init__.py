@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import RegardError, unknown_name
-from regard.recipe import Recipe, check_model, find_files, fitting_models, read_sections
+from regard.recipe import Recipe, check_model, find_files, find_preset, fitting_models, read_sections
 from regard.settings import Table, read_toml
 from regard.tasks.base import Task
 from regard.tasks.label import LabelTask
@@ -15,7 +15,7 @@ from regard.tasks.pairs import PairTask
 from regard.tasks.tag import TagTask
 from regard.tasks.text import TextTask
 
-__all__ = ["TASKS", "Task", "preset_task", "read_recipe", "recipes", "task_of", "to_recipe"]
+__all__ = ["TASKS", "Task", "read_recipe", "recipes", "task_of", "to_recipe"]
 
 TASKS: dict[str, Task] = {task.name: task for task in (TagTask(), TextTask(), LabelTask(), PairTask())}
 """Every task by its name, in the order in which they are asked whether data are theirs; pairs are all the rest."""
@@ -33,20 +33,11 @@ def task_of(table: Mapping[str, Any], where: str = "recipe") -> Task:
     if told is not None and not (isinstance(told, str) and told in TASKS):
         raise unknown_name(f"{where}: [data] task", told, TASKS)
     if preset is not None:
-        task = preset_task(preset, where)
+        task = find_preset(preset, f"{where}: [model] name").task
         if told not in (None, task):
             raise RegardError(f"data.task is {told}; {preset} is for the task {task}")
         return TASKS[task]
     return TASKS[told] if told is not None else next(task for task in TASKS.values() if task.claims(data))
-
-
-def preset_task(preset: Any, where: str) -> str:
-    """The name of the task of a preset."""
-    from regard.models import MODELS
-
-    if not isinstance(preset, str) or preset not in MODELS:
-        raise unknown_name(f"{where}: [model] name", preset, MODELS)
-    return MODELS[preset].task
 
 
 def to_recipe(table: Mapping[str, Any], where: str) -> Recipe:

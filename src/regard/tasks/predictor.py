@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypedDict, TypeVar, runtime_checkable
 
 import torch
 
@@ -50,6 +50,13 @@ class Request(NamedTuple):
 
     subject: Any
     options: Any
+
+
+class Answering(TypedDict, total=False):
+    """What every `predict` can be told."""
+
+    return_weights: bool
+    progress: Progress | None
 
 
 class Part(NamedTuple):

@@ -6,19 +6,20 @@ import pytest
 import torch
 
 from regard.data.labelled import Labelled
-from regard.tasks.label.validation import LabelValidation, label_logits
+from regard.tasks.label.validation import LabelValidation
 from tests.training.test_label_loss import lexicon, sure_classifier
 
 
-def test_the_logits_of_many_come_in_their_order(monkeypatch):
-    monkeypatch.setattr("regard.tasks.label.validation.EXAMPLES", 2)
+def test_many_are_judged_in_batches_as_at_once(monkeypatch):
     known = lexicon(["x", "y"])
-    model = sure_classifier(known, [[1.0, 0.0], [2.0, 0.0], [3.0, 0.0]])
-    examples = [Labelled(text, ("x",)) for text in "cabba"]
-    parts = list(label_logits(model, examples, known, longest=9, device="cpu"))
-    assert [len(batch) for batch, _ in parts] == [2, 2, 1]
-    assert [batch.targets for batch, _ in parts] == [None] * 3
-    assert torch.cat([logits for _, logits in parts])[:, 0].tolist() == [3.0, 1.0, 2.0, 2.0, 1.0]
+    model = sure_classifier(known, [[1.0, 0.0], [0.0, 2.0], [3.0, 0.0]])
+    examples = [Labelled(text, (label,)) for text, label in zip("cabba", "xyyxx", strict=True)]
+    with torch.no_grad():
+        at_once, _ = LabelValidation(examples, known, 9, "cpu")(model)
+        monkeypatch.setattr("regard.tasks.label.validation.EXAMPLES", 2)
+        in_batches, _ = LabelValidation(examples, known, 9, "cpu")(model)
+    assert in_batches == pytest.approx(at_once)
+    assert at_once["accuracy"] == 0.6
 
 
 def test_one_label_is_judged_by_loss_accuracy_and_macro_f1():

@@ -64,12 +64,14 @@ class Look(Action, LookOptions):
             raise RegardError(f"--view: {self.view} cannot be drawn in a terminal; give --svg or --html")
 
     def run(self, predictor: Any, given: Invocation) -> None:
+        from regard.alignment import parse_pharaoh
+
         if predictor.model.attentions:
             self.kind_of(predictor.name, predictor.model.attentions)
         text = check_text(read_text(given.text))
         picture = predictor.look(text, replace(self, words=self.words and self.view != "time"))
         if self.gold is not None:
-            picture = replace(picture, links=links_of(self.gold))
+            picture = replace(picture, links=parse_pharaoh(self.gold, "--gold").possible)
         view = self.view or ("words" if len(picture.rows) == 1 else "matrix")
         self.check_shown(picture, view)
         written = self.write_files(picture, view)
@@ -105,13 +107,6 @@ class Look(Action, LookOptions):
 def read_text(text: str | None) -> str:
     """The text of a command line, or all of stdin."""
     return sys.stdin.read().strip() if text in (None, "-") else str(text)
-
-
-def links_of(gold: str) -> frozenset[tuple[int, int]]:
-    """The links of an option."""
-    from regard.alignment import parse_pharaoh
-
-    return parse_pharaoh(gold, "--gold").possible
 
 
 def svg_of(picture: AttentionMap, view: View, layer: Which, head: Which) -> str:

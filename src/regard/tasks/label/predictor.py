@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack, overload
 
 import torch
 from jaxtyping import Float
@@ -19,7 +19,7 @@ from regard.sentences import LabelBatch, Sentences
 from regard.tasks.actions.predict import Shaded
 from regard.tasks.label.options import LabelExplainOptions, LabelLookOptions, RankOptions
 from regard.tasks.label.record import LabelRecord
-from regard.tasks.predictor import Predictor, Request, as_record
+from regard.tasks.predictor import Answering, Predictor, Request, as_record
 from regard.tasks.progress import Progress
 from regard.text.lexicon import Lexicon, words_of
 from regard.views.attention_map import AttentionMap
@@ -90,15 +90,13 @@ class Labelling:
         return ", ".join([f"{best.label} ({best.probability:.0%})", *others]) if self.labels else "no label"
 
 
-class LabelOptions(TypedDict, total=False):
+class LabelOptions(Answering, total=False):
     """What `LabelPredictor.predict` can be told, and describes."""
 
     second: str | Sequence[str] | None
     context: Sequence[Any] | None
     nbest: int
     threshold: float | None
-    return_weights: bool
-    progress: Progress | None
 
 
 class LabelPredictor(Predictor[Labelling]):

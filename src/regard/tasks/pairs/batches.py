@@ -29,8 +29,8 @@ class PairCorpus:
 
     @cached_property
     def lengths(self) -> list[tuple[int, int]]:
-        """Places that each pair takes, <eos> or <bos> included."""
-        return [(len(source) + 1, len(target or ()) + 1) for source, target in self.pairs]
+        """Places that each pair takes."""
+        return lengths_of(self.pairs)
 
     def plan(self, epoch: int) -> Sequence[Sequence[int]]:
         return self.full_plan(epoch).batches
@@ -57,6 +57,11 @@ class PairCorpus:
         if self.tokenizers.target.kind == "bpe":
             target = self.tokenizers.target.encode(example.target, dropout=self.dropout, seed=seed + 1)
         return Pair(source, target)
+
+
+def lengths_of(pairs: Sequence[Pair]) -> list[tuple[int, int]]:
+    """Places that each pair takes, <eos> or <bos> included."""
+    return [(len(source) + 1, len(target or ()) + 1) for source, target in pairs]
 
 
 def encode(examples: Sequence[Example], tokenizers: Tokenizers) -> list[Pair]:

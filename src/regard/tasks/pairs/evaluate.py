@@ -12,7 +12,7 @@ from regard.tasks.actions import STDIN_TOO, File, Flag, Invocation
 from regard.tasks.actions.evaluate import Evaluate, as_file, columns_of, own_options
 from regard.tasks.actions.predict import in_line
 from regard.tasks.actions.remarks import Remarks
-from regard.tasks.pairs.links import attend_to, check_gold, shifts_of
+from regard.tasks.pairs.links import apart, attend_to, check_gold, shifts_of
 from regard.tasks.pairs.options import SearchOptions
 from regard.tasks.progress import counted
 
@@ -245,11 +245,6 @@ class EvaluatePairs(Evaluate):
             best = search_head(attended, gold, shifts=shifts_of(self.shift))
             return Found(best.place, best.score, searched=True)
         return Found(place, alignment_error([align(each, place) for each in attended], gold), searched=False)
-
-
-def apart(examples: Sequence[Example]) -> tuple[list[str], list[str]]:
-    """Sources and targets."""
-    return [example.source for example in examples], [example.target for example in examples]
 
 
 def grouped(examples: Sequence[Example]) -> tuple[list[str], list[list[str]]]:

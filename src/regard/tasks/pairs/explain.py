@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
@@ -60,9 +59,9 @@ class PairSubject(Subject):
         batch = collate([self.prediction.pair]).to(predictor.device)
         _, seen = predictor.watched(lambda: model.features(batch))
         across = mean_weights(seen["cross"]).mean(0)[self.places].mean(0)
-        found = {ATTENTION: self._by_word(across)}
+        found = {ATTENTION: by_unit(across, self.units)}
         if "encoder" in seen:
-            found[ROLLOUT] = self._by_word(across @ rollout(mean_weights(seen["encoder"])))
+            found[ROLLOUT] = by_unit(across @ rollout(mean_weights(seen["encoder"])), self.units)
         return found
 
     def merged(self, calls: Sequence[Call], numbers: Sequence[Float[Tensor, "..."]]) -> list[float]:
@@ -70,12 +69,9 @@ class PairSubject(Subject):
         found = numbers[own][0, :-1]  # without <eos>; both sides may share an embedding, but no source has <bos>
         if self.predictor.model.reverses_source:
             found = found.flip(0)
-        return self._by_word(as_array(found.double())).numbers.tolist()
+        return by_unit(as_array(found.double()), self.units).numbers.tolist()
 
     def described(self, log_probability: float) -> str:
         whole = f'the target "{self.prediction.text}"'
         named = whole if self.word is None else f'word {self.word}, "{self.targets[self.word].text}", of {whole}'
         return f"{named}, log-probability {log_probability:.2f}"
-
-    def _by_word(self, numbers: Float[np.ndarray, " places"]) -> Look:
-        return by_unit(numbers, self.units)

@@ -22,10 +22,14 @@ def attended_of(prediction: Prediction) -> Attended:
     return Attended(prediction.weights, prediction.source_words, prediction.target_words)
 
 
+def apart(examples: Sequence[Example]) -> tuple[list[str], list[str]]:
+    """Sources and targets."""
+    return [example.source for example in examples], [example.target for example in examples]
+
+
 def attend_to(model: PairPredictor, examples: Sequence[Example]) -> list[Attended]:
     """Where a model looks while it reads given targets."""
-    sources, targets = [example.source for example in examples], [example.target for example in examples]
-    return [attended_of(each) for each in model.force(sources, targets, return_weights=True)]
+    return [attended_of(each) for each in model.force(*apart(examples), return_weights=True)]
 
 
 def check_gold(path: Path, gold: Sequence[Gold], attended: Sequence[Attended]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from jaxtyping import Float
 from torch import Tensor
@@ -16,9 +16,10 @@ from regard.decoding.beam import Search, check_beam, search_steps
 from regard.decoding.steps import limits_of
 from regard.errors import RegardError
 from regard.tasks.actions.predict import in_line
+from regard.tasks.pairs.batches import lengths_of
 from regard.tasks.pairs.options import SearchOptions, TargetOptions
 from regard.tasks.pairs.record import TargetRecord
-from regard.tasks.predictor import Part, Predictor, Request, as_record, as_texts
+from regard.tasks.predictor import Answering, Part, Predictor, Request, as_record, as_texts
 from regard.tasks.progress import Progress
 from regard.text import Encoded
 from regard.views.attention_map import AttentionMap
@@ -67,15 +68,13 @@ class Prediction:
         return [f"{value:.4f}\t{text}" if options.log_probabilities else text for value, text in targets]
 
 
-class Options(TypedDict, total=False):
+class Options(Answering, total=False):
     """What `PairPredictor.predict` can be told, and describes."""
 
     beam: int | None
     nbest: int
     length_penalty: float | None
     longest: int | None
-    return_weights: bool
-    progress: Progress | None
 
 
 class PairPredictor(Predictor[Prediction]):
@@ -318,4 +317,4 @@ def different(predictions: Sequence[Prediction]) -> list[Prediction]:
 
 def batches_of(pairs: Sequence[Pair]) -> Sequence[Sequence[int]]:
     """Pairs in batches of like length."""
-    return plan([(len(source) + 1, len(target or ()) + 1) for source, target in pairs], tokens=TOKENS).batches
+    return plan(lengths_of(pairs), tokens=TOKENS).batches

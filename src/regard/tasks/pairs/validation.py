@@ -13,6 +13,7 @@ from regard.data.example import Example
 from regard.decoding import decode_all
 from regard.metrics import bleu, chrf, exact_match
 from regard.models.seq2seq import Seq2Seq
+from regard.tasks.pairs.batches import lengths_of
 from regard.text import Tokenizers
 from regard.training.loop import Findings
 from regard.training.loss import PairStep
@@ -49,9 +50,8 @@ class PairValidation:
 def mean_loss(model: Seq2Seq, pairs: Sequence[Pair], tokens: int, device: str) -> float:
     """Cross-entropy in nats a token of the targets."""
     step = PairStep(model)
-    lengths = [(len(source) + 1, len(target or ()) + 1) for source, target in pairs]
     total, count = 0.0, 0
-    for places in plan(lengths, tokens=tokens).batches:
+    for places in plan(lengths_of(pairs), tokens=tokens).batches:
         loss, found, _ = step(collate([pairs[place] for place in places]).to(device))
         total, count = total + loss.item(), count + int(found)
     return total / max(1, count)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import torch
 from jaxtyping import Float
@@ -16,7 +16,7 @@ from regard.data.tagged import Tagged
 from regard.errors import RegardError
 from regard.schemes import Span, spans_of
 from regard.tasks.actions.predict import Shaded
-from regard.tasks.predictor import Predictor, Request
+from regard.tasks.predictor import Answering, Predictor, Request
 from regard.tasks.progress import Progress
 from regard.tasks.tag.options import TagExplainOptions, TagOptions
 from regard.text.lexicon import Lexicon, words_of
@@ -73,13 +73,6 @@ class Tagging:
         return [(self.words, self.received(), " ".join(self.tags))] if self.words else []
 
 
-class Options(TypedDict, total=False):
-    """What `TagPredictor.predict` can be told, and describes."""
-
-    return_weights: bool
-    progress: Progress | None
-
-
 class TagPredictor(Predictor[Tagging]):
     """Tags words."""
 
@@ -100,9 +93,9 @@ class TagPredictor(Predictor[Tagging]):
         return f"{len(self.tags)} tags"
 
     @overload
-    def predict(self, sentences: str, **options: Unpack[Options]) -> Tagging: ...  # type: ignore[overload-overlap]
+    def predict(self, sentences: str, **options: Unpack[Answering]) -> Tagging: ...  # type: ignore[overload-overlap]
     @overload  # a str is a sequence of str, too
-    def predict(self, sentences: Sequence[str | Sequence[str]], **options: Unpack[Options]) -> list[Tagging]: ...
+    def predict(self, sentences: Sequence[str | Sequence[str]], **options: Unpack[Answering]) -> list[Tagging]: ...
     def predict(
         self, sentences: Any, *, return_weights: bool = False, progress: Progress | None = None
     ) -> Tagging | list[Tagging]:
