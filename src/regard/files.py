@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Container, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -64,21 +65,15 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 @contextlib.contextmanager
-def writing(path: Path) -> Iterator[None]:
+def refusals_told(done: str, path: Path | str) -> Iterator[None]:
     """Whatever the disk refuses as a `RegardError`."""
     try:
         yield
     except OSError as error:
-        raise RegardError(f"{path}: cannot be written: {error.strerror or error}") from None
+        raise RegardError(f"{path}: cannot be {done}: {error.strerror or error}") from None
 
 
-@contextlib.contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """Whatever the disk refuses as a `RegardError`."""
-    try:
-        yield
-    except OSError as error:
-        raise RegardError(f"{path}: cannot be read: {error.strerror or error}") from None
+reading, writing = partial(refusals_told, "read"), partial(refusals_told, "written")
 
 
 def flush(file: IO[Any]) -> None:
