@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from rich.table import Table
 from torch import nn
 
 from regard.batch import TextBatch
-from regard.bench.measure import Call, Timing, time_in_turn
+from regard.bench.measure import Call, Tell, Timing, time_in_turn
 from regard.bench.plain import PlainLoop, plain_lstm, transformers_gpt2
 from regard.bench.settings import TrainingBench
 from regard.data.check import counted
@@ -65,11 +66,6 @@ class Speed:
     ratio: float  # to the tokens a second of the other side: the median of all rounds
     rounds: int
     quiet: bool  # no other program was busy meanwhile
-
-    def record(self, settings: TrainingBench) -> dict[str, object]:
-        """As plain data, with the conditions."""
-        threads, version = torch.get_num_threads(), torch.__version__
-        return asdict(self) | {"settings": asdict(settings), "threads": threads, "torch": version}
 
 
 def contests(settings: TrainingBench) -> list[Contest]:
@@ -127,13 +123,19 @@ def write_text(path: Path, contest: Contest, settings: TrainingBench) -> tuple[T
     return write_tokens(path, [Chunk(" ".join(document), last=True) for document in drawn], tokenizer), tokenizer
 
 
+def measure_contests(settings: TrainingBench, tell: Tell) -> Iterator[Speed]:
+    """Both sides of each contest."""
+    with TemporaryDirectory() as folder:
+        for contest in contests(settings):
+            tell(f"{contest.name}: timing")
+            yield from measure_contest(contest, settings, Path(folder))
+
+
 def measure_contest(contest: Contest, settings: TrainingBench, folder: Path) -> list[Speed]:
     """Both sides, whose updates are timed in turn; in each round both read the same batch."""
     trainer, loop = both_sides(contest, settings, folder)
     calls = {OURS: lambda: our_update(trainer), contest.peer: loop.update}
-    timing = time_in_turn(
-        calls, seconds_a_token, repeats=settings.repeats, fewest=settings.fewest, patience=settings.patience
-    )  # fmt: skip
+    timing = time_in_turn(calls, seconds_a_token, settings)
     counters = trainer.counters
     sides = ((OURS, trainer.engine.model), (contest.peer, loop.model))
     parameters = {name: parameters_of(model) for name, model in sides}
