@@ -116,12 +116,11 @@ def measure_contest(contest: Contest, settings: TrainingBench, folder: Path) -> 
     calls = {OURS: lambda: our_update(trainer), contest.peer: loop.update}
     timing = time_in_turn(calls, seconds_a_token, settings)
     counters = trainer.counters
-    sides = ((OURS, trainer.engine.model), (contest.peer, loop.model))
-    parameters = {name: parameters_of(model) for name, model in sides}
-    assert len(set(parameters.values())) == 1, parameters
+    parameters = parameters_of(loop.model)
+    assert parameters_of(trainer.engine.model) == parameters
     assert isinstance(trainer.batches, SegmentBatches)
     vocabulary, tokens = trainer.batches.tokenizer.size, counters.tokens / counters.step
-    return speeds(contest, timing, vocabulary=vocabulary, parameters=parameters[OURS], tokens=tokens)
+    return speeds(contest, timing, vocabulary=vocabulary, parameters=parameters, tokens=tokens)
 
 
 def both_sides(contest: Contest, settings: TrainingBench, folder: Path) -> tuple[Trainer, PlainLoop]:
