@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 from collections.abc import Container, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -18,11 +20,12 @@ UNFINISHED = ".unfinished"
 """How the name of a file ends that is not whole yet."""
 
 
-def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: dict[str, str] | None = None) -> None:
     """Tensors as a safetensors file; those that share memory are each written out."""
     from safetensors.torch import save
 
-    write_bytes(path, save({name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}))
+    apart = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    write_bytes(path, save(apart, header))
 
 
 def read_tensors(path: Path, device: str = "cpu", only: Container[str] | None = None) -> dict[str, Tensor]:
@@ -35,6 +38,18 @@ def read_tensors(path: Path, device: str = "cpu", only: Container[str] | None = 
             return {name: file.get_tensor(name) for name in names}
     except SafetensorError as error:
         raise RegardError(f"{path}: is damaged ({error}); restore it from a copy") from None
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The table in a JSON file."""
+    try:
+        with reading(path):
+            found = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise RegardError(f"{path}: is no JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise RegardError(f"{path}: holds no table")
+    return found
 
 
 def write_text(path: Path, text: str) -> None:
@@ -64,21 +79,15 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 @contextlib.contextmanager
-def writing(path: Path) -> Iterator[None]:
+def refusals_told(done: str, path: Path | str) -> Iterator[None]:
     """Whatever the disk refuses as a `RegardError`."""
     try:
         yield
     except OSError as error:
-        raise RegardError(f"{path}: cannot be written: {error.strerror or error}") from None
+        raise RegardError(f"{path}: cannot be {done}: {error.strerror or error}") from None
 
 
-@contextlib.contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """Whatever the disk refuses as a `RegardError`."""
-    try:
-        yield
-    except OSError as error:
-        raise RegardError(f"{path}: cannot be read: {error.strerror or error}") from None
+reading, writing = partial(refusals_told, "read"), partial(refusals_told, "written")
 
 
 def flush(file: IO[Any]) -> None:

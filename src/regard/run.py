@@ -52,43 +52,30 @@ BEFORE_THE_CARD = {"training", "log", "tokenizer.json", "recipe.toml"}
 Card = dict[str, Any]
 
 
+class Inside:
+    """The path of what has this name in a run folder."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, run: Run, kind: object = None) -> Path:
+        return run.path / self.name
+
+
 @dataclass(frozen=True)
 class Run:
     """A run folder; nothing is read or written before it is asked for."""
 
     path: Path
 
-    @property
-    def recipe_file(self) -> Path:
-        return self.path / "recipe.toml"
-
-    @property
-    def card_file(self) -> Path:
-        return self.path / "run.json"
-
-    @property
-    def model_file(self) -> Path:
-        return self.path / "model.safetensors"
-
-    @property
-    def tokenizer_file(self) -> Path:
-        return self.path / "tokenizer.json"
-
-    @property
-    def metrics_file(self) -> Path:
-        return self.path / "metrics.jsonl"
-
-    @property
-    def log_file(self) -> Path:
-        return self.path / "log"
-
-    @property
-    def checkpoints(self) -> Path:
-        return self.path / "training"
-
-    @property
-    def lock_file(self) -> Path:
-        return self.checkpoints / "lock"
+    recipe_file = Inside("recipe.toml")
+    card_file = Inside("run.json")
+    model_file = Inside("model.safetensors")
+    tokenizer_file = Inside("tokenizer.json")
+    metrics_file = Inside("metrics.jsonl")
+    log_file = Inside("log")
+    checkpoints = Inside("training")
+    lock_file = Inside("training/lock")
 
     def exists(self) -> bool:
         """Whether a run was begun here; a folder of other things is refused."""

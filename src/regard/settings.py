@@ -29,13 +29,13 @@ Settings = TypeVar("Settings")
 Table = dict[str, Any]
 
 
-Mark = Literal["path", "origin", "may_change", "read_once", "whole_name"]
+Mark = Literal["path", "origin", "may_change", "read_once", "whole_name", "no_option"]
 """What else is known of a setting.
 
 path: a file or folder, which is looked for beside the recipe first; origin: where the data come from, so that the
 rest of its section belongs to it; may_change: may differ when a run goes on; read_once: a file that a run needs
 until its first checkpoint, and that may have moved by then; whole_name: a section whose settings are called as
-those of others are, so that a command line has to name it, too.
+those of others are, so that a command line has to name it, too; no_option: not for a command line at all.
 """
 
 

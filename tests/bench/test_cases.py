@@ -56,7 +56,7 @@ def test_what_is_named_twice_is_measured_once():
 
 
 def test_what_does_not_fit_is_skipped_and_said(monkeypatch):
-    monkeypatch.setattr("regard.bench.attention.free_memory", lambda device: 10_000)
+    monkeypatch.setattr("regard.bench.measure.free_memory", lambda device: 10_000)
     (group,) = chosen_groups(SETTINGS, ["additive"])
     plain, chosen, _ = measure_groups([group], SETTINGS, tell=lambda text: None)
     needs = 2 * 8 * 2 * 12 * 12 * 8

@@ -21,6 +21,7 @@ from regard.bench.measure import (
     time_in_turn,
     wall_seconds,
 )
+from regard.bench.settings import Settings
 
 
 class Machine:
@@ -50,7 +51,7 @@ def quiet(monkeypatch):
 @pytest.mark.usefixtures("quiet")
 def test_every_call_has_its_turn_in_every_round():
     machine = Machine(ours=3.0, theirs=2.0)
-    timing = time_in_turn(machine.calls(), machine.clock, repeats=4, fewest=1, patience=60)
+    timing = time_in_turn(machine.calls(), machine.clock, Settings(repeats=4, fewest=1, patience=60))
     assert timing == Timing([{"ours": 4.5, "theirs": 3.0}, {"ours": 3.0, "theirs": 2.0}] * 2, quiet=True)
     assert machine.ran[:2] == ["ours", "theirs"]
     turns = [set(machine.ran[start : start + 2]) for start in range(0, 10, 2)]
@@ -60,14 +61,14 @@ def test_every_call_has_its_turn_in_every_round():
 @pytest.mark.usefixtures("quiet")
 def test_the_ratio_does_not_see_a_machine_that_changes_its_speed():
     machine = Machine(ours=3.0, theirs=2.0)
-    timing = time_in_turn(machine.calls(), machine.clock, repeats=5, fewest=1, patience=60)
+    timing = time_in_turn(machine.calls(), machine.clock, Settings(repeats=5, fewest=1, patience=60))
     assert timing.ratio("ours", "theirs") == 1.5
 
 
 @pytest.mark.usefixtures("quiet")
 def test_no_patience_leaves_the_fewest_rounds():
     machine = Machine(ours=1.0)
-    timing = time_in_turn(machine.calls(), machine.clock, repeats=9, fewest=3, patience=-1)
+    timing = time_in_turn(machine.calls(), machine.clock, Settings(repeats=9, fewest=3, patience=-1))
     assert timing.rounds == [{"ours": 1.5}, {"ours": 1.0}, {"ours": 1.5}]
 
 
@@ -75,7 +76,7 @@ def test_no_patience_leaves_the_fewest_rounds():
 def test_quick_calls_go_on_where_a_slow_one_has_used_up_its_share(monkeypatch):
     machine = Machine(ours=1.0, theirs=2.0, slow=100.0)
     monkeypatch.setattr(time, "perf_counter", lambda: machine.now)
-    timing = time_in_turn(machine.calls(), machine.clock, repeats=10, fewest=2, patience=30)
+    timing = time_in_turn(machine.calls(), machine.clock, Settings(repeats=10, fewest=2, patience=30))
     assert timing.seconds("slow") == [150.0, 100.0]
     assert timing.seconds("theirs") == [3.0, 2.0, 3.0, 2.0]  # its share are 10 seconds
     assert timing.seconds("ours") == [1.5, 1.0, 1.5, 1.0]  # alone it has nothing to be compared with
@@ -88,7 +89,7 @@ def test_a_busy_round_is_kept_where_a_slow_call_was_in_no_others(monkeypatch):
     monkeypatch.setattr(Neighbours, "busy", lambda self: next(busy, False))
     machine = Machine(ours=1.0, theirs=1.0, slow=100.0)
     monkeypatch.setattr(time, "perf_counter", lambda: machine.now)
-    timing = time_in_turn(machine.calls(), machine.clock, repeats=9, fewest=2, patience=15)
+    timing = time_in_turn(machine.calls(), machine.clock, Settings(repeats=9, fewest=2, patience=15))
     assert timing.seconds("slow") == [150.0, 100.0]
     assert timing.seconds("ours") == timing.seconds("theirs") == [1.5, 1.0, 1.5]  # all but the fourth
     assert not timing.quiet
@@ -98,7 +99,7 @@ def test_rounds_beside_a_busy_program_are_left_out(monkeypatch):
     busy = iter([True, False, False, True])
     monkeypatch.setattr(Neighbours, "busy", lambda self: next(busy, False))
     machine = Machine(ours=1.0)
-    timing = time_in_turn(machine.calls(), machine.clock, repeats=3, fewest=3, patience=60)
+    timing = time_in_turn(machine.calls(), machine.clock, Settings(repeats=3, fewest=3, patience=60))
     assert timing == Timing(
         [{"ours": 1.0}, {"ours": 1.5}, {"ours": 1.5}], quiet=True
     )  # the second, the third and the fifth
@@ -107,7 +108,7 @@ def test_rounds_beside_a_busy_program_are_left_out(monkeypatch):
 def test_a_machine_that_is_never_quiet_is_not_waited_for(monkeypatch):
     monkeypatch.setattr(Neighbours, "busy", lambda self: True)
     machine = Machine(ours=1.0)
-    timing = time_in_turn(machine.calls(), machine.clock, repeats=5, fewest=2, patience=-1)
+    timing = time_in_turn(machine.calls(), machine.clock, Settings(repeats=5, fewest=2, patience=-1))
     assert timing == Timing([{"ours": 1.5}, {"ours": 1.0}], quiet=False)
 
 
@@ -213,7 +214,7 @@ def test_a_call_is_timed_right_after_itself():
         call()
         return 1.0
 
-    time_in_turn(calls, after_itself(clock), repeats=3, fewest=3, patience=60.0)
+    time_in_turn(calls, after_itself(clock), Settings(repeats=3, fewest=3, patience=60.0))
     rounds = made[3:]  # before them each is called once
     assert len(rounds) >= 3 * 3 * 3
     assert all(before == after for before, timed, after in batched(rounds, 3) if timed == "timed")

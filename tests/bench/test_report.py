@@ -1,4 +1,4 @@
-from regard.bench.attention import Cost, Row
+from regard.bench.attention import Cost, Growth, Row
 from regard.bench.report import growth_over_linear, notes, targets, verdict
 
 
@@ -9,8 +9,8 @@ def test_a_miss_is_called_a_miss():
 
 
 def test_twice_the_memory_for_twice_the_length_is_linear():
-    assert growth_over_linear([(100, 10), (200, 20), (400, 40)]) == 1
-    assert growth_over_linear([(100, 10), (200, 40)]) == 2
+    assert growth_over_linear([Growth("growth", 100, 10), Growth("growth", 200, 20), Growth("growth", 400, 40)]) == 1
+    assert growth_over_linear([Growth("growth", 100, 10), Growth("growth", 200, 40)]) == 2
     assert growth_over_linear([]) is None
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from regard.bench import watch
+from regard.bench import measure, watch
 from regard.bench.settings import WatchBench
 from regard.bench.watch import EAGER, UNWATCHED, WATCHED, Look, make_calls, make_table, notes, targets
 from regard.cli import main
@@ -55,10 +55,13 @@ def test_a_miss_is_called_a_miss_and_what_is_unsound_is_noted():
 
 
 def test_eager_is_skipped_where_its_weights_do_not_fit(monkeypatch):
-    monkeypatch.setattr(watch, "free_memory", lambda _: 4 * 5 * 12**2 * 4 - 1)
-    assert watch.why_no_eager(TINY) == "skipped: needs about 0.0 GB, 0.0 GB are free"
-    monkeypatch.setattr(watch, "free_memory", lambda _: 4 * 5 * 12**2 * 4)
-    assert watch.why_no_eager(TINY) == ""
+    monkeypatch.setattr(measure, "free_memory", lambda _: 4 * 5 * 12**2 * 4 - 1)
+    monkeypatch.setattr(watch, "measure_apart", lambda *_: [0])
+    *others, eager = watch.measure_looks(TINY, lambda _: None)
+    assert [row.way for row in others] == [UNWATCHED, WATCHED]
+    assert (eager.way, eager.note) == (EAGER, "skipped: needs about 0.0 GB, 0.0 GB are free")
+    monkeypatch.setattr(measure, "free_memory", lambda _: 4 * 5 * 12**2 * 4)
+    assert [row.note for row in watch.measure_looks(TINY, lambda _: None)] == ["", "", ""]
 
 
 @pytest.mark.slow

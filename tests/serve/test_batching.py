@@ -5,6 +5,7 @@ import pytest
 from regard.errors import RegardError
 from regard.serve.asked import Asked, Failed, Told
 from regard.serve.batching import FullError, Worker, failure
+from regard.tasks.predictor import Request
 
 
 class Echo:
@@ -15,19 +16,19 @@ class Echo:
         self.open.set()
 
     def key(self, asked):
-        return len(asked.text)
+        return len(asked.request.subject)
 
     def work(self, several):
-        self.batches.append([asked.text for asked in several])
+        self.batches.append([asked.request.subject for asked in several])
         self.open.wait(10)
         for asked in several:
-            if "!" in asked.text:
-                raise RegardError(f"cannot read\n{asked.text}")
-            if "?" in asked.text:
+            if "!" in asked.request.subject:
+                raise RegardError(f"cannot read\n{asked.request.subject}")
+            if "?" in asked.request.subject:
                 raise ZeroDivisionError
-        for size in range(1, len(several[0].text)):
-            yield [Told({"part": asked.text[:size]}, whole=False) for asked in several]
-        yield [Told({"text": asked.text.upper()}) for asked in several]
+        for size in range(1, len(several[0].request.subject)):
+            yield [Told({"part": asked.request.subject[:size]}, whole=False) for asked in several]
+        yield [Told({"text": asked.request.subject.upper()}) for asked in several]
 
 
 class Crowd:
@@ -44,7 +45,7 @@ class Crowd:
                 self.told.setdefault(text, []).append(event)
                 self.changed.notify()
 
-        return self.worker.join_queue(Asked(action="predict", text=text), tell)
+        return self.worker.join_queue(Asked("predict", Request(text, None)), tell)
 
     def wait(self, *texts):
         """The last that each was told, once that is the end."""
@@ -91,7 +92,7 @@ def test_a_short_text_does_not_wait_for_a_long_one(crowd):
     long = "x" * 50
     for text in (long, "yy"):
         crowd.worker.join_queue(
-            Asked(action="predict", text=text), lambda event, text=text: ends.append((text, event.whole))
+            Asked("predict", Request(text, None)), lambda event, text=text: ends.append((text, event.whole))
         )
     crowd.worker.start()
     crowd.worker.stop(5)
@@ -139,7 +140,7 @@ def test_who_leaves_while_being_worked_on_frees_the_place(crowd):
     crowd.ask("y")
     crowd.wait("y")
     assert len(crowd.told.get("x" * 1000, [])) <= 1  # it was given up at once
-    assert not crowd.worker.groups or crowd.worker.groups[0].places[0].asked.text == "y"
+    assert not crowd.worker.groups or crowd.worker.groups[0].places[0].asked.request.subject == "y"
 
 
 def test_stopping_answers_who_is_here_and_takes_nobody_else(crowd):

@@ -8,6 +8,7 @@ from regard.serve.asked import Asked
 from regard.serve.served import named, names_of, serve_runs, served
 from regard.serve.settings import ServeSettings
 from regard.tasks.pairs.options import SearchOptions
+from regard.tasks.predictor import Request
 
 
 def test_runs_are_called_by_their_folders():
@@ -54,7 +55,7 @@ def test_a_run_is_loaded_and_waits(reverse_run):
 
 def test_a_model_works_no_longer_for_somebody_who_has_left(predictors):
     model = served("plain", predictors["plain"], ServeSettings(most_tokens=10**9))
-    endless = Asked(action="predict", text="ab", options=SearchOptions(length_penalty=100.0, longest=100_000))
+    endless = Asked("predict", Request("ab", SearchOptions(length_penalty=100.0, longest=100_000)))
     place = model.worker.join_queue(endless, lambda _: None)
     while model.worker.current is None:
         time.sleep(0.01)
@@ -67,7 +68,7 @@ def test_a_long_source_gets_no_longer_target_than_is_allowed(predictors):
     model = served("plain", predictors["plain"], ServeSettings(most_tokens=60))
     told = []
     for text in ("ab" * 3, "ab" * 2):  # twice a source, <eos> counted, and 50 are 64 and 60
-        asked = Asked(action="predict", text=text, options=SearchOptions())
+        asked = Asked("predict", Request(text, SearchOptions()))
         model.worker.join_queue(asked, told.append)
         assert model.worker.worked.key(asked) == SearchOptions(longest=60 if len(text) > 4 else None)
     model.worker.stop(10)

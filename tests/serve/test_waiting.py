@@ -31,7 +31,7 @@ class Slow(Work):
                 time.sleep(0.01)
                 yield [Told({"part": self.part}, whole=False)]
             self.go_on.wait(10)
-            yield [Told({"kind": "tag", "words": [several[0].text]})]
+            yield [Told({"kind": "tag", "words": list(several[0].request.subject)})]
         finally:
             self.given_up.set()
 

@@ -4,10 +4,11 @@ from regard.looking.options import TargetLookOptions
 from regard.serve.asked import Asked
 from regard.serve.work import Work
 from regard.tasks.pairs.options import SearchOptions
+from regard.tasks.predictor import Request
 
 
 def asked_to_stream(text, **settings):
-    return Asked(action="stream", text=text, options=SearchOptions(**settings))
+    return Asked("stream", Request(text, SearchOptions(**settings)))
 
 
 def test_a_stream_searches_once(predictors, monkeypatch):
@@ -23,7 +24,7 @@ def test_a_stream_searches_once(predictors, monkeypatch):
 
 def test_a_look_writes_no_longer_target_than_is_allowed(predictors):
     model = predictors["reverse"]
-    asked = Asked(action="look", text="a b c d", options=TargetLookOptions(words=False))
+    asked = Asked("look", Request("a b c d", TargetLookOptions(words=False)))
     for most in (3, 1000):
         ((told,),) = Work(model, most).work([asked])
         expected = model.predict("a b c d", longest=most)

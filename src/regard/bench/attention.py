@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from statistics import median
 
 import torch
@@ -12,16 +12,19 @@ import torch
 from regard.attention import attend
 from regard.bench.cases import NAIVE, Case, Group, all_groups, make_calls, make_inputs
 from regard.bench.measure import (
+    TINY,
     Call,
     ProcessEndedError,
+    Tell,
     Timing,
     after_itself,
     clock_of,
-    free_memory,
-    growth_of,
     in_fresh_process,
     joined,
+    measure_apart,
+    memory_of,
     time_in_turn,
+    why_too_large,
 )
 from regard.bench.settings import Settings, WatchBench
 from regard.errors import RegardError, unknown_name
@@ -29,9 +32,6 @@ from regard.errors import RegardError, unknown_name
 COMPILED = "torch.compile"
 LENGTHS = (1, 2, 4, 8)  # times the length, at which memory is compared
 DIRECTIONS = ("forward", "backward")  # backward: with the forward before it
-TINY = 32  # a length that wakes up the libraries
-
-Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -62,14 +62,14 @@ class Row:
     backward: Cost
     notes: tuple[str, ...] = ()  # why something was not measured
 
-    def record(self, settings: Settings) -> dict[str, object]:
-        """As plain data, with the conditions."""
-        return asdict(self) | surroundings(settings)
 
+@dataclass(frozen=True)
+class Growth:
+    """The peak memory of attention and a look at its weights at one of the growing lengths."""
 
-def surroundings(settings: Settings) -> dict[str, object]:
-    """The conditions of a measurement, as plain data."""
-    return {"settings": asdict(settings), "threads": torch.get_num_threads(), "torch": torch.__version__}
+    group: str
+    length: int
+    bytes: int
 
 
 def chosen_groups(settings: Settings, names: Sequence[str] | None) -> list[Group]:
@@ -160,14 +160,10 @@ class Race:
 
     def fits(self, case: Case, direction: str) -> bool:
         """Whether there is memory for a case; if not, a note says so."""
-        settings, matrices = self.settings, case.held[DIRECTIONS.index(direction)]
-        needed = matrices * settings.heads * settings.length**2 * getattr(torch, settings.dtype).itemsize
-        free = free_memory(torch.device(settings.device))
-        if free is None or needed <= free:
-            return True
-        told = f"{direction} skipped: needs about {needed / 1e9:.1f} GB, {free / 1e9:.1f} GB are free"
-        self.notes[case.name].append(told)
-        return False
+        why = why_too_large(case.held[DIRECTIONS.index(direction)], self.settings)
+        if why:
+            self.notes[case.name].append(f"{direction} {why}")
+        return not why
 
     def rows(self) -> Iterator[Row]:
         """What it came to, once the memory of each case is measured."""
@@ -251,9 +247,7 @@ def time_here(group: Group, names: list[str], direction: str, settings: Settings
     """Some cases, timed in turn in this process."""
     calls = {name: make_calls(group, group.case(name), settings)[direction] for name in names}
     clock = after_itself(clock_of(torch.device(settings.device)))
-    return time_in_turn(
-        calls, clock, repeats=settings.repeats, fewest=settings.fewest, patience=settings.patience
-    )  # fmt: skip
+    return time_in_turn(calls, clock, settings)
 
 
 def costs_of(group: Group, names: list[str], timing: Timing) -> dict[str, Cost]:
@@ -272,14 +266,11 @@ def costs_of(group: Group, names: list[str], timing: Timing) -> dict[str, Cost]:
 def measure_memory(
     group: Group, case: Case, directions: list[str], settings: Settings, notes: list[str]
 ) -> dict[str, int]:
-    """The peak of each direction of a case, on a CPU in a process of its own."""
+    """The peak of each direction of a case."""
     if case.name == COMPILED or not directions:
         return {}  # of what is compiled here, it would be the compiler's
-    question = (settings, group.name, case.name, directions)
-    if torch.device(settings.device).type == "cuda":
-        return memory_of_case(*question)
     try:
-        found: dict[str, int] = in_fresh_process(memory_of_case, *question)
+        found: dict[str, int] = measure_apart(memory_of_case, settings, group.name, case.name, directions)
     except ProcessEndedError:
         notes.append("ended by the system while its memory was measured")
         return {}
@@ -289,28 +280,26 @@ def measure_memory(
 def memory_of_case(settings: Settings, group_name: str, case_name: str, directions: list[str]) -> dict[str, int]:
     """The same in this process."""
     group = all_groups(settings)[group_name]
-    case, tiny = group.case(case_name), replace(settings, length=min(settings.length, TINY))
-    for call in make_calls(group, case, tiny).values():
-        call()  # the libraries' own memory is not counted
-    calls = make_calls(group, case, settings)
-    growth = growth_of(torch.device(settings.device))
-    return dict(zip(directions, growth(*(calls[direction] for direction in directions)), strict=True))
+
+    def calls(settings: Settings) -> list[Call]:
+        made = make_calls(group, group.case(case_name), settings)
+        return [made[direction] for direction in directions]
+
+    return dict(zip(directions, memory_of(calls, settings), strict=True))
 
 
-def measure_growth(settings: Settings, tell: Tell) -> Iterator[tuple[int, int]]:
+def measure_growth(settings: Settings, tell: Tell) -> Iterator[Growth]:
     """The peak memory of `attend` and all three reductions at growing lengths."""
     for times in LENGTHS:
         longer = replace(settings, length=times * settings.length)
         tell(f"memory at length {longer.length}")
-        on_gpu = torch.device(settings.device).type == "cuda"
-        yield longer.length, memory_of_seeing(longer) if on_gpu else in_fresh_process(memory_of_seeing, longer)
+        (peak,) = measure_apart(memory_of_seeing, longer)
+        yield Growth("growth", longer.length, peak)
 
 
-def memory_of_seeing(settings: Settings) -> int:
+def memory_of_seeing(settings: Settings) -> list[int]:
     """What attention and a look at its weights take, in this process."""
-    see(replace(settings, length=TINY))()
-    (found,) = growth_of(torch.device(settings.device))(see(settings))
-    return found
+    return memory_of(lambda settings: [see(settings)], settings)
 
 
 def see(settings: Settings) -> Call:

@@ -13,16 +13,21 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
-Call = Callable[[], object]
+from regard.bench.settings import Bench, Settings, WatchBench
 
+Call = Callable[[], object]
+Tell = Callable[[str], None]
+OnDevice = TypeVar("OnDevice", Settings, WatchBench)
+
+TINY = 32  # a length that wakes up the libraries
 BUSY = 0.05  # the part of the processors that other programs may take
 TICK = 1 / os.sysconf("SC_CLK_TCK")  # in which the system counts their time
 PRELOAD = ["__main__", "regard.bench.attention", "torch.fx.experimental.symbolic_shapes"]  # the last on first use
@@ -58,10 +63,8 @@ def joined(timings: list[Timing], fewest: int) -> Timing:
     return Timing([taken for timing in kept for taken in timing.rounds], all(timing.quiet for timing in kept))
 
 
-def time_in_turn(
-    calls: Mapping[str, Call], clock: Callable[[Call], float], *, repeats: int, fewest: int, patience: float
-) -> Timing:
-    """Time some calls against each other, in up to `repeats` rounds.
+def time_in_turn(calls: Mapping[str, Call], clock: Callable[[Call], float], settings: Bench) -> Timing:
+    """Time some calls against each other, in up to `repeats` rounds of the settings.
 
     In a round the calls have their turns in an order drawn anew, so that all of them
     meet the machine in the same state. Each has an equal share of `patience`, in
@@ -71,7 +74,8 @@ def time_in_turn(
     """
     for call in calls.values():
         call()  # the first time is never the usual one
-    order, left, quiet = random.Random(), dict.fromkeys(calls, patience / max(1, len(calls))), Counter[str]()
+    repeats, fewest, share = settings.repeats, settings.fewest, settings.patience / max(1, len(calls))
+    order, left, quiet = random.Random(), dict.fromkeys(calls, share), Counter[str]()
     rounds: list[tuple[dict[str, float], bool]] = []
     while max(quiet.values(), default=0) < repeats:
         going = [name for name in calls if len(rounds) < fewest or left[name] > 0]
@@ -122,9 +126,12 @@ def cuda_seconds(call: Call) -> float:
     return start.elapsed_time(end) / 1000
 
 
-def growth_of(device: torch.device) -> Callable[..., list[int]]:
-    """What measures the memory of calls on a device."""
-    return cuda_growth if device.type == "cuda" else resident_growth
+def memory_of(make_calls: Callable[[OnDevice], list[Call]], settings: OnDevice) -> list[int]:
+    """The peak memory of each call, in this process; not that of the libraries, which tiny calls wake up before."""
+    for call in make_calls(replace(settings, length=min(settings.length, TINY))):
+        call()
+    growth = cuda_growth if torch.device(settings.device).type == "cuda" else resident_growth
+    return growth(*make_calls(settings))
 
 
 def resident_growth(*calls: Call) -> list[int]:
@@ -184,6 +191,12 @@ def in_fresh_process(function: Callable[..., Any], *arguments: object, anew: boo
     return found
 
 
+def measure_apart(function: Callable[..., Any], settings: Settings | WatchBench, *further: object) -> Any:
+    """What a function finds out about memory: that of a GPU here, that of a CPU in a process of its own."""
+    here = torch.device(settings.device).type == "cuda"
+    return function(settings, *further) if here else in_fresh_process(function, settings, *further)
+
+
 @contextmanager
 def interrupts_held() -> Iterator[None]:
     """An interrupt comes when this is over; a process that is started meanwhile never gets one."""
@@ -204,6 +217,15 @@ def answer(sender: Connection, threads: int, function: Callable[..., Any], argum
         message = None, traceback.format_exc()
     with suppress(BrokenPipeError):  # nobody waits for it any more
         sender.send(message)
+
+
+def why_too_large(matrices: float, settings: Settings | WatchBench) -> str:
+    """Why there is no memory for so many matrices of queries x keys in each head; nothing where there is."""
+    needed = matrices * settings.heads * settings.length**2 * getattr(torch, settings.dtype).itemsize
+    free = free_memory(torch.device(settings.device))
+    if free is None or needed <= free:
+        return ""
+    return f"skipped: needs about {needed / 1e9:.1f} GB, {free / 1e9:.1f} GB are free"
 
 
 def free_memory(device: torch.device) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import asdict
 
 import torch
 from jaxtyping import Float, Int
@@ -12,6 +13,7 @@ from torch.nn import functional
 
 from regard.batch import PAD, TextBatch
 from regard.interop.gpt2_parameters import their_parameters
+from regard.interop.huggingface import to_theirs
 from regard.models.gpt import Gpt
 from regard.models.recurrent_lm import RecurrentLm, RecurrentLmConfig
 from regard.training.settings import TrainingSettings
@@ -89,23 +91,7 @@ class TransformersGpt2(nn.Module):
         from transformers import GPT2Config, GPT2LMHeadModel
 
         super().__init__()
-        config = model.config
-        self.model = GPT2LMHeadModel(
-            GPT2Config(
-                vocab_size=config.size,
-                n_positions=config.longest,
-                n_embd=config.width,
-                n_layer=config.layers,
-                n_head=config.heads,
-                n_inner=config.feed_forward,
-                embd_pdrop=config.dropout,
-                resid_pdrop=config.dropout,
-                attn_pdrop=config.attention_dropout,
-                use_cache=False,
-                bos_token_id=None,
-                eos_token_id=None,
-            )
-        )
+        self.model = GPT2LMHeadModel(GPT2Config(**asdict(to_theirs(model.config, None)), use_cache=False))
 
     def forward(
         self, tokens: Int[Tensor, "rows time"], state: States | None

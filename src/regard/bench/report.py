@@ -8,7 +8,7 @@ from itertools import groupby
 import torch
 from rich.table import Table
 
-from regard.bench.attention import Cost, Row
+from regard.bench.attention import Cost, Growth, Row
 from regard.bench.cases import DOT_PRODUCTS, NAIVE, PAIRWISE, SDPA, THREE
 from regard.bench.settings import Settings
 
@@ -88,13 +88,13 @@ def notes(rows: list[Row]) -> Iterator[str]:
         yield f"{', '.join(disturbed)}: other programs were busy meanwhile; these times are unsound"
 
 
-def growth_lines(growth: list[tuple[int, int]]) -> Iterator[str]:
+def growth_lines(growth: list[Growth]) -> Iterator[str]:
     """The memory at each length."""
-    for length, peak in growth:
-        yield f"length {length}: attend and three reductions at a peak of {peak / 1e6:.1f} MB"
+    for each in growth:
+        yield f"length {each.length}: attend and three reductions at a peak of {each.bytes / 1e6:.1f} MB"
 
 
-def targets(rows: list[Row], growth: list[tuple[int, int]]) -> Iterator[str]:
+def targets(rows: list[Row], growth: list[Growth]) -> Iterator[str]:
     """A line for each target: met, missed, or not measured."""
     found = {(row.group, row.case): row for row in rows}
     yield "Targets:"
@@ -121,9 +121,11 @@ def verdict(what: str, measured: float | None, most: float) -> str:
     return f"{'met ' if measured <= most else 'MISS'}  {what}: {measured:.3f}x, at most {most:.2f}x"
 
 
-def growth_over_linear(growth: list[tuple[int, int]]) -> float | None:
+def growth_over_linear(growth: list[Growth]) -> float | None:
     """How many times more the longest takes than the shortest, over how many times longer it is."""
     if len(growth) < 2:
         return None
-    (short, little), *_, (long, much) = growth
-    return (much / little) / (long / short) if little else None  # nothing is seen of what is smaller than a page
+    short, long = growth[0], growth[-1]
+    if not short.bytes:  # nothing is seen of what is smaller than a page
+        return None
+    return (long.bytes / short.bytes) / (long.length / short.length)

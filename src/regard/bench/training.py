@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from rich.table import Table
 from torch import nn
 
 from regard.batch import TextBatch
-from regard.bench.measure import Call, Timing, time_in_turn
+from regard.bench.measure import Call, Tell, Timing, time_in_turn
 from regard.bench.plain import PlainLoop, plain_lstm, transformers_gpt2
 from regard.bench.settings import TrainingBench
 from regard.data.check import counted
@@ -47,7 +48,8 @@ class Contest:
     sizes: str  # in words
     segment: int  # tokens of a row in a batch
     segments: int  # of each document of the text
-    ours: Callable[[int], LanguageModel]  # for a vocabulary of this size
+    ours: Callable[[Any], LanguageModel]
+    config: Any  # of ours, but for the size of the vocabulary
     theirs: Callable[[Any], nn.Module]  # of the same parameters
 
 
@@ -66,54 +68,27 @@ class Speed:
     rounds: int
     quiet: bool  # no other program was busy meanwhile
 
-    def record(self, settings: TrainingBench) -> dict[str, object]:
-        """As plain data, with the conditions."""
-        threads, version = torch.get_num_threads(), torch.__version__
-        return asdict(self) | {"settings": asdict(settings), "threads": threads, "torch": version}
-
 
 def contests(settings: TrainingBench) -> list[Contest]:
     """All that are measured; that of `gpt` only where Transformers is installed."""
-    wide, segment = settings.width, settings.segment
-    lstm = f"{counted(settings.lstm_layers, 'layer')} of width {wide}, segments of up to {segment}"
-    layers, heads = counted(settings.gpt_layers, "layer"), counted(settings.heads, "head")
-    gpt = f"{layers} of width {wide}, {heads}, context {settings.context}"
-    each, locked = (new_lstm(settings, variational=variational) for variational in (False, True))
+    wide, segment, context = settings.width, settings.segment, settings.context
+    lstm = RecurrentLmConfig(size=1, embedding=wide, hidden=wide, layers=settings.lstm_layers, variational=True)
+    each = replace(lstm, variational=False)
+    gpt = GptConfig(size=1, width=wide, heads=settings.heads, layers=settings.gpt_layers, longest=context)
+    sizes = f"{counted(lstm.layers, 'layer')} of width {wide}, segments of up to {segment}"
     found = [
-        Contest("lstm-lm, variational=false", "nn.LSTM", lstm, segment, BATCHES, each, plain_lstm),
-        Contest("lstm-lm", "nn.LSTM, layer by layer", lstm, segment, BATCHES, locked, plain_lstm),
+        Contest("lstm-lm, variational=false", "nn.LSTM", sizes, segment, BATCHES, RecurrentLm, each, plain_lstm),
+        Contest("lstm-lm", "nn.LSTM, layer by layer", sizes, segment, BATCHES, RecurrentLm, lstm, plain_lstm),
     ]
     if has_transformers():
-        found.append(
-            Contest("gpt", "Transformers' GPT-2", gpt, settings.context, 1, new_gpt(settings), transformers_gpt2)
-        )
+        sizes = f"{counted(gpt.layers, 'layer')} of width {wide}, {counted(gpt.heads, 'head')}, context {context}"
+        found.append(Contest("gpt", "Transformers' GPT-2", sizes, context, 1, Gpt, gpt, transformers_gpt2))
     return found
 
 
 def has_transformers() -> bool:
     """Whether Transformers is installed."""
     return find_spec("transformers") is not None
-
-
-def new_lstm(settings: TrainingBench, *, variational: bool) -> Callable[[int], RecurrentLm]:
-    """What makes an `lstm-lm`."""
-
-    def new(size: int) -> RecurrentLm:
-        width, layers = settings.width, settings.lstm_layers
-        config = RecurrentLmConfig(size=size, embedding=width, hidden=width, layers=layers, variational=variational)
-        return RecurrentLm(config)
-
-    return new
-
-
-def new_gpt(settings: TrainingBench) -> Callable[[int], Gpt]:
-    """What makes a `gpt`."""
-
-    def new(size: int) -> Gpt:
-        width, heads, layers = settings.width, settings.heads, settings.gpt_layers
-        return Gpt(GptConfig(size=size, width=width, heads=heads, layers=layers, longest=settings.context))
-
-    return new
 
 
 def write_text(path: Path, contest: Contest, settings: TrainingBench) -> tuple[TokenFile, Tokenizer]:
@@ -127,27 +102,32 @@ def write_text(path: Path, contest: Contest, settings: TrainingBench) -> tuple[T
     return write_tokens(path, [Chunk(" ".join(document), last=True) for document in drawn], tokenizer), tokenizer
 
 
+def measure_contests(settings: TrainingBench, tell: Tell) -> Iterator[Speed]:
+    """Both sides of each contest."""
+    with TemporaryDirectory() as folder:
+        for contest in contests(settings):
+            tell(f"{contest.name}: timing")
+            yield from measure_contest(contest, settings, Path(folder))
+
+
 def measure_contest(contest: Contest, settings: TrainingBench, folder: Path) -> list[Speed]:
     """Both sides, whose updates are timed in turn; in each round both read the same batch."""
     trainer, loop = both_sides(contest, settings, folder)
     calls = {OURS: lambda: our_update(trainer), contest.peer: loop.update}
-    timing = time_in_turn(
-        calls, seconds_a_token, repeats=settings.repeats, fewest=settings.fewest, patience=settings.patience
-    )  # fmt: skip
+    timing = time_in_turn(calls, seconds_a_token, settings)
     counters = trainer.counters
-    sides = ((OURS, trainer.engine.model), (contest.peer, loop.model))
-    parameters = {name: parameters_of(model) for name, model in sides}
-    assert len(set(parameters.values())) == 1, parameters
+    parameters = parameters_of(loop.model)
+    assert parameters_of(trainer.engine.model) == parameters
     assert isinstance(trainer.batches, SegmentBatches)
     vocabulary, tokens = trainer.batches.tokenizer.size, counters.tokens / counters.step
-    return speeds(contest, timing, vocabulary=vocabulary, parameters=parameters[OURS], tokens=tokens)
+    return speeds(contest, timing, vocabulary=vocabulary, parameters=parameters, tokens=tokens)
 
 
 def both_sides(contest: Contest, settings: TrainingBench, folder: Path) -> tuple[Trainer, PlainLoop]:
     """What trains ours and theirs, from the same parameters on and with the same batches."""
     file, tokenizer = write_text(folder / "text.tokens", contest, settings)
     torch.manual_seed(0)
-    model = contest.ours(tokenizer.size)
+    model = contest.ours(replace(contest.config, size=tokenizer.size))
     theirs = contest.theirs(model)
     batches = SegmentBatches(
         file, document_spans(file), tokenizer, settings.tokens, contest.segment, model.carries, seed=0

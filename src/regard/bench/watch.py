@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from importlib.util import find_spec
 from statistics import median
 from typing import TYPE_CHECKING
@@ -13,16 +13,17 @@ import torch
 from rich.table import Table
 
 from regard.attention import watch
-from regard.bench.attention import TINY, Tell
 from regard.bench.measure import (
     Call,
     ProcessEndedError,
+    Tell,
     clock_of,
-    free_memory,
-    growth_of,
-    in_fresh_process,
+    measure_apart,
+    memory_of,
     time_in_turn,
+    why_too_large,
 )
+from regard.bench.report import verdict
 from regard.bench.settings import WatchBench
 from regard.errors import RegardError
 
@@ -44,11 +45,6 @@ class Look:
     rounds: int = 0
     quiet: bool = True  # no other program was busy meanwhile
     note: str = ""  # why something was not measured
-
-    def record(self, settings: WatchBench) -> dict[str, object]:
-        """As plain data, with the conditions."""
-        threads, version = torch.get_num_threads(), torch.__version__
-        return asdict(self) | {"settings": asdict(settings), "threads": threads, "torch": version}
 
 
 def check_transformers() -> None:
@@ -87,49 +83,25 @@ def make_calls(settings: WatchBench) -> dict[str, Call]:
 
 def measure_looks(settings: WatchBench, tell: Tell) -> list[Look]:
     """A row for each way: timed in turn with the others, then its memory."""
-    skipped = why_no_eager(settings)
+    skipped = why_too_large(settings.layers + 3, settings)  # with the scores, and what is added to them
     calls = {way: call for way, call in make_calls(settings).items() if not (skipped and way == EAGER)}
     tell("timing")
-    timing = time_in_turn(
-        calls, clock_of(torch.device(settings.device)), repeats=settings.repeats, fewest=settings.fewest,
-        patience=settings.patience,
-    )  # fmt: skip
+    timing = time_in_turn(calls, clock_of(torch.device(settings.device)), settings)
     rows = []
     for way in calls:
         tell(f"{way}: memory")
-        peak = peak_of(way, settings)
-        note = "ended by the system while its memory was measured" if peak is None else ""
+        try:
+            (peak,), note = measure_apart(memory_of_way, settings, way), ""
+        except ProcessEndedError:
+            peak, note = None, "ended by the system while its memory was measured"
         times, longer = timing.seconds(way), timing.ratio(way, UNWATCHED)
         rows.append(Look(way, median(times), longer, peak, len(times), timing.quiet, note))
     return [*rows, Look(EAGER, note=skipped)] if skipped else rows
 
 
-def why_no_eager(settings: WatchBench) -> str:
-    """Why there is no memory for all weights of all layers at once; nothing where there is."""
-    matrices = settings.heads * (settings.layers + 3)  # with the scores, and what is added to them
-    needed = matrices * settings.length**2 * getattr(torch, settings.dtype).itemsize
-    free = free_memory(torch.device(settings.device))
-    if free is None or needed <= free:
-        return ""
-    return f"skipped: needs about {needed / 1e9:.1f} GB, {free / 1e9:.1f} GB are free"
-
-
-def peak_of(way: str, settings: WatchBench) -> int | None:
-    """The peak memory of a way, on a CPU in a process of its own; None where the system ended that."""
-    if torch.device(settings.device).type == "cuda":
-        return memory_of(way, settings)
-    try:
-        found: int = in_fresh_process(memory_of, way, settings)
-    except ProcessEndedError:
-        return None
-    return found
-
-
-def memory_of(way: str, settings: WatchBench) -> int:
-    """The same in this process."""
-    make_calls(replace(settings, length=min(settings.length, TINY)))[way]()  # the libraries' own is not counted
-    (found,) = growth_of(torch.device(settings.device))(make_calls(settings)[way])
-    return found
+def memory_of_way(settings: WatchBench, way: str) -> list[int]:
+    """The peak memory of a way, in this process."""
+    return memory_of(lambda settings: [make_calls(settings)[way]], settings)
 
 
 def make_table(rows: list[Look]) -> Table:
@@ -168,7 +140,7 @@ def notes(rows: list[Look]) -> Iterator[str]:
 
 def targets(rows: list[Look]) -> Iterator[str]:
     """A line for the target: met or missed."""
-    (found,) = (row.ratio for row in rows if row.way == WATCHED)
-    assert found is not None
     yield "Targets:"
-    yield f"{'met ' if found <= MOST else 'MISS'}  {WATCHED}, of {UNWATCHED}: {found:.3f}x, at most {MOST:.2f}x"
+    for row in rows:
+        if row.way == WATCHED:
+            yield verdict(f"{WATCHED}, of {UNWATCHED}", row.ratio, MOST)

@@ -26,6 +26,15 @@ COMMANDS = [  # name, help, example
     ("inspect", "Say what a run is, how it was trained, how good it was.", "inspect runs/dates"),
     ("serve", "Answer over HTTP, and show a page that looks inside models.", "serve runs/dates runs/plain --port 8000"),
 ]
+BENCHES = [  # the same of what can be measured
+    (
+        "attention",
+        "Time every score function against what one would write in plain PyTorch.",
+        "attention --scores additive,dot --jsonl rows.jsonl",
+    ),
+    ("training", "Time the training of language models against plain PyTorch and Transformers.", "training --quick"),
+    ("watch", "Time a look at the attention of a Hugging Face model of the size of GPT-2.", "watch --length 2048"),
+]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -95,7 +104,14 @@ def command_line(words: Sequence[str]) -> App:
         help_flags=(),  # its settings depend on the model, so it writes its own help
         version_flags=(),
     )
-    app.command(bench_commands())
+    bench = App(
+        name="bench",
+        help="Measure time and memory on this machine.",
+        help_epilogue="Example: regard bench attention --quick",
+    )
+    app.command(bench)
+    for name, help_, example in BENCHES:
+        bench.command(f"regard.cli.bench:{name}", help=help_, help_epilogue=f"Example: regard bench {example}")
     app.command(
         "regard.cli.completion:install_completion",
         name="--install-completion",
@@ -103,31 +119,6 @@ def command_line(words: Sequence[str]) -> App:
         help_epilogue="Example: regard --install-completion --shell bash",
     )
     return app
-
-
-def bench_commands() -> App:
-    """What can be measured."""
-    bench = App(
-        name="bench",
-        help="Measure time and memory on this machine.",
-        help_epilogue="Example: regard bench attention --quick",
-    )
-    bench.command(
-        "regard.cli.bench:attention",
-        help="Time every score function against what one would write in plain PyTorch.",
-        help_epilogue="Example: regard bench attention --scores additive,dot --jsonl rows.jsonl",
-    )
-    bench.command(
-        "regard.cli.bench:training",
-        help="Time the training of language models against plain PyTorch and Transformers.",
-        help_epilogue="Example: regard bench training --quick",
-    )
-    bench.command(
-        "regard.cli.bench:watch",
-        help="Time a look at the attention of a Hugging Face model of the size of GPT-2.",
-        help_epilogue="Example: regard bench watch --length 2048",
-    )
-    return bench
 
 
 def one_line(error: Exception, words: Sequence[str]) -> str:

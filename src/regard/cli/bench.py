@@ -3,158 +3,104 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO, TypeVar
 
 from cyclopts import Parameter
 
-from regard.bench.settings import QUICK, QUICK_TRAINING, QUICK_WATCH, DType, Settings, TrainingBench, WatchBench
+from regard.bench.settings import QUICK, QUICK_TRAINING, QUICK_WATCH, Bench, Settings, TrainingBench, WatchBench
+from regard.cli.options import with_settings
 from regard.errors import RegardError
+from regard.files import writing
+from regard.tasks.actions import Flag
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from regard.bench.attention import Row, Tell
     from regard.bench.cases import Group
-    from regard.bench.training import Speed
-    from regard.bench.watch import Look
+    from regard.bench.measure import Tell
 
-Flag = Annotated[bool, Parameter(show_default=False)]
-LENGTHS = f"{Settings.length}, with --quick {QUICK.length}"
-ROUNDS = f"{Settings.repeats}, with --quick {QUICK.repeats}"
+Row = TypeVar("Row")
 
 
-def usual(name: str, usually: object = TrainingBench, quick: object = QUICK_TRAINING) -> Parameter:
-    """An option whose value depends on --quick."""
-    return Parameter(show_default=f"{getattr(usually, name)}, with --quick {getattr(quick, name)}")
-
-
+@with_settings(Settings, QUICK)
 def attention(
     *,
-    length: Annotated[int | None, Parameter(show_default=LENGTHS)] = None,
-    width: int = Settings.width,
-    heads: int = Settings.heads,
-    dtype: DType = Settings.dtype,
-    device: str = Settings.device,
-    repeats: Annotated[int | None, Parameter(show_default=ROUNDS)] = None,
     scores: str | None = None,
     quick: Flag = False,
     growth: Flag = False,
     compiled: Annotated[Flag, Parameter("--compile")] = False,
     jsonl: Path | None = None,
+    **given: Any,
 ) -> None:
     """Time every score function against what one would write in plain PyTorch.
 
     Args:
-        length: How many queries, and keys.
-        width: The width of a head.
-        heads: How many heads.
-        dtype: The type of all numbers.
-        device: Where to measure: cpu, cuda, cuda:1.
-        repeats: How many rounds at most.
         scores: Some parts only, with commas between: names of scores, dropout, sparsemax, entmax15, weights.
         quick: Short sequences and few rounds, to see that it works.
         growth: Also measure memory at 1, 2, 4 and 8 times the length.
         compiled: Also time torch.compile of the plain form.
         jsonl: Add the rows to this file, one JSON object a line.
+        given: Settings of what is measured.
     """
-    usual = QUICK if quick else Settings()
-    length, repeats = usual.length if length is None else length, usual.repeats if repeats is None else repeats
-    settings = replace(usual, length=length, width=width, heads=heads, dtype=dtype, device=device, repeats=repeats)
+    settings = replace(QUICK if quick else Settings(), **given)
     groups = choose(settings, None if scores is None else scores.replace(",", " ").split(), compiled=compiled)
-    with opened(jsonl) as records:
-        rows, grown = measure(settings, groups, growth=growth, records=records)
-    print_report(rows, grown, settings)
+
+    from regard.bench.attention import LENGTHS, Growth, Row, measure_groups, measure_growth, steps_of
+    from regard.bench.report import conditions, growth_lines, make_table, notes, targets
+
+    def measured(tell: Tell) -> Iterator[Row | Growth]:
+        return chain(measure_groups(groups, settings, tell), measure_growth(settings, tell) if growth else ())
+
+    found = measure(measured, steps_of(groups, settings) + growth * len(LENGTHS), settings, jsonl)
+    rows = [each for each in found if isinstance(each, Row)]
+    grown = [each for each in found if isinstance(each, Growth)]
+    verdicts = targets(rows, grown) if settings.length == Settings.length else ()  # which are for this length
+    print_table(make_table(rows), (conditions(settings), "", *notes(rows), *growth_lines(grown), *verdicts))
 
 
-def training(
-    *,
-    words: Annotated[int | None, usual("words")] = None,
-    width: Annotated[int | None, usual("width")] = None,
-    lstm_layers: int = TrainingBench.lstm_layers,
-    gpt_layers: int = TrainingBench.gpt_layers,
-    heads: int = TrainingBench.heads,
-    segment: Annotated[int | None, usual("segment")] = None,
-    context: Annotated[int | None, usual("context")] = None,
-    tokens: Annotated[int | None, usual("tokens")] = None,
-    repeats: Annotated[int | None, usual("repeats")] = None,
-    quick: Flag = False,
-    jsonl: Path | None = None,
-) -> None:
+@with_settings(TrainingBench, QUICK_TRAINING)
+def training(*, quick: Flag = False, jsonl: Path | None = None, **given: Any) -> None:
     """Time the training of lstm-lm and gpt against plain PyTorch and Transformers.
 
     Args:
-        words: How many different ones the text has.
-        width: The width of a token, and of a state.
-        lstm_layers: The layers of lstm-lm.
-        gpt_layers: The layers of gpt.
-        heads: The heads of gpt.
-        segment: How many tokens of a row lstm-lm reads at once, at most.
-        context: How many tokens of a row gpt reads at once.
-        tokens: How many tokens a batch has, at most.
-        repeats: How many rounds at most.
         quick: Small models and few rounds, to see that it works.
         jsonl: Add the rows to this file, one JSON object a line.
+        given: Settings of what is measured.
     """
-    open_ones = {
-        "words": words, "width": width, "segment": segment, "context": context, "tokens": tokens, "repeats": repeats,
-    }  # fmt: skip
-    settings = replace(
-        QUICK_TRAINING if quick else TrainingBench(),
-        lstm_layers=lstm_layers,
-        gpt_layers=gpt_layers,
-        heads=heads,
-        **{name: value for name, value in open_ones.items() if value is not None},
-    )
-    with opened(jsonl) as records:
-        rows = measure_training(settings, records)
-    print_training(rows, settings)
+    settings = replace(QUICK_TRAINING if quick else TrainingBench(), **given)
+
+    from regard.bench.training import conditions, contests, make_table, measure_contests, notes, targets
+
+    rows = measure(lambda tell: measure_contests(settings, tell), len(contests(settings)), settings, jsonl)
+    print_table(make_table(rows), (*conditions(rows, settings), "", *notes(rows), *targets(rows)))
 
 
-def watch(
-    *,
-    length: Annotated[int | None, usual("length", WatchBench, QUICK_WATCH)] = None,
-    layers: Annotated[int | None, usual("layers", WatchBench, QUICK_WATCH)] = None,
-    width: Annotated[int | None, usual("width", WatchBench, QUICK_WATCH)] = None,
-    heads: Annotated[int | None, usual("heads", WatchBench, QUICK_WATCH)] = None,
-    keep: str = WatchBench.keep,
-    dtype: DType = WatchBench.dtype,
-    device: str = WatchBench.device,
-    repeats: int = WatchBench.repeats,
-    quick: Flag = False,
-    jsonl: Path | None = None,
-) -> None:
+@with_settings(WatchBench, QUICK_WATCH)
+def watch(*, quick: Flag = False, jsonl: Path | None = None, **given: Any) -> None:
     """Time a look at the attention of a Hugging Face model of the size of GPT-2.
 
     Args:
-        length: How many tokens the text has.
-        layers: The layers of the model.
-        width: The width of a token.
-        heads: How many heads each layer has.
-        keep: What watch keeps of each call: top:8, received, entropy, argmax, dense, all.
-        dtype: The type of all numbers.
-        device: Where to measure: cpu, cuda, cuda:1.
-        repeats: How many rounds at most.
         quick: A small model and a short text, to see that it works.
         jsonl: Add the rows to this file, one JSON object a line.
+        given: Settings of what is measured.
     """
-    sizes = {"length": length, "layers": layers, "width": width, "heads": heads}
-    settings = replace(
-        QUICK_WATCH if quick else WatchBench(),
-        keep=keep,
-        dtype=dtype,
-        device=device,
-        repeats=repeats,
-        **{name: value for name, value in sizes.items() if value is not None},
-    )
-    with opened(jsonl) as records:
-        rows = measure_watch(settings, records)
-    print_watch(rows, settings)
+    settings = replace(QUICK_WATCH if quick else WatchBench(), **given)
+
+    from regard.bench.attention import check_device
+    from regard.bench.watch import check_transformers, conditions, make_table, measure_looks, notes, targets
+
+    check_transformers()
+    check_device(settings)
+    rows = measure(lambda tell: measure_looks(settings, tell), 4, settings, jsonl)
+    verdicts = targets(rows) if settings.length == WatchBench.length else ()  # which is for this length
+    print_table(make_table(rows), (conditions(settings), "", *notes(rows), *verdicts))
 
 
 def choose(settings: Settings, names: list[str] | None, *, compiled: bool) -> list[Group]:
@@ -170,67 +116,29 @@ def choose(settings: Settings, names: list[str] | None, *, compiled: bool) -> li
     return [with_compiled(group) for group in groups]
 
 
-def opened(path: Path | None) -> AbstractContextManager[TextIO | None]:
-    """The file for the rows, if one is wanted; before anything is measured."""
-    try:
-        return nullcontext() if path is None else path.open("a")
-    except OSError as error:
-        raise RegardError(f"{path}: cannot be written: {error.strerror}") from None
-
-
-def measure(
-    settings: Settings, groups: list[Group], *, growth: bool, records: TextIO | None
-) -> tuple[list[Row], list[tuple[int, int]]]:
-    """All rows, and the memory at growing lengths; each kept as soon as it is there, which is once all is timed."""
-    from regard.bench.attention import LENGTHS, measure_groups, measure_growth, steps_of, surroundings
-
-    rows: list[Row] = []
-    grown: list[tuple[int, int]] = []
-    with progress(steps_of(groups, settings) + growth * len(LENGTHS)) as tell:
-        for row in measure_groups(groups, settings, tell):
+def measure(measured: Callable[[Tell], Iterable[Row]], steps: int, settings: Bench, jsonl: Path | None) -> list[Row]:
+    """All rows, each added to the file as soon as it is there; a bar says what is measured now."""
+    rows = []
+    with opened(jsonl) as records, progress(steps) as tell:
+        for row in measured(tell):
             rows.append(row)
-            keep(row.record(settings), records)
-        for length, peak in measure_growth(settings, tell) if growth else ():
-            grown.append((length, peak))
-            keep({"group": "growth", "length": length, "bytes": peak, **surroundings(settings)}, records)
-    return rows, grown
-
-
-def measure_training(settings: TrainingBench, records: TextIO | None) -> list[Speed]:
-    """All rows, each kept as soon as it is there."""
-    from regard.bench.training import contests, measure_contest
-
-    rows: list[Speed] = []
-    found = contests(settings)
-    with progress(len(found)) as tell, TemporaryDirectory() as folder:
-        for contest in found:
-            tell(f"{contest.name}: timing")
-            for row in measure_contest(contest, settings, Path(folder)):
-                rows.append(row)
-                keep(row.record(settings), records)
+            records.write(json.dumps(record_of(row, settings)) + "\n")
+            records.flush()
     return rows
 
 
-def measure_watch(settings: WatchBench, records: TextIO | None) -> list[Look]:
-    """All rows."""
-    from regard.bench.attention import check_device
-    from regard.bench.watch import check_transformers, measure_looks
-
-    check_transformers()
-    check_device(settings)
-    with progress(4) as tell:
-        rows = measure_looks(settings, tell)
-    for row in rows:
-        keep(row.record(settings), records)
-    return rows
+def opened(path: Path | None) -> TextIO:
+    """The file for the rows, before anything is measured; one that leads nowhere if none is wanted."""
+    with writing(path or os.devnull):
+        return open(path or os.devnull, "a")
 
 
-def keep(record: dict[str, object], records: TextIO | None) -> None:
-    """Write one line to the file for the rows, if one is wanted, with the time, since other runs may be in it."""
-    if records is not None:
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        records.write(json.dumps({"at": now, **record}) + "\n")
-        records.flush()
+def record_of(row: Any, settings: Bench) -> dict[str, object]:
+    """A row as plain data, with its conditions, and the time, since other runs may be in the file."""
+    import torch
+
+    conditions = {"settings": asdict(settings), "threads": torch.get_num_threads(), "torch": torch.__version__}
+    return {"at": datetime.now(UTC).isoformat(timespec="seconds"), **asdict(row), **conditions}
 
 
 @contextmanager
@@ -244,29 +152,6 @@ def progress(steps: int) -> Iterator[Tell]:
     with Progress(*columns, console=talk, transient=True, disable=not talk.is_terminal) as bar:
         task = bar.add_task("starting", total=steps)
         yield lambda text: bar.update(task, advance=1, description=text)
-
-
-def print_report(rows: list[Row], growth: list[tuple[int, int]], settings: Settings) -> None:
-    """The table, the notes and the targets."""
-    from regard.bench.report import conditions, growth_lines, make_table, notes, targets
-
-    verdicts = targets(rows, growth) if settings.length == Settings.length else ()  # which are for this length
-    print_table(make_table(rows), (conditions(settings), "", *notes(rows), *growth_lines(growth), *verdicts))
-
-
-def print_training(rows: list[Speed], settings: TrainingBench) -> None:
-    """The table, the notes and the targets."""
-    from regard.bench.training import conditions, make_table, notes, targets
-
-    print_table(make_table(rows), (*conditions(rows, settings), "", *notes(rows), *targets(rows)))
-
-
-def print_watch(rows: list[Look], settings: WatchBench) -> None:
-    """The table, the notes and the target."""
-    from regard.bench.watch import conditions, make_table, notes, targets
-
-    verdicts = targets(rows) if settings.length == WatchBench.length else ()  # which is for this length
-    print_table(make_table(rows), (conditions(settings), "", *notes(rows), *verdicts))
 
 
 def print_table(table: Table, lines: Iterable[str]) -> None:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import App, Group, Parameter
 
+from regard.cli.options import Command, keyword, with_parameters
 from regard.errors import RegardError
 from regard.tasks import TASKS
 from regard.tasks.actions import Action, Flag, Given, Invocation
-from regard.tasks.options import Option, merge_options, names_of
+from regard.tasks.options import merge_options, names_of
 
 HELP = ("--help", "-h")
 
@@ -46,7 +47,7 @@ def add_action(app: App, name: str, words: Sequence[str]) -> None:
     """Add a command on a run; where it is the one that was typed, with the options that the run's task has for it."""
     run = typed_run(name, words[1:]) if list(words[:1]) == [name] else None
     action = any_action(name) if run is None else action_for(name, run)
-    options = merged_options(name) if run is None else options_of(action)
+    options = options_of(actions_by_task(name) if run is None else {"": action})
 
     def command(run: Path, *text: str | None, device: str = "auto", quiet: bool = False, **given: Any) -> None:
         carry_out(action(**given), Invocation(run, text[0] if text else None, device, quiet))
@@ -60,7 +61,7 @@ def typed_run(name: str, words: Sequence[str]) -> Path | None:
     if any(word in HELP for word in words):
         return next((Path(word) for word in words if os.path.isfile(os.path.join(word, "run.json"))), None)
     parser = App(name="regard", default_parameter=NO_NEGATIVES)
-    parser.command(with_options(lambda: None, any_action(name), merged_options(name)), name=name)
+    parser.command(with_options(lambda: None, any_action(name), options_of(actions_by_task(name))), name=name)
     _, bound, _ = parser.parse_args([name, *words], print_error=False, exit_on_error=False)
     run: Path | None = bound.arguments.get("run")
     return run
@@ -88,44 +89,29 @@ def option_of_other_task(words: Sequence[str], option: str) -> str | None:
     return f"{name}: {option} is for the task {' or '.join(having)}; {run} {task_of_run(run).does}"
 
 
-def with_options(
-    function: Callable[..., None], action: type[Action], options: Sequence[inspect.Parameter]
-) -> Callable[..., None]:
+def with_options(function: Command, action: type[Action], options: Sequence[inspect.Parameter]) -> Command:
     """A function as the parser takes it: its parameters are a run, a text if the action reads one, and the options."""
     before = inspect.Parameter.POSITIONAL_ONLY
+    text = inspect.Parameter("text", before, annotation=TEXT, default=None)
     parameters = [
         inspect.Parameter("run", before, annotation=RUN),
-        *([inspect.Parameter("text", before, annotation=TEXT, default=None)] if action.reads_text else []),
+        *([text] if action.reads_text else []),
         *options,
-        inspect.Parameter("device", inspect.Parameter.KEYWORD_ONLY, annotation=DEVICE, default="auto"),
-        inspect.Parameter("quiet", inspect.Parameter.KEYWORD_ONLY, annotation=QUIET, default=False),
+        keyword("device", DEVICE, "auto"),
+        keyword("quiet", QUIET, False),
     ]
-    function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    function.__annotations__ = {each.name: each.annotation for each in parameters}
-    return function
+    return with_parameters(function, parameters)
 
 
-def options_of(action: type[Action]) -> list[inspect.Parameter]:
-    """The options of an action."""
-    return [option(name, each, Parameter(help=each.meaning)) for name, each in merge_options([("", action)]).items()]
-
-
-def merged_options(name: str) -> list[inspect.Parameter]:
-    """The options of a command in all tasks that have it; those that not all have under the names of their tasks."""
-    own = actions_by_task(name)
+def options_of(own: Mapping[str, type[Action]]) -> list[inspect.Parameter]:
+    """The options of a command in some tasks; those that not all of these have under the names of their tasks."""
     merged = []
     for key, each in merge_options(own.items()).items():
         remark = Parameter(help=each.meaning)
         if len(each.help) < len(own):
             remark = Parameter(help=each.meaning, group=Group(f"Only for the task {' or '.join(each.help)}"))
-        merged.append(option(key, each, remark))
+        merged.append(keyword(key, Annotated[each.hint, remark], each.default))
     return merged
-
-
-def option(name: str, given: Option, remark: Parameter) -> inspect.Parameter:
-    """An option for the parser."""
-    kind = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(name, kind, annotation=Annotated[given.hint, remark], default=given.default)
 
 
 def carry_out(action: Action, given: Invocation) -> None:

@@ -5,68 +5,42 @@ from __future__ import annotations
 import os
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from regard.cli.devices import chosen_device
+from regard.cli.options import with_settings
 from regard.errors import RegardError
 from regard.serve.settings import ServeSettings
 
 TOKEN = "REGARD_TOKEN"
 
 
+@with_settings(ServeSettings)
 def serve(
     run: Path,
     /,
     *runs: Path,
-    host: str = ServeSettings.host,
-    port: int = ServeSettings.port,
     allow_hosts: Annotated[tuple[str, ...], Parameter(consume_multiple=False)] = (),
     token_file: Path | None = None,
-    most_bytes: int = ServeSettings.most_bytes,
-    most_characters: int = ServeSettings.most_characters,
-    most_beam: int = ServeSettings.most_beam,
-    most_tokens: int = ServeSettings.most_tokens,
-    seconds: float = ServeSettings.seconds,
-    queue: int = ServeSettings.queue,
-    batch: int = ServeSettings.batch,
     device: str = "auto",
+    **given: Any,
 ) -> None:
     """Answer over HTTP, and show a page that looks inside the models; the address is printed, Ctrl-C stops.
 
     Args:
         run: A run folder made by regard train.
         runs: Further ones; two can be compared on the page.
-        host: The address to listen on; 0.0.0.0 is all of this machine's.
-        port: 0 takes one that is free.
         allow_hosts: A further name that requests to this machine itself may be addressed to; may be given several
             times.
         token_file: A file with the token that clients must show; the environment variable REGARD_TOKEN unless set,
             and none without both.
-        most_bytes: Of a request.
-        most_characters: Of a text.
-        most_beam: Hypotheses of a search.
-        most_tokens: Tokens that are written for a request.
-        seconds: That a request may take.
-        queue: Requests of a model that wait or are worked on; further ones are refused for now.
-        batch: Requests that are worked on together.
         device: auto, cpu, cuda, cuda:1.
+        given: What the server allows.
     """
     check_installed()
-    settings = ServeSettings(
-        host=host,
-        port=port,
-        allow_hosts=allow_hosts,
-        token=known_token(token_file),
-        most_bytes=most_bytes,
-        most_characters=most_characters,
-        most_beam=most_beam,
-        most_tokens=most_tokens,
-        seconds=seconds,
-        queue=queue,
-        batch=batch,
-    )
+    settings = ServeSettings(allow_hosts=allow_hosts, token=known_token(token_file), **given)
     from regard.serve.server import serve as serve_until_stopped
 
     serve_until_stopped((run, *runs), settings, chosen_device(device))

@@ -12,7 +12,13 @@ from cyclopts import Parameter
 
 from regard.cli.devices import chosen_device
 from regard.cli.names import as_typed
+from regard.cli.train_options import known_fields, no_option, override
+from regard.data.corpora import CORPORA
 from regard.errors import RegardError
+from regard.recipe import section_fields
+from regard.run import Run
+from regard.settings import fields_of
+from regard.tasks import TASKS, read_recipe, recipes
 
 Words = Annotated[str, Parameter(allow_leading_hyphen=True)]
 
@@ -40,9 +46,6 @@ def train(*words: Words) -> None:
         print_help(words)
         return
     from regard.api import train as train_run
-    from regard.cli.train_options import override
-    from regard.run import Run
-    from regard.tasks import TASKS
 
     line = parsed(words)
     table, where = recipe_of(line)
@@ -62,8 +65,6 @@ def train(*words: Words) -> None:
 
 def parsed(words: Sequence[str]) -> Line:
     """The words of a command line in their places."""
-    from regard.cli.train_options import no_option
-
     line = Line()
     rest = list(words)
     flag = ""
@@ -107,12 +108,6 @@ def next_value(name: str, rest: list[str]) -> str | None:
 
 def is_flag(name: str) -> bool:
     """Whether a setting is true or false, in all sections, models and corpora that have it."""
-    from regard.cli.train_options import known_fields
-    from regard.data.corpora import CORPORA
-    from regard.recipe import section_fields
-    from regard.settings import fields_of
-    from regard.tasks import recipes
-
     key = name.rpartition(".")[2].replace("-", "_")
     sections = section_fields(recipes().values())
     tables = [*(known_fields(section, {}) for section in sections), *map(fields_of, CORPORA.values())]
@@ -122,8 +117,6 @@ def is_flag(name: str) -> bool:
 
 def recipe_of(line: Line) -> tuple[dict[str, Any], str]:
     """The recipe that a command line begins with, and what it is called together with the rest of the line."""
-    from regard.tasks import read_recipe
-
     if not line.data:
         return {}, "command line"
     if line.data[0].endswith(".toml"):

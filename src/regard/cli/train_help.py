@@ -8,7 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Literal, get_args, get_origin
 
+from regard.attention.scores import SCORES
+from regard.cli.train_options import known_fields, named_task, override, recipes_for
+from regard.data.corpora import CORPORA
+from regard.models import MODELS
+from regard.recipe import model_fields, section_fields
 from regard.settings import Field, fields_of
+from regard.tasks import TASKS
 
 WIDTH, COLUMN, TASK_COLUMN = 98, 32, 12
 
@@ -44,11 +50,6 @@ SUITED = ("dropout", "embedding", "hidden", "width")
 
 def print_help(words: Sequence[str]) -> None:
     """All options; of one task, one preset and one built-in corpus, if they are named."""
-    from regard.cli.train_options import named_task, override
-    from regard.data.corpora import CORPORA
-    from regard.models import MODELS
-    from regard.tasks import TASKS
-
     corpus = next((word for word in words if word in CORPORA), None)
     own = [line for option, what in OWN.items() for line in row(option, what.format(models=", ".join(MODELS)))]
     table = override({}, [(name, value) for name in ("model", "task") if (value := named(name, words)) is not None])
@@ -70,10 +71,6 @@ def named(option: str, words: Sequence[str]) -> str | None:
 
 def settings_lines(table: Mapping[str, Any], corpus: str | None) -> Iterator[str]:
     """Every setting of the task and the model that a table names, section by section."""
-    from regard.cli.train_options import known_fields, named_task, recipes_for
-    from regard.data.corpora import CORPORA
-    from regard.recipe import section_fields
-
     for name, each in section_fields(recipes_for(table)).items():
         if name == "model":
             for title, known in model_sections(table.get("model", {}).get("name"), named_task(table)):
@@ -90,9 +87,6 @@ def settings_lines(table: Mapping[str, Any], corpus: str | None) -> Iterator[str
 
 def model_sections(model: str | None, task: str | None) -> Iterator[tuple[str, dict[str, Field]]]:
     """The settings of a preset with its own defaults, or of each kind of model, of one task if it is named."""
-    from regard.models import MODELS
-    from regard.recipe import model_fields
-
     if model is not None:
         known = model_fields(model, "--model")
         own = MODELS[model].settings
@@ -137,9 +131,6 @@ def described(each: Field, suited: bool) -> str:
 
 def choices_of(each: Field) -> list[str]:
     """The words that a setting can be, where there are only some."""
-    from regard.attention.scores import SCORES
-    from regard.tasks import TASKS
-
     tables = {"score": SCORES, "task": TASKS}
     if each.name in tables:
         return list(tables[each.name])

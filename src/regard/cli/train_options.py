@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
+from regard.data.corpora import CORPORA
 from regard.errors import RegardError, unknown_name
 from regard.recipe import (
     Recipe,
@@ -76,7 +77,10 @@ def override(table: Table, options: Sequence[tuple[str, str | None]]) -> Table:
         values = changed.setdefault(section, {})
         if section == "data" and key.startswith("corpus."):
             inside = key.removeprefix("corpus.")
-            known = corpus_fields(values.get("train"), name)
+            known = corpus_fields(changed)
+            if not known:
+                train = values.get("train") or "none"
+                raise RegardError(f"--{name}: is for a built-in corpus ({', '.join(CORPORA)}); found {train}")
             values["corpus"] = {**values.get("corpus", {}), inside: typed(name, inside, text, known)}
         elif section == "model" and key == "name":
             values["name"] = typed(name, key, text, {"name": Field("name", str, "", "")})
@@ -119,13 +123,10 @@ def typed(option: str, key: str, text: str | None, known: Mapping[str, Field]) -
     return True
 
 
-def corpus_fields(corpus: str | None, option: str) -> dict[str, Field]:
-    """The settings of a built-in corpus."""
-    from regard.data.corpora import CORPORA
-
-    if corpus not in CORPORA:
-        raise RegardError(f"--{option}: is for a built-in corpus ({', '.join(CORPORA)}); found {corpus or 'none'}")
-    return fields_of(CORPORA[corpus])
+def corpus_fields(table: Mapping[str, Any]) -> dict[str, Field]:
+    """The settings of the built-in corpus that a table names; none where it names a file."""
+    corpus = table.get("data", {}).get("train")
+    return fields_of(CORPORA[corpus]) if corpus in CORPORA else {}
 
 
 def place_of(name: str, table: Mapping[str, Any]) -> tuple[str, str]:
@@ -137,7 +138,7 @@ def place_of(name: str, table: Mapping[str, Any]) -> tuple[str, str]:
         refuse_of_other_task(name, [first], rest, table)
         return first, rest
     holding = [section for section in short_sections(table) if not dot and first in known_fields(section, table)]
-    if not dot and first in known_corpus_fields(table):
+    if not dot and first in corpus_fields(table):
         holding.append("data.corpus")
     if len(holding) > 1:
         raise RegardError(f"--{name}: may be {' or '.join(f'--{section}.{name}' for section in holding)}; say which")
@@ -180,11 +181,3 @@ def no_option(name: str, table: Mapping[str, Any], dashes: str = "--") -> Regard
     near = get_close_matches(name, known, n=1)
     hint = f"did you mean --{near[0]}?" if near else "regard train --help lists all"
     return RegardError(f"train: there is no option {dashes}{name}; {hint}")
-
-
-def known_corpus_fields(table: Mapping[str, Any]) -> dict[str, Field]:
-    """The settings of the built-in corpus that a table names; none where it names a file."""
-    from regard.data.corpora import CORPORA
-
-    corpus = table.get("data", {}).get("train")
-    return fields_of(CORPORA[corpus]) if corpus in CORPORA else {}

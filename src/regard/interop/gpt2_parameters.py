@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import RegardError
-from regard.files import read_tensors
-from regard.interop.files import read_json
+from regard.files import read_json, read_tensors
 from regard.interop.gpt2_tokenizer import End
 from regard.models.gpt import Gpt, GptConfig
 from regard.text.tokenizer import RESERVED

@@ -18,8 +18,7 @@ import torch
 
 from regard.batch import BOS, EOS, PAD, UNKNOWN
 from regard.errors import RegardError, unknown_name
-from regard.files import reading, write_tensors, write_text
-from regard.interop.files import read_json, write_safetensors
+from regard.files import read_json, reading, write_tensors, write_text
 from regard.interop.gpt2_parameters import (
     Tensors,
     check_shapes,
@@ -177,7 +176,8 @@ def write_gpt2(folder: str | Path, gpt2: Gpt2) -> None:
     plain = {"architectures": ["GPT2LMHeadModel"], **{f.name: getattr(theirs, f.name) for f in fields(theirs)}}
     for name, text in {"config.json": json.dumps(plain, indent=2) + "\n", **files}.items():
         write_text(folder / name, text)
-    write_safetensors(folder / "model.safetensors", their_parameters(parameters, config))
+    header = {"format": "pt"}  # without which Transformers would not read it
+    write_tensors(folder / "model.safetensors", their_parameters(parameters, config), header)
 
 
 def read_config(where: Path) -> Gpt2Config:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from regard.tasks.predictor import Request
+
 Action = Literal["predict", "stream", "look"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Asked:
-    """One text, and what to do with it."""
+    """What to do with a request; to look, its subject is the text, and its options are those of a look."""
 
     action: Action
-    text: str
-    beside: tuple[tuple[str, Any], ...] = ()  # names and values of what belongs to the text
-    options: Any = None  # how to answer or look: a dataclass of the model's task
+    request: Request
 
 
 @dataclass(frozen=True)

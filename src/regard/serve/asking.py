@@ -10,6 +10,7 @@ from regard.serve.asked import Action, Asked
 from regard.serve.served import Served
 from regard.serve.settings import ServeSettings
 from regard.tasks.options import names_of
+from regard.tasks.predictor import Request
 
 Sent = dict[str, Any]
 """What a client sent: a name and a value for each setting that it set."""
@@ -24,7 +25,7 @@ def predicting(sent: Sent, action: Action, model: Served, settings: ServeSetting
     check_sizes(sent, settings)
     made = predictor.task.options["request"](**options)
     predictor.check(made)
-    return Asked(action=action, text=sent["text"], beside=tuple(beside.items()), options=made)
+    return Asked(action, Request(predictor.subject(sent["text"], **beside), made))
 
 
 def looking(sent: Sent, model: Served, settings: ServeSettings) -> Asked:
@@ -36,7 +37,7 @@ def looking(sent: Sent, model: Served, settings: ServeSettings) -> Asked:
     options = task.options["look"](**named_options(sent, task.options["look"]))
     if attentions := model.predictor.model.attentions:
         options.kind_of(model.predictor.name, attentions)
-    return Asked(action="look", text=sent["text"], options=options)
+    return Asked("look", Request(sent["text"], options))
 
 
 def named_options(sent: Sent, kind: type | None) -> dict[str, Any]:

@@ -1,4 +1,7 @@
-"""What a server allows."""
+"""What a server allows.
+
+The remark behind a setting is the help of its option.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import math
 from dataclasses import dataclass, fields
 
 from regard.errors import RegardError
+from regard.settings import setting
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 """Names under which only this machine is reached."""
@@ -15,17 +19,17 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 class ServeSettings:
     """Where a server listens, and how much a client may ask of it."""
 
-    host: str = "127.0.0.1"  # the address to listen on
-    port: int = 8000  # 0 takes one that is free
+    host: str = "127.0.0.1"  # The address to listen on; 0.0.0.0 is all of this machine's.
+    port: int = 8000  # 0 takes one that is free.
+    most_bytes: int = 1_000_000  # Of a request.
+    most_characters: int = 10_000  # Of a text.
+    most_beam: int = 32  # Hypotheses of a search.
+    most_tokens: int = 1_000  # Tokens that are written for a request.
+    seconds: float = 30.0  # That a request may take.
+    queue: int = 256  # Requests of a model that wait or are worked on; further ones are refused for now.
+    batch: int = 32  # Requests that are worked on together.
     allow_hosts: tuple[str, ...] = ()  # further names that a request to the loopback may be addressed to
-    token: str | None = None  # what a client must show as its bearer token
-    most_bytes: int = 1_000_000  # of a request
-    most_characters: int = 10_000  # of a text
-    most_beam: int = 32  # hypotheses of a search
-    most_tokens: int = 1_000  # that are written for a request
-    seconds: float = 30.0  # that a request may take
-    queue: int = 256  # requests of a model that wait or are worked on
-    batch: int = 32  # requests that are worked on together
+    token: str | None = setting(None, "no_option")  # what a client must show as its bearer token
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -24,21 +24,20 @@ class Work:
         """Requests with equal keys can be worked on together; None is like no other."""
         if asked.action == "look":
             return None
-        return self.predictor.batch_key(self.request(asked), streamed=asked.action == "stream")
+        return self.predictor.batch_key(self.limited(asked.request), streamed=asked.action == "stream")
 
     def work(self, several: Sequence[Asked]) -> Steps:
         """What to tell each after every step; nothing to one whose answer is there."""
         if several[0].action == "look":
-            yield [self.look(several[0])]
+            yield [self.look(several[0].request)]
             return
-        requests = [self.request(asked) for asked in several]
+        requests = [self.limited(asked.request) for asked in several]
         for events in self.predictor.steps(requests, streamed=several[0].action == "stream"):
             yield [self.told(event) for event in events]
 
-    def request(self, asked: Asked) -> Request:
-        """What the predictor takes."""
-        subject = self.predictor.subject(asked.text, **dict(asked.beside))
-        return Request(subject, self.predictor.limited(asked.options, subject, self.most_tokens))
+    def limited(self, request: Request) -> Request:
+        """The same, with options by which no more tokens are written than allowed."""
+        return Request(request.subject, self.predictor.limited(request.options, request.subject, self.most_tokens))
 
     def told(self, event: Any) -> Event | None:
         """A part or an answer as the client is told it."""
@@ -48,11 +47,11 @@ class Work:
             return Told(event.content, whole=False)
         return Told({"kind": self.predictor.task_name, **event.record()})
 
-    def look(self, asked: Asked) -> Told:
+    def look(self, request: Request) -> Told:
         """Where the model looks, as a record that the views draw; of very many weights the largest alone."""
-        top, text = asked.options.top, check_text(asked.text)
-        options = self.predictor.limited(replace(asked.options, top=None), text, self.most_tokens)
-        picture = slim(self.predictor.look(text, options))
+        top, text = request.options.top, check_text(request.subject)
+        allowed = self.limited(Request(text, replace(request.options, top=None)))
+        picture = slim(self.predictor.look(text, allowed.options))
         if top is not None and top < (picture.kept or math.inf):
             picture = picture.keep_top(top)
         return Told(picture.record())
