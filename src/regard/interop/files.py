@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,17 +9,12 @@ from typing import Any
 from torch import Tensor
 
 from regard.errors import RegardError
-from regard.files import reading, write_bytes
+from regard.files import read_json, write_bytes
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def read_json_table(path: Path) -> dict[str, Any]:
     """The table in a JSON file."""
-    with reading(path):
-        content = path.read_bytes()
-    try:
-        found = json.loads(content)
-    except ValueError as error:
-        raise RegardError(f"{path}: is no JSON: {error}") from None
+    found = read_json(path)
     if not isinstance(found, dict):
         raise RegardError(f"{path}: holds no table")
     return found

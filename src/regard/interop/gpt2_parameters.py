@@ -10,7 +10,7 @@ from torch import Tensor
 
 from regard.errors import RegardError
 from regard.files import read_tensors
-from regard.interop.files import read_json
+from regard.interop.files import read_json_table
 from regard.interop.gpt2_tokenizer import End
 from regard.models.gpt import Gpt, GptConfig
 from regard.text.tokenizer import RESERVED
@@ -31,7 +31,7 @@ def read_parameters(folder: Path) -> Tensors:
     if one.exists():
         files = [one.name]
     elif index.exists():
-        files = sorted(set(read_json(index).get("weight_map", {}).values()))
+        files = sorted(set(read_json_table(index).get("weight_map", {}).values()))
     elif (folder / "pytorch_model.bin").exists():
         raise RegardError(
             f"{folder}: has only pytorch_model.bin, which can run any program when it is read; convert it: "
