@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from regard.errors import RegardError
-from regard.metrics.labels import Counts, check_pairs, kind_lines, macro, total
+from regard.metrics.labels import Counts, ScoreReport, check_pairs, macro, total
 from regard.metrics.score import Score
 from regard.schemes import Scheme, spans_of
 
 
 @dataclass(frozen=True)
-class SpanReport:
+class SpanReport(ScoreReport):
     """Precision, recall and F1 of all spans together, their means over the types, and the counts of each type."""
+
+    kinds = "by_type"
 
     f1: Score
     precision: Score
@@ -22,23 +24,6 @@ class SpanReport:
     macro_precision: Score
     macro_recall: Score
     by_type: dict[str, Counts]
-
-    @property
-    def scores(self) -> tuple[Score, ...]:
-        """Those of all types."""
-        return (self.f1, self.precision, self.recall, self.macro_f1, self.macro_precision, self.macro_recall)
-
-    def lines(self) -> Iterator[str]:
-        """Each score with its conditions after itself."""
-        yield from map(str, self.scores)
-        yield from kind_lines(self.by_type)
-
-    def to_json(self) -> dict[str, object]:
-        """Ready for `json.dumps`, in full precision."""
-        scores: dict[str, object] = {
-            field.name: score.to_json() for field, score in zip(fields(self), self.scores, strict=False)
-        }
-        return scores | {"by_type": {name: counts.to_json() for name, counts in self.by_type.items()}}
 
 
 def span_report(
