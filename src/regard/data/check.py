@@ -7,10 +7,12 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from statistics import median
 
 import numpy as np
 
+from regard.batch import UNKNOWN
 from regard.data.example import Example
 from regard.data.formats.lines import quoted
 from regard.data.header import header_line, is_header
@@ -203,11 +205,10 @@ def far_off(examples: Sequence[Example]) -> list[int]:
     return [int(place) for place in np.flatnonzero(far & apart)]
 
 
-def unknown_share(texts: Iterable[Sequence[int]], unknown: int) -> float:
-    """Which share of the tokens of some encoded texts the vocabulary does not know."""
-    counts = [(list(ids).count(unknown), len(ids)) for ids in texts]
-    tokens = sum(length for _, length in counts)
-    return sum(found for found, _ in counts) / tokens if tokens else 0.0
+def unknown_share(texts: Iterable[Sequence[int]]) -> float:
+    """Which share of the tokens, or words, of some encoded texts the vocabulary does not know."""
+    ids = list(chain.from_iterable(texts))
+    return ids.count(UNKNOWN) / max(1, len(ids))
 
 
 def hold_out(

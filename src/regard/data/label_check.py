@@ -6,6 +6,7 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from regard.data.check import counted
 from regard.data.example import Example
@@ -190,7 +191,7 @@ def hold_out(examples: Sequence[Labelled], share: float = 0.1, seed: int = 0) ->
     if not 0 < share < 1:
         raise RegardError(f"hold_out: share is {share}; one above 0 and below 1 is needed")
     several = len({example.dialogue for example in examples}) > 1
-    for together in (dialogue_of, read_of) if several else (read_of,):
+    for together in (attrgetter("dialogue"), read_of) if several else (read_of,):
         held = choose(examples, shuffled_strata(examples, together, seed), share)
         if held:
             valid = [example for place, example in enumerate(examples) if place in held]
@@ -199,11 +200,6 @@ def hold_out(examples: Sequence[Labelled], share: float = 0.1, seed: int = 0) ->
         f"hold_out: {counted(len(examples), 'example')}, no label with two different texts; "
         "one must stay in training and one is needed for validation"
     )
-
-
-def dialogue_of(example: Labelled) -> int | None:
-    """The number of its dialogue."""
-    return example.dialogue
 
 
 def choose(examples: Sequence[Labelled], strata: Sequence[Sequence[list[int]]], share: float) -> set[int]:

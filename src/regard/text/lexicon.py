@@ -92,11 +92,6 @@ class Lexicon:
         """Words as numbers."""
         return tuple(self._word(word) for word in words)
 
-    def unknown_share(self, texts: Sequence[Text]) -> float:
-        """The share of words that are not known."""
-        numbers = [word.number for text in texts for word in text]
-        return numbers.count(UNKNOWN) / max(1, len(numbers))
-
     def to_json(self) -> str:
         """All as the text of a file."""
         content: dict[str, Any] = {"version": VERSION, "labels": self.labels, "words": self.words}
