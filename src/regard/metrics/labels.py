@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Bool, Float
@@ -13,6 +13,8 @@ from torch import Tensor
 
 from regard.errors import RegardError
 from regard.metrics.score import Score
+
+Item = TypeVar("Item")
 
 MOST_CONFUSED = 5  # kinds of confusion that are told
 
@@ -237,11 +239,14 @@ def gold_matrix(gold: Sequence[Collection[str]], labels: Sequence[str]) -> Bool[
     return found
 
 
-def counts_by_kind(predictions: Sequence[Collection[str]], gold: Sequence[Collection[str]]) -> dict[str, Counts]:
-    """For each kind that is predicted or gold, by name, how often it is which."""
-    predicted = Counter(kind for each in predictions for kind in each)
-    wanted = Counter(kind for each in gold for kind in each)
-    right = Counter(kind for ours, each in zip(predictions, gold, strict=True) for kind in ours if kind in each)
+def counts_by_kind(
+    predictions: Sequence[Collection[Item]], gold: Sequence[Collection[Item]], kind_of: Callable[[Item], str] = str
+) -> dict[str, Counts]:
+    """For each kind that is predicted or gold, by name, how often it is which; a label is its own kind."""
+    predicted = Counter(kind_of(item) for each in predictions for item in each)
+    wanted = Counter(kind_of(item) for each in gold for item in each)
+    both = zip(predictions, gold, strict=True)
+    right = Counter(kind_of(item) for ours, each in both for item in ours if item in each)
     return {kind: Counts(right[kind], predicted[kind], wanted[kind]) for kind in sorted(predicted | wanted)}
 
 
