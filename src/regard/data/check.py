@@ -20,6 +20,7 @@ from regard.data.sides import find_swapped
 from regard.errors import RegardError
 
 SHOWN = 3  # examples of each suspicion
+LISTED = 12  # labels, or tags, that are counted one by one
 FAR, APART = np.log(3), 20  # a ratio is far off from three times the usual on, where that makes this many characters
 
 SPACING = re.compile(r"  |[\t\n\r]")
@@ -242,6 +243,12 @@ def choose(groups: list[list[int]], wanted: int, seed: int) -> list[int]:
         if len(chosen) + len(group) <= wanted:
             chosen += group
     return chosen or min(groups, key=len)
+
+
+def first_of(each: Sequence[str]) -> str:
+    """The first of some, and how many more there are."""
+    more = f", and {len(each) - LISTED} more" if len(each) > LISTED else ""
+    return f"{', '.join(each[:LISTED])}{more}"
 
 
 def counted(number: int, what: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
-from regard.data.check import counted
+from regard.data.check import counted, first_of
 from regard.data.example import Example
 from regard.data.formats.lines import quoted
 from regard.data.header import is_header
@@ -16,7 +16,6 @@ from regard.data.labelled import Labelled
 from regard.errors import RegardError
 
 SHOWN = 3  # examples of a note
-MOST_LABELS = 12  # that are counted one by one
 EXPECTED = 5  # examples of a label that validation would have by its share, from which on it is said that it has none
 UNEVEN = 10  # times as many examples has the commonest label as the rarest, from which on it is said
 
@@ -160,12 +159,6 @@ def label_counts(examples: Sequence[Labelled]) -> dict[str, int]:
     """How many examples have each label, the commonest first and equally common ones by name."""
     counts = Counter(label for example in examples for label in example.labels)
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
-
-
-def first_of(each: Sequence[str]) -> str:
-    """The first of some, and how many more there are."""
-    more = f", and {len(each) - MOST_LABELS} more" if len(each) > MOST_LABELS else ""
-    return f"{', '.join(each[:MOST_LABELS])}{more}"
 
 
 def plain(label: str) -> str:

@@ -84,9 +84,8 @@ class Lexicon:
     @property
     def vocabulary(self) -> dict[str, int]:
         """How much there is of each, as a run's card says it."""
-        known = {"words": self.size, "pieces": self.pieces.size, "labels": len(self.labels)}
-        known |= {"vectors": len(self.vectors)} if self.vectors else {}
-        return known | ({"unlabelled": self.unlabelled} if self.unlabelled else {})
+        known = self.sizes() | {"labels": len(self.labels)}
+        return {name: size for name, size in known.items() if name != "vectors_width"}
 
     def encode(self, words: Iterable[str]) -> Text:
         """Words as numbers."""

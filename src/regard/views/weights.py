@@ -83,11 +83,8 @@ def weights_record(weights: MapWeights) -> Any:
     """The weights as plain data, ready for JSON."""
     if not isinstance(weights, TopWeights):
         return digits(weights)
-    return {
-        "values": digits(weights.values),
-        "indices": weights.indices.tolist(),
-        "received": digits(weights.received),
-    }
+    values, received = digits(weights.values), digits(weights.received)
+    return {"values": values, "indices": weights.indices.tolist(), "received": received}
 
 
 def same_weights(one: MapWeights, other: MapWeights) -> bool:
