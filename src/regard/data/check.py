@@ -95,9 +95,8 @@ class Report:
 
     def lines(self) -> list[str]:
         """The same in words, a line for each finding."""
-        if self.valid is None:
-            return [*self.train.lines(), *self._few_targets()]
-        return [*self.train.lines(), *self._few_targets(), *self.valid.lines(), *self._between(self.valid)]
+        valid = [] if self.valid is None else [*self.valid.lines(), *self._between(self.valid)]
+        return [*self.train.lines(), *self._few_targets(), *valid]
 
     def _few_targets(self) -> Iterator[str]:
         """Whether the targets look like labels."""
