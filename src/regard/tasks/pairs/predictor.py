@@ -19,6 +19,7 @@ from regard.tasks.actions.predict import in_line
 from regard.tasks.pairs.options import SearchOptions, TargetOptions
 from regard.tasks.predictor import Part, Predictor, Progress, Request, as_texts
 from regard.text import Encoded
+from regard.text.tokenizer import END
 from regard.views.attention_map import AttentionMap
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from regard.looking.options import TargetLookOptions
     from regard.tasks.pairs.actions import PredictPairs
 
-END = "<eos>"
 NOTHING = Hypothesis((EOS,), 0.0, True)
 TOKENS = 8192
 """Places of a batch on its longer side."""
