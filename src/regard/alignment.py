@@ -19,6 +19,7 @@ from torch import Tensor
 
 from regard.data.example import Links
 from regard.errors import RegardError, unknown_name
+from regard.files import reading
 
 METHODS = ("argmax", "threshold")
 THRESHOLD = 0.2  # of the method of this name, unless told otherwise
@@ -263,10 +264,8 @@ def parse_pharaoh(text: str, where: str, base: int = 0) -> Gold:
 def read_pharaoh(path: str | Path, base: int = 0) -> list[Gold]:
     """The links of each line of a file."""
     try:
-        with open(path, encoding="utf-8-sig") as file:
+        with reading(Path(path)), open(path, encoding="utf-8-sig") as file:
             lines = list(file)
-    except OSError as error:
-        raise RegardError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise RegardError(f"{path}: byte {error.start + 1} is not UTF-8; links are written as 0-0 1-2") from error
     return [parse_pharaoh(line, f"{path}, line {number}", base) for number, line in enumerate(lines, start=1)]

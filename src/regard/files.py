@@ -40,18 +40,6 @@ def read_tensors(path: Path, device: str = "cpu", only: Container[str] | None = 
         raise RegardError(f"{path}: is damaged ({error}); restore it from a copy") from None
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """The table in a JSON file."""
-    try:
-        with reading(path):
-            found = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise RegardError(f"{path}: is no JSON: {error}") from None
-    if not isinstance(found, dict):
-        raise RegardError(f"{path}: holds no table")
-    return found
-
-
 def write_text(path: Path, text: str) -> None:
     """Write a whole text file or nothing."""
     write_bytes(path, text.encode("utf-8"))
@@ -66,16 +54,52 @@ def write_bytes(path: Path, content: bytes) -> None:
         if path.exists() and not path.is_file():
             path.write_bytes(content)
             return
-        unfinished = path.with_name(f".{path.name}{UNFINISHED}")
-        try:
-            with unfinished.open("wb") as file:
-                file.write(content)
-                flush(file)
-            unfinished.replace(path)
-        except OSError:
-            unfinished.unlink(missing_ok=True)
-            raise
+        with whole_file(path) as file:
+            file.write(content)
+
+
+@contextlib.contextmanager
+def whole_file(path: Path) -> Iterator[IO[bytes]]:
+    """A file that gets its name when it is whole; it goes if it never is."""
+    unfinished = path.with_name(f".{path.name}{UNFINISHED}")
+    try:
+        with unfinished.open("wb") as file:
+            yield file
+            flush(file)
+        unfinished.replace(path)
         flush_folder(path.parent)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def read_json(path: Path) -> Any:
+    """What a JSON file holds."""
+    with reading(path):
+        return parse_json(path.read_bytes(), str(path))
+
+
+def read_json_table(path: Path) -> dict[str, Any]:
+    """The table in a JSON file."""
+    content = read_json(path)
+    if not isinstance(content, dict):
+        raise RegardError(f"{path}: holds no table")
+    return content
+
+
+def parse_json(content: str | bytes, where: str) -> Any:
+    """What some JSON holds; `where` names it in errors."""
+    try:
+        return json.loads(content)
+    except ValueError as error:
+        raise RegardError(f"{where}: is no JSON: {error}") from None
+
+
+def check_version(content: Any, version: int, what: str, where: str) -> None:
+    """Raise a `RegardError` unless what a file holds says that it is of a version that we know."""
+    found = content.get("version") if isinstance(content, dict) else None
+    if found != version:
+        named = "no version" if found is None else f"version {found}"
+        raise RegardError(f"{where}: has {named}; this regard reads {what} of version {version}")
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard import RegardError
+from regard.batch import UNKNOWN
 from regard.data.check import check, hold_out, unknown_share
 from regard.data.example import Example
 
@@ -154,8 +155,8 @@ def test_a_few_swapped_pairs():
 
 
 def test_unknown_share():
-    assert unknown_share([[4, 5], [4, 1]], 1) == 1 / 4
-    assert unknown_share(iter([[], ()]), 1) == 0.0
+    assert unknown_share([[4, 5], [4, UNKNOWN]]) == 1 / 4
+    assert unknown_share(iter([[], ()])) == 0.0
 
 
 @given(

@@ -10,7 +10,7 @@ import torch
 
 from regard.batch import PAD
 from regard.data.reading_batches import ReadingTexts, classes_of, unknown_shares
-from regard.data.unlabelled import read_unlabelled, words_apart
+from regard.data.unlabelled import read_unlabelled
 from regard.sentences import side_by_side
 from regard.text.lexicon import Lexicon, learn_lexicon
 
@@ -20,7 +20,7 @@ TEXT = "the cat saw a cow .\na cow saw cows !\ncows a cow\nthe <unk> dog\n"
 
 def texts(folder: Path, text: str = TEXT, **settings: int) -> tuple[ReadingTexts, Lexicon]:
     (folder / "t.txt").write_text(text)
-    found = read_unlabelled(folder / "t.txt", words_apart)
+    found = read_unlabelled(folder / "t.txt", str.split)
     lexicon = learn_lexicon(LABELLED, ["x", "y"], unlabelled=found.counts(), more=100)
     lexicon = replace(lexicon, vectors=("cow", "the"), vectors_width=2)
     return ReadingTexts.of(found, LABELLED, lexicon, **{"repeats": 3, "tokens": 12, "seed": 0, **settings}), lexicon

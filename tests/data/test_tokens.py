@@ -31,8 +31,8 @@ def test_documents_by_hand(tmp_path):
     assert file.tokens.tolist() == [BOS, 5, 6, 4, UNKNOWN, EOS, BOS, UNKNOWN, EOS, BOS, 7, EOS]
     assert file.tokens.dtype == np.uint16
     assert (file.starts.tolist(), file.stops.tolist()) == ([0, 6, 9], [6, 9, 12])
-    assert (len(file), file.words, file.characters, file.unknown) == (3, 5, 11, 2)
-    assert file.sha256 == hashlib.sha256(b"a b\n  d\0cat\0c\0").hexdigest()
+    assert (len(file), file.words, file.characters, file.totals.unknown) == (3, 5, 11, 2)
+    assert file.totals.sha256 == hashlib.sha256(b"a b\n  d\0cat\0c\0").hexdigest()
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["text.documents", "text.json", "text.tokens"]
     again = TokenFile.open(str(tmp_path / "new" / "text.tokens"))
     assert again.tokens.tolist() == file.tokens.tolist()
@@ -42,14 +42,14 @@ def test_documents_by_hand(tmp_path):
 
 def test_the_text_decides_the_checksum_and_not_its_chunks(tmp_path):
     found = {
-        write_tokens(tmp_path / "text", chunks, WORDS).sha256
+        write_tokens(tmp_path / "text", chunks, WORDS).totals.sha256
         for chunks in (
             [Chunk("a b", True)],
             [Chunk("a", False), Chunk(" b", True)],
         )
     }
     assert len(found) == 1
-    assert write_tokens(tmp_path / "text", [Chunk("a", True), Chunk(" b", True)], WORDS).sha256 not in found
+    assert write_tokens(tmp_path / "text", [Chunk("a", True), Chunk(" b", True)], WORDS).totals.sha256 not in found
 
 
 @settings(max_examples=30)
@@ -58,7 +58,7 @@ def test_the_checksum_without_tokens_is_that_of_the_text(tmp_path_factory, parts
     chunks = [*(Chunk(text, last) for text, last in parts), Chunk("end", True)]
     found = text_checksum(iter(chunks))
     assert found == hashlib.sha256("".join(text + "\0" * last for text, last in chunks).encode()).hexdigest()
-    assert found == write_tokens(tmp_path_factory.mktemp("sums") / "text", chunks, WORDS).sha256
+    assert found == write_tokens(tmp_path_factory.mktemp("sums") / "text", chunks, WORDS).totals.sha256
     assert text_checksum([]) == hashlib.sha256().hexdigest()
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.unlabelled import MOST_WORDS, read_unlabelled, sentences_of, words_apart, words_in_text
+from regard.data.unlabelled import MOST_WORDS, read_unlabelled, sentences_of, words_in_text
 from regard.errors import RegardError
 
 
@@ -43,7 +43,7 @@ def test_nothing_is_lost_by_cutting(words):
 def test_words_are_numbers_in_the_order_of_their_first_places(tmp_path):
     (tmp_path / "a.txt").write_text("b a <unk> b .\n\n  lone\na c\n")
     shown: list[int] = []
-    found = read_unlabelled(tmp_path / "a.txt", words_apart, shown.append)
+    found = read_unlabelled(tmp_path / "a.txt", str.split, shown.append)
     assert found.written == ("b", "a", "<unk>", ".", "c")  # a sentence of one word has no neighbours
     assert found.numbers.tolist() == [0, 1, 2, 0, 3, 1, 4]
     assert (found.numbers.dtype, found.starts.tolist()) == (np.int32, [0, 5, 7])
@@ -56,18 +56,17 @@ def test_a_folder_and_gzipped_files_are_read_in_the_order_of_their_names(tmp_pat
     (tmp_path / "text").mkdir()
     (tmp_path / "text/a.txt.gz").write_bytes(gzip.compress(b"c d\n"))
     (tmp_path / "text/b.txt").write_text("e f")
-    one, folder = (read_unlabelled(tmp_path / name, words_apart) for name in ("one.txt", "text"))
+    one, folder = (read_unlabelled(tmp_path / name, str.split) for name in ("one.txt", "text"))
     assert folder.written == one.written == ("c", "d", "e", "f")
     assert folder.sha256 == one.sha256
     (tmp_path / "text/b.txt").write_text("e  f")
-    assert read_unlabelled(tmp_path / "text", words_apart).sha256 != one.sha256
+    assert read_unlabelled(tmp_path / "text", str.split).sha256 != one.sha256
 
 
 def test_texts_are_cut_as_those_to_label_are():
     assert words_in_text("Don't, <unk> <unk>!") == ["Don't", ",", "<unk>", "<unk>", "!"]
     assert words_in_text("<unk>") == ["<unk>"]
     assert words_in_text("") == []
-    assert words_apart("Don't, <unk>!") == ["Don't,", "<unk>!"]
 
 
 def test_what_cannot_be_read_is_one_line(tmp_path):
@@ -83,7 +82,7 @@ def test_what_cannot_be_read_is_one_line(tmp_path):
         ("folder", ": there are no files in this folder; files of text are needed"),
     ):
         with pytest.raises(RegardError) as caught:
-            read_unlabelled(tmp_path / name, words_apart)
+            read_unlabelled(tmp_path / name, str.split)
         assert str(caught.value) == f"{tmp_path / name}{line}"
     with pytest.raises(RegardError, match=r"^standard input: unlabelled text may be read again; save it to a file$"):
-        read_unlabelled("-", words_apart)
+        read_unlabelled("-", str.split)

@@ -149,11 +149,6 @@ def test_pieces_can_be_subwords():
     assert lexicon.pieces.decode(list(word.pieces)) == "lower"
 
 
-def test_the_share_of_unknown_words():
-    assert LEXICON.unknown_share([LEXICON.encode(["cat", "cow"]), LEXICON.encode(["a", "THE"])]) == 0.5
-    assert LEXICON.unknown_share([]) == LEXICON.unknown_share([()]) == 0
-
-
 @given(
     st.lists(st.text(st.characters(codec="utf-8"), min_size=1), min_size=1, max_size=8),
     st.sampled_from(["characters", "bytes", "words"]),

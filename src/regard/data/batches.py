@@ -6,7 +6,7 @@ goes on from any place by its number.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,9 @@ from regard.errors import RegardError
 
 POOL = 100
 """Sentences are sorted by length within pools of about so many batches, so that batches differ between epochs."""
+
+
+NAMED = 3  # texts of a batch that are named in an error
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,13 @@ def cut(order: NDArray[np.int64], longest: NDArray[np.int64], tokens: int) -> li
             cuts.append(here)
             start, most = here, size
     return np.split(order, cuts)
+
+
+def batch_name(texts: Iterable[str]) -> str:
+    """The texts of a batch in an error: the first few, and how many more there are."""
+    shown = list(texts)
+    more = f" and {len(shown) - NAMED} more" if len(shown) > NAMED else ""
+    return f"of {', '.join(shown[:NAMED])}{more}"
 
 
 def padding_share(batches: Sequence[NDArray[np.int64]], sizes: NDArray[np.int64]) -> float:

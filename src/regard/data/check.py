@@ -7,10 +7,12 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from statistics import median
 
 import numpy as np
 
+from regard.batch import UNKNOWN
 from regard.data.example import Example
 from regard.data.formats.lines import quoted
 from regard.data.header import header_line, is_header
@@ -18,6 +20,7 @@ from regard.data.sides import find_swapped
 from regard.errors import RegardError
 
 SHOWN = 3  # examples of each suspicion
+LISTED = 12  # labels, or tags, that are counted one by one
 FAR, APART = np.log(3), 20  # a ratio is far off from three times the usual on, where that makes this many characters
 
 SPACING = re.compile(r"  |[\t\n\r]")
@@ -92,9 +95,8 @@ class Report:
 
     def lines(self) -> list[str]:
         """The same in words, a line for each finding."""
-        if self.valid is None:
-            return [*self.train.lines(), *self._few_targets()]
-        return [*self.train.lines(), *self._few_targets(), *self.valid.lines(), *self._between(self.valid)]
+        valid = [] if self.valid is None else [*self.valid.lines(), *self._between(self.valid)]
+        return [*self.train.lines(), *self._few_targets(), *valid]
 
     def _few_targets(self) -> Iterator[str]:
         """Whether the targets look like labels."""
@@ -203,11 +205,10 @@ def far_off(examples: Sequence[Example]) -> list[int]:
     return [int(place) for place in np.flatnonzero(far & apart)]
 
 
-def unknown_share(texts: Iterable[Sequence[int]], unknown: int) -> float:
-    """Which share of the tokens of some encoded texts the vocabulary does not know."""
-    counts = [(list(ids).count(unknown), len(ids)) for ids in texts]
-    tokens = sum(length for _, length in counts)
-    return sum(found for found, _ in counts) / tokens if tokens else 0.0
+def unknown_share(texts: Iterable[Sequence[int]]) -> float:
+    """Which share of the tokens, or words, of some encoded texts the vocabulary does not know."""
+    ids = list(chain.from_iterable(texts))
+    return ids.count(UNKNOWN) / max(1, len(ids))
 
 
 def hold_out(
@@ -241,6 +242,12 @@ def choose(groups: list[list[int]], wanted: int, seed: int) -> list[int]:
         if len(chosen) + len(group) <= wanted:
             chosen += group
     return chosen or min(groups, key=len)
+
+
+def first_of(each: Sequence[str]) -> str:
+    """The first of some, and how many more there are."""
+    more = f", and {len(each) - LISTED} more" if len(each) > LISTED else ""
+    return f"{', '.join(each[:LISTED])}{more}"
 
 
 def counted(number: int, what: str) -> str:

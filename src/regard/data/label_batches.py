@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import torch
 
-from regard.data.batches import plan
+from regard.data.batches import batch_name, plan
 from regard.data.formats.lines import quoted
 from regard.data.labelled import Labelled
 from regard.data.tagged import Tagged
@@ -18,8 +18,6 @@ from regard.text.lexicon import Lexicon, words_of
 
 TOGETHER = 8
 """Examples that stay together where the texts before are read, too: most of these are then texts of the batch."""
-
-NAMED = 3  # examples of a batch that are named in an error
 
 Places = tuple[int, ...]
 
@@ -114,8 +112,7 @@ class LabelCorpus:
         return label_batch(chosen, self.lexicon, before=self.before, pairs=self.pairs, longest=self.longest)
 
     def name(self, places: Places) -> str:
-        shown = ", ".join(quoted(self.examples[place].text) for place in places[:NAMED])
-        return f"of {shown}{f' and {len(places) - NAMED} more' if len(places) > NAMED else ''}"
+        return batch_name(quoted(self.examples[place].text) for place in places)
 
     @cached_property
     def _words(self) -> list[int]:
@@ -140,5 +137,4 @@ class TagCorpus:
         return tag_batch([self.sentences[place] for place in places], self.lexicon)
 
     def name(self, places: Places) -> str:
-        shown = ", ".join(quoted(" ".join(self.sentences[place].words)) for place in places[:NAMED])
-        return f"of {shown}{f' and {len(places) - NAMED} more' if len(places) > NAMED else ''}"
+        return batch_name(quoted(" ".join(self.sentences[place].words)) for place in places)

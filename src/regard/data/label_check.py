@@ -6,8 +6,9 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
-from regard.data.check import counted
+from regard.data.check import counted, first_of
 from regard.data.example import Example
 from regard.data.formats.lines import quoted
 from regard.data.header import is_header
@@ -15,7 +16,6 @@ from regard.data.labelled import Labelled
 from regard.errors import RegardError
 
 SHOWN = 3  # examples of a note
-MOST_LABELS = 12  # that are counted one by one
 EXPECTED = 5  # examples of a label that validation would have by its share, from which on it is said that it has none
 UNEVEN = 10  # times as many examples has the commonest label as the rarest, from which on it is said
 
@@ -161,12 +161,6 @@ def label_counts(examples: Sequence[Labelled]) -> dict[str, int]:
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
-def first_of(each: Sequence[str]) -> str:
-    """The first of some, and how many more there are."""
-    more = f", and {len(each) - MOST_LABELS} more" if len(each) > MOST_LABELS else ""
-    return f"{', '.join(each[:MOST_LABELS])}{more}"
-
-
 def plain(label: str) -> str:
     """A label in a message, without quotes."""
     return quoted(label, 40)[1:-1]
@@ -190,7 +184,7 @@ def hold_out(examples: Sequence[Labelled], share: float = 0.1, seed: int = 0) ->
     if not 0 < share < 1:
         raise RegardError(f"hold_out: share is {share}; one above 0 and below 1 is needed")
     several = len({example.dialogue for example in examples}) > 1
-    for together in (dialogue_of, read_of) if several else (read_of,):
+    for together in (attrgetter("dialogue"), read_of) if several else (read_of,):
         held = choose(examples, shuffled_strata(examples, together, seed), share)
         if held:
             valid = [example for place, example in enumerate(examples) if place in held]
@@ -199,11 +193,6 @@ def hold_out(examples: Sequence[Labelled], share: float = 0.1, seed: int = 0) ->
         f"hold_out: {counted(len(examples), 'example')}, no label with two different texts; "
         "one must stay in training and one is needed for validation"
     )
-
-
-def dialogue_of(example: Labelled) -> int | None:
-    """The number of its dialogue."""
-    return example.dialogue
 
 
 def choose(examples: Sequence[Labelled], strata: Sequence[Sequence[list[int]]], share: float) -> set[int]:

@@ -6,11 +6,12 @@ import json
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import Any
 
 from regard.data.formats.lines import Path, format_by_name, numbered_lines, quoted, shown
-from regard.data.formats.tables import as_number, counted, csv_rows, find_column, parsed, value
+from regard.data.formats.tables import as_number, by_role, counted, csv_rows, find_column, parsed, value
 from regard.errors import RegardError, unknown_name
 
 Column = str | int
@@ -77,12 +78,12 @@ def read_labelled(
 def read_tsv(path: Path, wanted: Mapping[str, Column]) -> Iterator[Row]:
     """Columns with a tab between."""
     rows = ((number, text.split("\t")) for number, text in numbered_lines(path))
-    return from_table(shown(path), rows, wanted, tabs=True)
+    return by_role(shown(path), rows, partial(find_places, wanted), tabs=True)
 
 
 def read_csv(path: Path, wanted: Mapping[str, Column]) -> Iterator[Row]:
     """Columns with a comma between, in double quotes where needed."""
-    return from_table(shown(path), csv_rows(path), wanted, tabs=False)
+    return by_role(shown(path), csv_rows(path), partial(find_places, wanted), tabs=False)
 
 
 def read_jsonl(path: Path, wanted: Mapping[str, Column]) -> Iterator[Row]:
@@ -113,29 +114,8 @@ def from_record(where: str, record: Mapping[str, object], role: str, key: str) -
     return value(where, record, key)
 
 
-def from_table(
-    name: str, rows: Iterator[tuple[int, list[str]]], wanted: Mapping[str, Column], *, tabs: bool
-) -> Iterator[Row]:
-    """What stands in the wanted columns of each row; every row must have as many columns as the first."""
-    places: dict[str, int] | None = None
-    first = width = 0
-    for number, cells in rows:
-        if len(cells) < 2 and not "".join(cells).strip():
-            yield number, {}
-            continue
-        if places is None:
-            places, header = find_places(f"{name}, line {number}", cells, wanted, tabs=tabs)
-            first, width = number, len(cells)
-            if header:
-                continue
-        if len(cells) != width:
-            found = counted(len(cells), tabs=tabs)
-            raise RegardError(f"{name}, line {number}: found {found}; line {first} has {width}")
-        yield number, {role: cells[place] for role, place in places.items()}
-
-
 def find_places(
-    where: str, cells: Sequence[str], wanted: Mapping[str, Column], *, tabs: bool
+    wanted: Mapping[str, Column], where: str, cells: Sequence[str], tabs: bool
 ) -> tuple[dict[str, int], bool]:
     """Where each role stands, counted from 0, and whether this first row is a header."""
     names = [cell.strip() for cell in cells]

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from regard.batch import PAD
-from regard.data.batches import plan
+from regard.data.batches import batch_name, plan
 from regard.data.formats.lines import quoted
 from regard.data.unlabelled import Numbers, Unlabelled
 from regard.layers.lengths import SequenceLengths
@@ -23,8 +23,6 @@ from regard.text.tokenizer import RESERVED
 
 HELD_OUT, MOST_HELD_OUT = 0.01, 1000
 """The share of unlabelled sentences to validate with, and how many are enough."""
-
-NAMED = 3  # texts of a batch that are named in an error
 
 RARE = 12
 SOME_UNKNOWN, RARE_UNKNOWN = 0.08, 0.4
@@ -146,8 +144,7 @@ class ReadingTexts:
         )
 
     def name(self, places: Places) -> str:
-        shown = ", ".join(quoted(self._text(place)) for place in places[:NAMED])
-        return f"of {shown}{f' and {len(places) - NAMED} more' if len(places) > NAMED else ''}"
+        return batch_name(quoted(self._text(place)) for place in places)
 
     def held_batches(self) -> Iterator[Sentences]:
         """What is held out to validate with."""

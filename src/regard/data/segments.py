@@ -19,7 +19,7 @@ import torch
 from jaxtyping import Int
 
 from regard.batch import PAD, TextBatch
-from regard.data.batches import POOL, cut, like_lengths
+from regard.data.batches import POOL, batch_name, cut, like_lengths
 from regard.data.formats.lines import quoted
 from regard.data.tokens import TokenFile
 from regard.errors import RegardError
@@ -42,7 +42,7 @@ LONG = 32
 SCORED, WARMUP = 4096, 512
 """Tokens of a window that are scored, and read before them, for a model that carries its state on."""
 
-NAMED, FIRST = 3, 16  # rows of a batch that are named in an error, and their tokens that are shown
+FIRST = 16  # tokens of a row that are shown in an error
 
 
 def document_spans(file: TokenFile) -> Spans:
@@ -239,10 +239,7 @@ class SegmentBatches:
         return batch_of(self.file, np.array(places.rows, np.int64), places.fresh)
 
     def name(self, places: Cut) -> str:
-        rows = [(start, stop) for start, stop in places.rows if stop - start > 1]
-        shown = ", ".join(self._row_name(start, stop) for start, stop in rows[:NAMED])
-        more = f" and {len(rows) - NAMED} more" if len(rows) > NAMED else ""
-        return f"of {shown}{more}"
+        return batch_name(self._row_name(start, stop) for start, stop in places.rows if stop - start > 1)
 
     def _row_name(self, start: int, stop: int) -> str:
         document = int(np.searchsorted(self.file.stops, start, side="right"))

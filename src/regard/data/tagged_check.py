@@ -6,11 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from regard.data.check import counted
+from regard.data.check import counted, first_of
 from regard.data.tagged import Tagged
 from regard.errors import RegardError
-
-MOST_TAGS = 12  # that are counted one by one
 
 
 def tag_lines(train: Sequence[Tagged], valid: Sequence[Tagged]) -> Iterator[str]:
@@ -37,11 +35,10 @@ def tag_lines(train: Sequence[Tagged], valid: Sequence[Tagged]) -> Iterator[str]
 def part_line(name: str, sentences: Sequence[Tagged], counts: Counter[str]) -> str:
     """How much there is, and how much of each tag."""
     words = counts.total()
-    each = [f"{tag} {n} ({n / words:.1%})" for tag, n in counts.most_common(MOST_TAGS)]
-    more = f", and {len(counts) - MOST_TAGS} more" if len(counts) > MOST_TAGS else ""
+    each = [f"{tag} {n} ({n / words:.1%})" for tag, n in counts.most_common()]
     repeated = len(sentences) - len({(sentence.words, sentence.tags) for sentence in sentences})
     twice = f", {repeated} of them repeat an earlier one" if repeated else ""
     return (
         f"{name}: {counted(len(sentences), 'sentence')}{twice}, {words:,} words, "
-        f"{counted(len(counts), 'tag')}: {', '.join(each)}{more}"
+        f"{counted(len(counts), 'tag')}: {first_of(each)}"
     )

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from regard.batch import BOS, EOS, UNKNOWN
 from regard.data.documents import Chunk
 from regard.errors import RegardError
-from regard.files import UNFINISHED, flush, flush_folder, reading, write_text, writing
+from regard.files import check_version, reading, whole_file, write_text, writing
 from regard.settings import from_table
 from regard.text.tokenizer import Tokenizer
 
@@ -38,7 +38,7 @@ class Totals:
     words: int = 0
     characters: int = 0
     unknown: int = 0  # tokens the vocabulary does not know
-    sha256: str = ""  # of the text as it was read
+    sha256: str = ""  # of the text as it was read, and of where its documents end
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,16 +67,6 @@ class TokenFile:
     def characters(self) -> int:
         """Characters of all documents."""
         return self.totals.characters
-
-    @property
-    def unknown(self) -> int:
-        """How many tokens the vocabulary did not know."""
-        return self.totals.unknown
-
-    @property
-    def sha256(self) -> str:
-        """The checksum of the text that was read, and of where its documents end."""
-        return self.totals.sha256
 
     @classmethod
     def open(cls, path: str | Path) -> TokenFile:
@@ -142,20 +132,6 @@ def text_checksum(documents: Iterable[Chunk]) -> str:
     return digest.hexdigest()
 
 
-@contextmanager
-def whole_file(path: Path) -> Iterator[IO[bytes]]:
-    """A file that gets its name when it is whole; it goes if it never is."""
-    unfinished = path.with_name(f".{path.name}{UNFINISHED}")
-    try:
-        with unfinished.open("wb") as file:
-            yield file
-            flush(file)
-        unfinished.replace(path)
-        flush_folder(path.parent)
-    finally:
-        unfinished.unlink(missing_ok=True)
-
-
 def documents_of(path: Path) -> Path:
     """The file that says where each document ends, beside its tokens."""
     return path.with_suffix(".documents")
@@ -173,10 +149,7 @@ def read_card(path: Path) -> dict[str, Any]:
             card = json.loads(path.read_bytes())
     except ValueError as error:
         raise RegardError(f"{path}: is damaged ({error}); remove it, and the tokens are made anew") from None
-    version = card.get("version") if isinstance(card, dict) else None
-    if version != VERSION:
-        found = "no version" if version is None else f"version {version}"
-        raise RegardError(f"{path}: has {found}; this regard reads tokens of version {VERSION}")
+    check_version(card, VERSION, "tokens", str(path))
     return card
 
 

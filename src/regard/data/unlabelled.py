@@ -97,11 +97,6 @@ def sentences_of(words: Sequence[str]) -> Iterator[Sequence[str]]:
             yield words[start : min(start + MOST_WORDS, end)]
 
 
-def words_apart(line: str) -> list[str]:
-    """The words of a line that has whitespace between them, as columns of words and tags have them."""
-    return line.split()
-
-
 def words_in_text(line: str) -> list[str]:
     """The words of a line as texts to label are cut into them, but that of unknown words stays whole."""
     parts = [words_of(part) for part in line.split(UNKNOWN_WORD)]

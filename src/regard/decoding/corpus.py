@@ -23,7 +23,6 @@ def decode_all(
     length_penalty: float = 1.0,
     tokens: int = 32768,
     longest: int | None = None,
-    allow_unknown: bool = False,
     device: str | torch.device | None = None,
     progress: Callable[[int], object] | None = None,
 ) -> list[list[Hypothesis]]:
@@ -40,7 +39,6 @@ def decode_all(
         tokens: The most source tokens of a batch, those of padding and of every hypothesis of
             the beam counted; a source that is longer alone is a batch of its own.
         longest: As in `greedy`.
-        allow_unknown: Whether <unk> may be chosen.
         device: Where the model is; where its first parameter is unless told otherwise.
         progress: Told after each batch how many sources are done.
     """
@@ -51,8 +49,8 @@ def decode_all(
 
     def decode(batch: Batch) -> list[list[Hypothesis]]:
         if width == 1:
-            return [[best] for best in greedy(model, batch, longest=longest, allow_unknown=allow_unknown)]
-        return beam_search(model, batch, width, nbest, length_penalty, longest=longest, allow_unknown=allow_unknown)
+            return [[best] for best in greedy(model, batch, longest=longest)]
+        return beam_search(model, batch, width, nbest, length_penalty, longest=longest)
 
     found: dict[int, list[Hypothesis]] = {}
     for places in batches_of([len(pair.source) + 1 for pair in pairs], tokens // width):

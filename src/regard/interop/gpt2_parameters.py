@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import RegardError
-from regard.files import read_json, read_tensors
+from regard.files import read_json_table, read_tensors
 from regard.interop.gpt2_tokenizer import End
 from regard.models.gpt import Gpt, GptConfig
 from regard.text.tokenizer import RESERVED
@@ -30,7 +30,7 @@ def read_parameters(folder: Path) -> Tensors:
     if one.exists():
         files = [one.name]
     elif index.exists():
-        files = sorted(set(read_json(index).get("weight_map", {}).values()))
+        files = sorted(set(read_json_table(index).get("weight_map", {}).values()))
     elif (folder / "pytorch_model.bin").exists():
         raise RegardError(
             f"{folder}: has only pytorch_model.bin, which can run any program when it is read; convert it: "

@@ -18,7 +18,7 @@ import torch
 
 from regard.batch import BOS, EOS, PAD, UNKNOWN
 from regard.errors import RegardError, unknown_name
-from regard.files import read_json, reading, write_tensors, write_text
+from regard.files import read_json_table, reading, write_tensors, write_text
 from regard.interop.gpt2_parameters import (
     Tensors,
     check_shapes,
@@ -182,7 +182,7 @@ def write_gpt2(folder: str | Path, gpt2: Gpt2) -> None:
 
 def read_config(where: Path) -> Gpt2Config:
     """The settings of a config.json, or a `RegardError` that names the one we do not have."""
-    found = read_json(where)
+    found = read_json_table(where)
     kind = found.get("model_type")
     if kind != "gpt2":
         raise RegardError(f"{where}: model_type is {shown(kind)}; gpt2 is needed")

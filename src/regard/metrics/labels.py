@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Bool, Float
@@ -13,6 +13,8 @@ from torch import Tensor
 
 from regard.errors import RegardError
 from regard.metrics.score import Score
+
+Item = TypeVar("Item")
 
 MOST_CONFUSED = 5  # kinds of confusion that are told
 
@@ -59,9 +61,34 @@ class Averages(NamedTuple):
     f1: float
 
 
+class ScoreReport:
+    """A dataclass of scores, one a field, and of the counts of each kind in a field of its own."""
+
+    kinds: ClassVar[str]  # the name of that field
+
+    @property
+    def scores(self) -> tuple[Score, ...]:
+        """Those of all kinds together."""
+        return tuple(value for value in vars(self).values() if isinstance(value, Score))
+
+    def lines(self) -> Iterator[str]:
+        """Each score with its conditions after itself."""
+        yield from map(str, self.scores)
+        for kind, each in getattr(self, self.kinds).items():
+            found = f"precision {each.precision:.4f}, recall {each.recall:.4f}, F1 {each.f1:.4f}"
+            yield f"{kind}: {found} ({each.signature()})"
+
+    def to_json(self) -> dict[str, object]:
+        """Ready for `json.dumps`, in full precision."""
+        scores = {name: value.to_json() for name, value in vars(self).items() if isinstance(value, Score)}
+        return scores | {self.kinds: {kind: counts.to_json() for kind, counts in getattr(self, self.kinds).items()}}
+
+
 @dataclass(frozen=True)
-class LabelReport:
+class LabelReport(ScoreReport):
     """The scores of texts of one label each; of the confusions a row is a gold label, a column a predicted one."""
+
+    kinds = "by_label"
 
     accuracy: Score
     micro_f1: Score  # with one label each the same as the accuracy
@@ -70,15 +97,9 @@ class LabelReport:
     by_label: dict[str, Counts]
     confusion: tuple[tuple[int, ...], ...]
 
-    @property
-    def scores(self) -> tuple[Score, ...]:
-        """Those of all texts."""
-        return (self.accuracy, self.micro_f1, self.macro_f1, self.weighted_f1)
-
     def lines(self) -> Iterator[str]:
         """Each score with its conditions after itself, and what is most often confused."""
-        yield from map(str, self.scores)
-        yield from kind_lines(self.by_label)
+        yield from super().lines()
         labels = list(self.by_label)
         wrong = [
             (number, gold, label)
@@ -91,17 +112,14 @@ class LabelReport:
 
     def to_json(self) -> dict[str, object]:
         """Ready for `json.dumps`, in full precision."""
-        names = ("accuracy", "micro_f1", "macro_f1", "weighted_f1")
-        return {
-            **{name: getattr(self, name).to_json() for name in names},
-            "by_label": {label: counts.to_json() for label, counts in self.by_label.items()},
-            "confusion": {"labels": list(self.by_label), "rows": self.confusion},
-        }
+        return super().to_json() | {"confusion": {"labels": list(self.by_label), "rows": self.confusion}}
 
 
 @dataclass(frozen=True)
-class SeveralReport:
+class SeveralReport(ScoreReport):
     """The scores of texts of several labels."""
+
+    kinds = "by_label"
 
     micro_f1: Score
     precision: Score
@@ -110,26 +128,6 @@ class SeveralReport:
     best_recall: Score
     best_precision: Score
     by_label: dict[str, Counts]
-
-    @property
-    def scores(self) -> tuple[Score, ...]:
-        """Those of all texts."""
-        return (
-            self.micro_f1, self.precision, self.recall, self.macro_f1, self.best_recall, self.best_precision
-        )  # fmt: skip
-
-    def lines(self) -> Iterator[str]:
-        """Each score with its conditions after itself."""
-        yield from map(str, self.scores)
-        yield from kind_lines(self.by_label)
-
-    def to_json(self) -> dict[str, object]:
-        """Ready for `json.dumps`, in full precision."""
-        names = ("micro_f1", "precision", "recall", "macro_f1", "best_recall", "best_precision")
-        return {
-            **{name: getattr(self, name).to_json() for name in names},
-            "by_label": {label: counts.to_json() for label, counts in self.by_label.items()},
-        }
 
 
 class Tuned(NamedTuple):
@@ -241,11 +239,14 @@ def gold_matrix(gold: Sequence[Collection[str]], labels: Sequence[str]) -> Bool[
     return found
 
 
-def counts_by_kind(predictions: Sequence[Collection[str]], gold: Sequence[Collection[str]]) -> dict[str, Counts]:
-    """For each kind that is predicted or gold, by name, how often it is which."""
-    predicted = Counter(kind for each in predictions for kind in each)
-    wanted = Counter(kind for each in gold for kind in each)
-    right = Counter(kind for ours, each in zip(predictions, gold, strict=True) for kind in ours if kind in each)
+def counts_by_kind(
+    predictions: Sequence[Collection[Item]], gold: Sequence[Collection[Item]], kind_of: Callable[[Item], str] = str
+) -> dict[str, Counts]:
+    """For each kind that is predicted or gold, by name, how often it is which; a label is its own kind."""
+    predicted = Counter(kind_of(item) for each in predictions for item in each)
+    wanted = Counter(kind_of(item) for each in gold for item in each)
+    both = zip(predictions, gold, strict=True)
+    right = Counter(kind_of(item) for ours, each in both for item in ours if item in each)
     return {kind: Counts(right[kind], predicted[kind], wanted[kind]) for kind in sorted(predicted | wanted)}
 
 
@@ -272,13 +273,6 @@ def averages(counts: Sequence[tuple[Counts, int]]) -> Averages:
         recall=sum(each.recall * n for each, n in counts) / weight,
         f1=sum(each.f1 * n for each, n in counts) / weight,
     )
-
-
-def kind_lines(by_kind: Mapping[str, Counts]) -> Iterator[str]:
-    """Precision, recall and F1 of each kind, in words."""
-    for kind, each in by_kind.items():
-        found = f"precision {each.precision:.4f}, recall {each.recall:.4f}, F1 {each.f1:.4f}"
-        yield f"{kind}: {found} ({each.signature()})"
 
 
 def check_pairs(what: str, ours: int, gold: int) -> None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import attrgetter
 
 from regard.errors import RegardError
-from regard.metrics.labels import Counts, check_pairs, kind_lines, macro, total
+from regard.metrics.labels import Counts, ScoreReport, check_pairs, counts_by_kind, macro, total
 from regard.metrics.score import Score
 from regard.schemes import Scheme, spans_of
 
 
 @dataclass(frozen=True)
-class SpanReport:
+class SpanReport(ScoreReport):
     """Precision, recall and F1 of all spans together, their means over the types, and the counts of each type."""
+
+    kinds = "by_type"
 
     f1: Score
     precision: Score
@@ -22,23 +25,6 @@ class SpanReport:
     macro_precision: Score
     macro_recall: Score
     by_type: dict[str, Counts]
-
-    @property
-    def scores(self) -> tuple[Score, ...]:
-        """Those of all types."""
-        return (self.f1, self.precision, self.recall, self.macro_f1, self.macro_precision, self.macro_recall)
-
-    def lines(self) -> Iterator[str]:
-        """Each score with its conditions after itself."""
-        yield from map(str, self.scores)
-        yield from kind_lines(self.by_type)
-
-    def to_json(self) -> dict[str, object]:
-        """Ready for `json.dumps`, in full precision."""
-        scores: dict[str, object] = {
-            field.name: score.to_json() for field, score in zip(fields(self), self.scores, strict=False)
-        }
-        return scores | {"by_type": {name: counts.to_json() for name, counts in self.by_type.items()}}
 
 
 def span_report(
@@ -51,12 +37,13 @@ def span_report(
     strict mode. Means are over the types that are predicted or gold.
     """
     check_pairs("span_report", len(predictions), len(gold))
-    for place, (ours, theirs) in enumerate(zip(predictions, gold, strict=True), start=1):
-        if len(ours) != len(theirs):
+    for place, (tags, right) in enumerate(zip(predictions, gold, strict=True), start=1):
+        if len(tags) != len(right):
             raise RegardError(
-                f"span_report: sentence {place} has {len(ours)} predicted tags, {len(theirs)} gold; each word has one"
+                f"span_report: sentence {place} has {len(tags)} predicted tags, {len(right)} gold; each word has one"
             )
-    by_type = counts_by_type(predictions, gold, strict)
+    ours, theirs = ([set(spans_of(tags, strict)) for tags in each] for each in (predictions, gold))
+    by_type = counts_by_kind(ours, theirs, attrgetter("type"))
     counts, means = total(by_type), macro(by_type)
     mode = f"mode:strict|scheme:{strict}" if strict else "mode:default"
     together = f"{mode}|{counts.signature()}|sentences:{len(gold)}"
@@ -70,16 +57,3 @@ def span_report(
         macro_recall=Score("macro recall", means.recall, apart),
         by_type=by_type,
     )
-
-
-def counts_by_type(
-    predictions: Sequence[Sequence[str]], gold: Sequence[Sequence[str]], strict: Scheme | None
-) -> dict[str, Counts]:
-    """For each type that is predicted or gold how many spans are, and how many are both."""
-    found: dict[str, list[int]] = {}
-    for ours, theirs in zip(predictions, gold, strict=True):
-        predicted, wanted = set(spans_of(ours, strict)), set(spans_of(theirs, strict))
-        for place, spans in enumerate((predicted & wanted, predicted, wanted)):
-            for span in spans:
-                found.setdefault(span.type, [0, 0, 0])[place] += 1
-    return {name: Counts(*found[name]) for name in sorted(found)}

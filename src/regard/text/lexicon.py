@@ -15,7 +15,7 @@ from typing import Any
 
 from regard.batch import UNKNOWN
 from regard.errors import RegardError
-from regard.files import reading
+from regard.files import check_version, read_json
 from regard.sentences import Text, Word
 from regard.text.learn import learn, most_frequent
 from regard.text.pair import record, tokenizer_of
@@ -84,18 +84,12 @@ class Lexicon:
     @property
     def vocabulary(self) -> dict[str, int]:
         """How much there is of each, as a run's card says it."""
-        known = {"words": self.size, "pieces": self.pieces.size, "labels": len(self.labels)}
-        known |= {"vectors": len(self.vectors)} if self.vectors else {}
-        return known | ({"unlabelled": self.unlabelled} if self.unlabelled else {})
+        known = self.sizes() | {"labels": len(self.labels)}
+        return {name: size for name, size in known.items() if name != "vectors_width"}
 
     def encode(self, words: Iterable[str]) -> Text:
         """Words as numbers."""
         return tuple(self._word(word) for word in words)
-
-    def unknown_share(self, texts: Sequence[Text]) -> float:
-        """The share of words that are not known."""
-        numbers = [word.number for text in texts for word in text]
-        return numbers.count(UNKNOWN) / max(1, len(numbers))
 
     def to_json(self) -> str:
         """All as the text of a file."""
@@ -110,16 +104,8 @@ class Lexicon:
     @classmethod
     def load(cls, path: Path) -> Lexicon:
         """Read what `to_json` gave."""
-        with reading(path):
-            found = path.read_bytes()
-        try:
-            content = json.loads(found)
-        except ValueError as error:
-            raise RegardError(f"{path}: is no JSON: {error}") from None
-        version = content.get("version") if isinstance(content, dict) else None
-        if version != VERSION:
-            found_version = "no version" if version is None else f"version {version}"
-            raise RegardError(f"{path}: has {found_version}; this regard reads lexicons of version {VERSION}")
+        content = read_json(path)
+        check_version(content, VERSION, "lexicons", str(path))
         pieces = tokenizer_of(content.get("pieces"), f"{path}: pieces")
         labels, words = texts_in(content, "labels", path), texts_in(content, "words", path)
         unlabelled = content.get("unlabelled", 0)

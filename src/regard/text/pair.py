@@ -12,6 +12,7 @@ from typing import Any, Literal
 import tokenizers
 
 from regard.errors import RegardError, unknown_name
+from regard.files import check_version, parse_json, reading
 from regard.settings import fitting
 from regard.text.choose import choose_kind
 from regard.text.learn import learn_model
@@ -54,14 +55,8 @@ class Tokenizers:
     @classmethod
     def from_json(cls, text: str, where: str) -> Tokenizers:
         """Both from the text of a file; `where` names it in errors."""
-        try:
-            content = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise RegardError(f"{where}: is no JSON: {error}") from None
-        version = content.get("version") if isinstance(content, dict) else None
-        if version != VERSION:
-            found = "no version" if version is None else f"version {version}"
-            raise RegardError(f"{where}: has {found}; this regard reads tokenizers of version {VERSION}")
+        content = parse_json(text, where)
+        check_version(content, VERSION, "tokenizers", where)
         source = tokenizer_of(content.get("source"), f"{where}: source")
         model = source.model if content.get("joint") is True else None
         return cls(source, tokenizer_of(content.get("target"), f"{where}: target", model))
@@ -74,9 +69,8 @@ class Tokenizers:
     def load(cls, path: str | Path) -> Tokenizers:
         """Read what `save` has written."""
         try:
-            text = Path(path).read_text(encoding="utf-8")
-        except OSError as error:
-            raise RegardError(f"{path}: cannot be read: {error.strerror}") from None
+            with reading(Path(path)):
+                text = Path(path).read_text(encoding="utf-8")
         except UnicodeDecodeError as error:
             raise RegardError(f"{path}: is not UTF-8 from byte {error.start} on") from None
         return cls.from_json(text, str(path))

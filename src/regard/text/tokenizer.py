@@ -25,6 +25,8 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 SPECIAL = {PAD: "<pad>", UNKNOWN: "<unk>", BOS: "<bos>", EOS: "<eos>"}
 """How the first four numbers are shown."""
 
+BEGIN, END = SPECIAL[BOS], SPECIAL[EOS]
+
 RESERVED = tuple(" " + SPECIAL[number] for number in range(4))
 """Their entries in a vocabulary. None else has a space in it, so no text such as "<eos>" is ever taken for them."""
 

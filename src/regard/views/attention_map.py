@@ -23,7 +23,7 @@ import numpy as np
 from jaxtyping import Float, Float32, Int
 
 from regard.errors import RegardError, unknown_name
-from regard.files import write_text
+from regard.files import reading, write_text
 from regard.views.fields import (
     FORMAT,
     Alternatives,
@@ -241,9 +241,8 @@ class AttentionMap:
     def load(cls, path: str | Path) -> AttentionMap:
         """Read a map that `save` wrote."""
         try:
-            text = Path(path).read_text(encoding="utf-8")
-        except OSError as error:
-            raise RegardError(f"{path}: cannot be read: {error.strerror}") from None
+            with reading(Path(path)):
+                text = Path(path).read_text(encoding="utf-8")
         except UnicodeDecodeError:
             raise RegardError(f"{path}: is not text; an attention map is a JSON file") from None
         try:

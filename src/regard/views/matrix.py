@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from regard.errors import RegardError
 from regard.files import write_bytes, write_text
-from regard.views.attention_map import AttentionMap, Choice, check_map
+from regard.views.attention_map import PICTURES, AttentionMap, Choice, check_map
 from regard.views.display import ELLIPSIS, clusters, harmless
 from regard.views.shades import RAMP, ceiling
 from regard.views.svg.matrix import matrix_svg
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.image import AxesImage
 
-ENDINGS = (".png", ".svg", ".pdf")
 DATES: dict[str, dict[str, Any]] = {  # the metadata to leave out, so that the same picture is the same file
     ".png": {},
     ".pdf": {"CreationDate": None},
@@ -75,8 +74,8 @@ def save_matrix(picture: AttentionMap, path: str | Path, *, layer: Choice = "mea
 def check_ending(path: Path) -> str:
     """The ending of a picture's name, or a `RegardError` for one that means no picture."""
     ending = path.suffix.lower()
-    if ending not in ENDINGS:
-        raise RegardError(f'{path}: pictures are written as {", ".join(ENDINGS)}; found "{path.suffix}"')
+    if ending not in PICTURES:
+        raise RegardError(f'{path}: pictures are written as {", ".join(PICTURES)}; found "{path.suffix}"')
     return ending
 
 

@@ -6,6 +6,7 @@ values averaged by how near their keys lie.
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from regard.attention import Boxcar, Epanechnikov, Gaussian, Score, Uniform, attend
 from regard.errors import RegardError
+from regard.files import write_bytes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -89,14 +91,13 @@ def draw_regression(path: Path) -> Path:
         from matplotlib.figure import Figure
     except ImportError:
         raise RegardError("the picture needs matplotlib: pip install 'regard[plot]'") from None
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f"{path.name}.part")
+    content = io.BytesIO()
     with rc_context(STYLE):
         figure = Figure(figsize=(11, 5.6), dpi=130, layout="constrained")
         draw_panels(figure)
         dated = {"Date": None} if path.suffix == ".svg" else {}
-        figure.savefig(beside, format=path.suffix[1:], metadata=dated)
-    beside.replace(path)
+        figure.savefig(content, format=path.suffix[1:], metadata=dated)
+    write_bytes(path, content.getvalue())
     return path
 
 

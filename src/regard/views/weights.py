@@ -83,11 +83,8 @@ def weights_record(weights: MapWeights) -> Any:
     """The weights as plain data, ready for JSON."""
     if not isinstance(weights, TopWeights):
         return digits(weights)
-    return {
-        "values": digits(weights.values),
-        "indices": weights.indices.tolist(),
-        "received": digits(weights.received),
-    }
+    values, received = digits(weights.values), digits(weights.received)
+    return {"values": values, "indices": weights.indices.tolist(), "received": received}
 
 
 def same_weights(one: MapWeights, other: MapWeights) -> bool:
@@ -139,27 +136,25 @@ def digits(array: Float32[np.ndarray, "..."]) -> Any:
 
 def as_weights(found: Any) -> Float32[np.ndarray, "..."]:
     """The weights as a float32 array of their own, or a `RegardError`."""
-    array = as_array("weights", found)
-    if array.dtype.kind not in "fiu":
-        raise RegardError(f"attention map: weights are of type {array.dtype}; numbers are needed")
+    array = as_array("weights", found, "fiu", "numbers")
     with np.errstate(over="ignore"):  # what is too large is refused later, as infinite
         return array.astype(np.float32)
 
 
 def as_indices(found: Any) -> Int64[np.ndarray, "..."]:
     """The indices as an array of their own, or a `RegardError`."""
-    array = as_array("indices", found)
-    if array.dtype.kind not in "iu":
-        raise RegardError(f"attention map: indices are of type {array.dtype}; whole numbers are needed")
-    return array.astype(np.int64)
+    return as_array("indices", found, "iu", "whole numbers").astype(np.int64)
 
 
-def as_array(name: str, found: Any) -> np.ndarray:
-    """What is found as an array, or a `RegardError`."""
+def as_array(name: str, found: Any, kinds: str, needed: str) -> np.ndarray:
+    """What is found as an array of one of some kinds of numbers, as numpy names them, or a `RegardError`."""
     try:
-        return np.asarray(found)
+        array = np.asarray(found)
     except (TypeError, ValueError) as error:
         raise RegardError(f"attention map: {name} are no array: {error}") from None
+    if array.dtype.kind not in kinds:
+        raise RegardError(f"attention map: {name} are of type {array.dtype}; {needed} are needed")
+    return array
 
 
 def check_weights(weights: MapWeights, rows: int, columns: int) -> None:

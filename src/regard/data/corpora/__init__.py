@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from hashlib import blake2b
+from itertools import repeat
 from random import Random
 from typing import Any, Literal
 
@@ -56,15 +57,14 @@ def built_in(
         keep_out: Texts to keep out of train.
         settings: Of the corpus, as its class lists them.
     """
-    draws = sorted_draws(new_corpus(name, settings), checked_seed(name, seed), checked_texts(name, keep_out))
+    draws = sorted_draws(name, settings, seed, keep_out)
     found = filled(name, draws, {"train": train, "valid": valid})
     return found["train"], found["valid"]
 
 
 def generate(name: str, count: int, *, seed: int = 0, **settings: Any) -> list[Example]:
     """Different examples of a corpus, from both parts."""
-    corpus, random = new_corpus(name, settings), Random(checked_seed(name, seed))
-    draws = (("count", corpus.draw(random).example) for _ in iter(int, 1))
+    draws = (("count", drawn.example) for drawn in all_draws(name, new_corpus(name, settings), seed))
     return filled(name, draws, {"count": count})["count"]
 
 
@@ -74,8 +74,7 @@ def stream(
     """Examples of one part without end; a small corpus repeats itself."""
     if part not in ("train", "valid"):
         raise unknown_name(f"{name}: part", part, ("train", "valid"))
-    draws = sorted_draws(new_corpus(name, settings), checked_seed(name, seed), checked_texts(name, keep_out))
-    return of_part(name, draws, part)
+    return of_part(name, sorted_draws(name, settings, seed, keep_out), part)
 
 
 def new_corpus(name: str, settings: dict[str, Any]) -> Corpus:
@@ -85,27 +84,24 @@ def new_corpus(name: str, settings: dict[str, Any]) -> Corpus:
     return from_table(CORPORA[name], settings, name)
 
 
-def checked_seed(name: str, seed: int) -> int:
-    """A seed that differs from every other: Python draws the same from -1 and 1."""
-    if seed < 0:
+def all_draws(name: str, corpus: Corpus, seed: int) -> Iterator[Drawn]:
+    """Examples without end."""
+    if seed < 0:  # from -1 Python draws the same as from 1
         raise RegardError(f"{name}: seed is {seed}; 0 is the least")
-    return seed
+    random = Random(seed)
+    return (corpus.draw(random) for _ in repeat(None))
 
 
-def checked_texts(name: str, keep_out: Collection[str]) -> Collection[str]:
-    """Texts, and not the letters of one."""
+def sorted_draws(
+    name: str, settings: dict[str, Any], seed: int, keep_out: Collection[str]
+) -> Iterator[tuple[Part, Example]]:
+    """Examples without end, each with the part it belongs to."""
+    corpus = new_corpus(name, settings)
+    draws = all_draws(name, corpus, seed)
     if isinstance(keep_out, str):
         raise RegardError(f'{name}: keep_out is "{keep_out}"; a list of texts is needed')
-    return keep_out
-
-
-def sorted_draws(corpus: Corpus, seed: int, keep_out: Collection[str]) -> Iterator[tuple[Part, Example]]:
-    """Examples without end, each with the part it belongs to."""
-    random = Random(seed)
     unseen = [f" {' '.join(text.split())} " for text in (*corpus.held_out, *keep_out)]
-    while True:
-        drawn = corpus.draw(random)
-        yield part_of(drawn, unseen), drawn.example
+    return ((part_of(drawn, unseen), drawn.example) for drawn in draws)
 
 
 def part_of(drawn: Drawn, unseen: Collection[str]) -> Part:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 from regard.data.formats.lines import Found, Path, numbered_lines, quoted, shown
 from regard.errors import RegardError
@@ -13,6 +14,12 @@ Columns = tuple[str | int, str | int]
 """Which column is the source and which the target: by name, or by number, counted from 1."""
 
 NAMES = ("source", "target")
+
+Rows = Iterator[tuple[int, list[str]]]
+"""Every row of a table, with the number of its line."""
+
+Find = Callable[[str, Sequence[str], bool], tuple[dict[str, int], bool]]
+"""Where the first row is, its cells, and if tabs part them -> the place of each role, and whether it is a header."""
 
 
 def read_tsv(path: Path, columns: Columns | None) -> Iterator[Found]:
@@ -26,7 +33,7 @@ def read_csv(path: Path, columns: Columns | None) -> Iterator[Found]:
     return from_rows(shown(path), csv_rows(path), columns, tabs=False)
 
 
-def csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+def csv_rows(path: Path) -> Rows:
     """Every row of a CSV file with the number of its first line: a quoted text may go over several."""
     reader = csv.reader((f"{text}\n" for _, text in numbered_lines(path)), strict=True)
     while True:
@@ -42,38 +49,39 @@ def csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
             ) from None
 
 
-def from_rows(
-    name: str, rows: Iterator[tuple[int, list[str]]], columns: Columns | None, *, tabs: bool
-) -> Iterator[Found]:
-    """Source and target of each row; every row must have as many columns as the first."""
-    places: tuple[int, int] | None = None
+def from_rows(name: str, rows: Rows, columns: Columns | None, *, tabs: bool) -> Iterator[Found]:
+    """Source and target of each row."""
+    hint = "" if columns else "; if there are columns to leave out, choose: --data.columns 1,2"
+    for number, texts in by_role(name, rows, partial(find_columns, columns), tabs=tabs, hint=hint):
+        yield Found(number, texts.get("source", ""), texts.get("target", ""))
+
+
+def by_role(name: str, rows: Rows, find: Find, *, tabs: bool, hint: str = "") -> Iterator[tuple[int, dict[str, str]]]:
+    """What stands in the columns of each row, nothing in a blank one; all must have as many columns as the first."""
+    places: dict[str, int] | None = None
     first = width = 0
     for number, cells in rows:
         if len(cells) < 2 and not "".join(cells).strip():
-            yield Found(number, "", "")
+            yield number, {}
             continue
         if places is None:
-            places, header = find_columns(f"{name}, line {number}", cells, columns, tabs=tabs)
+            places, header = find(f"{name}, line {number}", cells, tabs)
             first, width = number, len(cells)
             if header:
                 continue
         if len(cells) != width:
-            more = "" if columns else "; if there are columns to leave out, choose: --data.columns 1,2"
-            raise RegardError(
-                f"{name}, line {number}: found {counted(len(cells), tabs=tabs)}; line {first} has {width}{more}"
-            )
-        yield Found(number, cells[places[0]], cells[places[1]])
+            found = counted(len(cells), tabs=tabs)
+            raise RegardError(f"{name}, line {number}: found {found}; line {first} has {width}{hint}")
+        yield number, {role: cells[place] for role, place in places.items()}
 
 
-def find_columns(
-    where: str, cells: Sequence[str], columns: Columns | None, *, tabs: bool
-) -> tuple[tuple[int, int], bool]:
+def find_columns(columns: Columns | None, where: str, cells: Sequence[str], tabs: bool) -> tuple[dict[str, int], bool]:
     """Where source and target stand, counted from 0, and whether this first row is a header."""
     names = [cell.strip() for cell in cells]
     lowered = [name.lower() for name in names]
     header = all(name in lowered for name in NAMES)
     if columns is None and header:
-        return (lowered.index("source"), lowered.index("target")), True
+        return {name: lowered.index(name) for name in NAMES}, True
     if columns is None:
         if len(cells) == 1 and not tabs and ";" in cells[0]:
             raise RegardError(f"{where}: found semicolons between the columns; save the file with commas, or with tabs")
@@ -82,9 +90,9 @@ def find_columns(
                 f"{where}: found {counted(len(cells), tabs=tabs)}; source and target make 2 "
                 "(of several, choose two by number or name: --data.columns 1,2)"
             )
-        return (0, 1), False
-    source, target = (find_column(where, names, column) for column in columns)
-    return (source, target), header or any(as_number(column) is None for column in columns)
+        columns = 1, 2
+    places = {name: find_column(where, names, column) for name, column in zip(NAMES, columns, strict=True)}
+    return places, header or any(as_number(column) is None for column in columns)
 
 
 def find_column(where: str, names: Sequence[str], column: str | int) -> int:

@@ -18,13 +18,12 @@ from regard.looking.sides import Side, word_side
 from regard.looking.weights import LONG
 from regard.tasks.pairs.options import SearchOptions
 from regard.text import Tokenizer
+from regard.text.tokenizer import BEGIN, END
 from regard.views.attention_map import AttentionMap
 from regard.views.display import ELLIPSIS, cut
 
 if TYPE_CHECKING:
     from regard.tasks.pairs.predictor import PairPredictor, Prediction
-
-BEGIN, END = "<bos>", "<eos>"
 
 TAIL = 40
 """Characters of a hypothesis that are shown: hypotheses of one beam mostly differ near their ends."""

@@ -22,6 +22,7 @@ from regard.tasks.pairs.record import TargetRecord
 from regard.tasks.predictor import Answering, Part, Predictor, Request, as_record, as_texts
 from regard.tasks.progress import Progress
 from regard.text import Encoded
+from regard.text.tokenizer import END
 from regard.views.attention_map import AttentionMap
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from regard.looking.options import TargetLookOptions
     from regard.tasks.pairs.actions import PredictPairs
 
-END = "<eos>"
 NOTHING = Hypothesis((EOS,), 0.0, True)
 TOKENS = 8192
 """Places of a batch on its longer side."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import compress
 
-from regard.batch import UNKNOWN, Pair, collate
+from regard.batch import Pair, collate
 from regard.data.check import check, unknown_share
 from regard.data.example import Example
 from regard.errors import RegardError
@@ -114,7 +114,7 @@ def encoded(
         parts.append((list(compress(examples, fits)), list(compress(pairs, fits))))
     (train_examples, train_pairs), (valid_examples, valid_pairs) = parts
     for side, place in (("source", 0), ("target", 1)):
-        share = unknown_share([pair[place] or () for pair in valid_pairs], UNKNOWN)
+        share = unknown_share(pair[place] or () for pair in valid_pairs)
         talk.say(f"validation, {side}: {100 * share:.1f} % of the tokens are unknown")
     return Corpus(train_examples, valid_examples, corpus.origin), train_pairs, valid_pairs
 

@@ -11,7 +11,6 @@ from itertools import chain
 from regard.data.label_batches import TagCorpus
 from regard.data.tagged import Tagged, read_tagged
 from regard.data.tagged_check import tag_lines
-from regard.data.unlabelled import words_apart
 from regard.errors import RegardError
 from regard.models.attentive_tagger import TaggerConfig
 from regard.run import Run
@@ -44,7 +43,7 @@ def prepare_tags(recipe: TagRecipe, home: Run | None, device: str, talk: Talk) -
         train=[sentence.words for sentence in train],
         valid=[sentence.words for sentence in valid],
         encoder=TaggerConfig.encoder,
-        split=words_apart,
+        split=str.split,
     )
     words = learn_words(recipe, home, texts, talk)
     recipe = choose_tag_settings(recipe, counts.total(), scheme)

@@ -84,8 +84,8 @@ def evaluate_text_file(
         groups = window_batches(windows, file, tokens=TOKENS, segment=segment)
         nats, count = summed_nats(predictor.model, groups, predictor.device, progress)
         conditions = f"context:{context}|stride:{stride}|documents:{documents}"
-        if file.unknown:
-            conditions += f"|unknown:{file.unknown}"
+        if file.totals.unknown:
+            conditions += f"|unknown:{file.totals.unknown}"
         scores = text_scores(nats, tokens=count, words=file.words, characters=file.characters, conditions=conditions)
         return TextReport(scores, distances(predictor, file, spans))
 

@@ -12,13 +12,12 @@ from regard.looking.alternatives import model_alternatives
 from regard.looking.maps import TITLE, new_map
 from regard.looking.options import LookOptions
 from regard.looking.sides import word_side
+from regard.text.tokenizer import BEGIN
 from regard.views.attention_map import AttentionMap
 from regard.views.display import cut
 
 if TYPE_CHECKING:
     from regard.tasks.text.predictor import TextPredictor
-
-BEGIN = "<bos>"
 
 
 def look_at_text(predictor: TextPredictor, text: str, options: LookOptions) -> AttentionMap:

@@ -27,6 +27,7 @@ from regard.tasks.text.options import BEAM, MOST_TOKENS, DrawOptions, WordOption
 from regard.tasks.text.writing import Drawn, growing_texts, new_chooser
 from regard.text import Tokenizer
 from regard.text.streaming import written_parts
+from regard.text.tokenizer import BEGIN, END
 from regard.views.attention_map import AttentionMap
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from regard.looking.options import LookOptions
     from regard.tasks.text.actions import PredictText
 
-BEGIN, END = "<bos>", "<eos>"
 TOKENS, SEGMENT = 8192, 2048
 """Places of a batch, and tokens of a row that are read at once where a model can carry on."""
 

@@ -110,7 +110,7 @@ def tokens_of(text: str, data: TextData, run: Run, name: str, tokenizer: Tokeniz
     path = run.checkpoints / f"{name}.tokens"
     if run.card_file.exists() and path.with_suffix(".json").exists():
         found = TokenFile.open(path)
-        if found.sha256 != text_checksum(read_documents(text, data.documents)):
+        if found.totals.sha256 != text_checksum(read_documents(text, data.documents)):
             raise RegardError(f"{text}: is not the text that {run.path} was begun with; choose another --out")
         return found
     return write_tokens(path, read_documents(text, data.documents), tokenizer)

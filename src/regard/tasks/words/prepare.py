@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
+from regard.data.check import unknown_share
 from regard.data.reading_batches import ReadingTexts
 from regard.data.unlabelled import Unlabelled
 from regard.errors import RegardError
@@ -69,7 +70,7 @@ def learn_words(recipe: WordRecipe, home: Run | None, texts: Texts, talk: Talk) 
     if unknown and home is not None:
         known = ", ".join(lexicon.labels)
         raise RegardError(f"data: {home.path} does not know the {texts.what} {unknown[0]}; it has {known}")
-    share = lexicon.unknown_share([lexicon.encode(words) for words in texts.valid])
+    share = unknown_share([word.number for word in lexicon.encode(words)] for words in texts.valid)
     talk.say(
         f"words: {len(lexicon.words):,} known, spelt with {lexicon.pieces.size:,} {lexicon.pieces.kind}; "
         f"{100 * share:.1f} % of the words of the validation data are not known"
