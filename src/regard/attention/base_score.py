@@ -78,8 +78,7 @@ class Score(nn.Module):
 
     def compare(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
         """Score prepared queries and keys, every pair of them."""
-        scores: Tensor = self.forward(query, keys)
-        return scores
+        return self.forward(query, keys)
 
     def settle(self, keys: Float[Tensor, "..."]) -> tuple[Score, Tensor]:
         """What is done once for each key, done: a score and keys that give the same when queries come one by one."""
@@ -123,8 +122,7 @@ class Settled(Score):
     @property
     def energy(self) -> Tensor:
         """The w of an additive score."""
-        energy: Tensor = self.score.energy  # type: ignore[assignment]
-        return energy
+        return self.score.energy  # type: ignore[return-value]
 
     def forward(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
         return self.score.compare(self.score.prepare_query(query), keys)

@@ -155,8 +155,7 @@ def squares_of(
 ) -> Float[Tensor, "*places"]:
     """|k|² times a number, of keys whose |k| is known."""
     if keys.requires_grad and torch.is_grad_enabled():
-        found: Tensor = _Squares.apply(keys, norms, times)
-        return found
+        return _Squares.apply(keys, norms, times)
     return squared(norms, times)
 
 
