@@ -53,6 +53,7 @@ class Score(nn.Module):
     head_grid: tuple[int, ...] = ()  # the heads that have parameters of their own; one set for all where it is empty
     differentiable: ClassVar[bool] = True  # whether query and key get a gradient
     form: Form = "other"  # a class that does not say it is "dot" where it has `as_dot`, else "other"
+    numbers_each: int | None = None  # that `compare` holds for each pair at once; None: as many as a query is wide
     draws: bool = True  # whether it may draw random numbers, as a class may that does not say its form
     dot_scale: float | None = None  # where a score is just this times q·k
 
@@ -90,7 +91,7 @@ class Score(nn.Module):
 
     def numbers_per_pair(self, query: Tensor, keys: Tensor) -> int:
         """How many numbers `compare` holds for each pair at once; sets the size of a tile."""
-        return max(1, query.shape[-1])
+        return self.numbers_each or max(1, query.shape[-1])
 
 
 class SplitScore(Score):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Literal, overload
 
 import torch
 from jaxtyping import Float
@@ -87,20 +86,6 @@ class MultiHeadAttention(nn.Module):
         as_normaliser(normaliser, self.score)
         check_share("MultiHeadAttention", dropout)
         self.normaliser, self.dropout = normaliser, dropout
-
-    @overload
-    def forward(
-        self, query: Tensor, keys: Tensor | KeyValueCache | None = ..., values: Tensor | None = ..., *,
-        visible: Rule | Tensor | None = ..., bias: Tensor | None = ..., cache: KeyValueCache | None = ...,
-        turn: Turn | None = ..., return_weights: Literal[False] = ...,
-    ) -> Tensor: ...  # fmt: skip
-
-    @overload
-    def forward(
-        self, query: Tensor, keys: Tensor | KeyValueCache | None = ..., values: Tensor | None = ..., *,
-        visible: Rule | Tensor | None = ..., bias: Tensor | None = ..., cache: KeyValueCache | None = ...,
-        turn: Turn | None = ..., return_weights: Literal[True],
-    ) -> tuple[Tensor, Weights]: ...  # fmt: skip
 
     def forward(
         self,
