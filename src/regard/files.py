@@ -18,11 +18,12 @@ UNFINISHED = ".unfinished"
 """How the name of a file ends that is not whole yet."""
 
 
-def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: dict[str, str] | None = None) -> None:
     """Tensors as a safetensors file; those that share memory are each written out."""
     from safetensors.torch import save
 
-    write_bytes(path, save({name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}))
+    apart = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    write_bytes(path, save(apart, header))
 
 
 def read_tensors(path: Path, device: str = "cpu", only: Container[str] | None = None) -> dict[str, Tensor]:

@@ -1,16 +1,13 @@
-"""Files as Hugging Face's libraries write and read them."""
+"""Files as Hugging Face's libraries write them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
 from regard.errors import RegardError
-from regard.files import reading, write_bytes
+from regard.files import reading
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -24,11 +21,3 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise RegardError(f"{path}: holds no table")
     return found
-
-
-def write_safetensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Tensors as a file that says it is torch's, without which Transformers would not read it."""
-    from safetensors.torch import save
-
-    apart = {name: tensor.contiguous().clone() for name, tensor in tensors.items()}
-    write_bytes(path, save(apart, {"format": "pt"}))

@@ -19,7 +19,7 @@ import torch
 from regard.batch import BOS, EOS, PAD, UNKNOWN
 from regard.errors import RegardError, unknown_name
 from regard.files import reading, write_tensors, write_text
-from regard.interop.files import read_json, write_safetensors
+from regard.interop.files import read_json
 from regard.interop.gpt2_parameters import (
     Tensors,
     check_shapes,
@@ -189,7 +189,8 @@ def write_gpt2(folder: str | Path, gpt2: Gpt2) -> None:
     plain = {"architectures": ["GPT2LMHeadModel"], **asdict(theirs)}
     for name, text in {"config.json": json.dumps(plain, indent=2) + "\n", **files}.items():
         write_text(folder / name, text)
-    write_safetensors(folder / "model.safetensors", their_parameters(parameters, config))
+    tensors = their_parameters(parameters, config)
+    write_tensors(folder / "model.safetensors", tensors, {"format": "pt"})  # else Transformers would not read it
 
 
 def read_config(where: Path) -> Gpt2Config:

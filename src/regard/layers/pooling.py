@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -13,7 +13,7 @@ from regard.layers.lengths import AnyLengths, SequenceLengths
 from regard.layers.source import SourceAttention
 
 How = Literal["attention", "mean", "sum", "max", "last"]
-POOLINGS = ("attention", "mean", "sum", "max", "last")
+POOLINGS: tuple[How, ...] = get_args(How)
 """The ways there are."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from jaxtyping import Float, Int
@@ -18,7 +18,7 @@ from regard.layers.pooling import Pooling
 from regard.layers.recurrent import Recurrent
 
 Spelt = Literal["none", "max", "attention", "rnn"]
-SPELT = ("none", "max", "attention", "rnn")
+SPELT: tuple[Spelt, ...] = get_args(Spelt)
 """How letters can be read: not at all, by what is strongest among them, by attention to them, or both ways in turn."""
 
 REACHES = (3,)  # letters that are read together

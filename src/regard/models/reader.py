@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from jaxtyping import Float, Int
@@ -17,14 +17,14 @@ from regard.errors import RegardError
 from regard.layers.dropout import Dropout, VariationalDropout
 from regard.layers.embedding import new_embedding, tell_listeners
 from regard.layers.positions import Positions
-from regard.layers.recurrent import Recurrent
+from regard.layers.recurrent import Cell, Recurrent
 from regard.layers.spelling import REACHES, SPELT, LetterRuns, Spelling, Spelt, check_reading
 from regard.layers.transformer import LayerConfig, TransformerStack
 from regard.sentences import Sentences
 from regard.settings import check_known, check_least, check_shares
 
 Encoder = Literal["embedding", "rnn", "attention", "both"]
-ENCODERS = ("embedding", "rnn", "attention", "both")
+ENCODERS: tuple[Encoder, ...] = get_args(Encoder)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class ReaderConfig:
     spelling_dropout: float = 0.0  # on letters as they come in
     letter_runs: int = 0  # vectors for runs of two to four letters, shared by a hash, as fastText's; 0 has none
     encoder: Encoder = "rnn"  # what tells words of each other: nothing, an rnn, self-attention, or one upon the other
-    cell: Literal["rnn", "gru", "lstm"] = "lstm"  # rnn (tanh), gru or lstm
+    cell: Cell = "lstm"  # rnn (tanh), gru or lstm
     hidden: int = 100  # width of a state, of each direction
     layers: int = 1  # recurrent layers
     attention_layers: int = 1  # of self-attention
