@@ -18,6 +18,9 @@ from regard.data.corpora import CORPORA
 from regard.errors import RegardError
 from regard.models import MODELS
 from regard.settings import (
+    check_known,
+    check_least,
+    check_shares,
     fields_of,
     fitting,
     from_table,
@@ -431,3 +434,35 @@ def test_a_file_that_is_not_there(tmp_path):
         read_toml(tmp_path / "x.toml")
     with refused(f"{tmp_path}: Is a directory; a TOML file is needed"):
         read_toml(tmp_path)
+
+
+@dataclass(frozen=True)
+class Checked:
+    count: int | None = 1
+    share: float | None = 0.0
+    kind: str = "a"
+    kinds: tuple[str, ...] = ("a", "b")
+
+    def __post_init__(self):
+        check_least(self, 1, "count")
+        check_shares(self, "share")
+        check_known(self, kind=("a", "b"), kinds=("a", "b"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"count": 0}, "count is 0; 1 is the least"),
+        ({"share": 1.0}, "share is 1.0; a share from 0 to below 1 is needed"),
+        ({"share": -0.1}, "share is -0.1; a share from 0 to below 1 is needed"),
+        ({"kind": "c"}, 'kind: there is no "c"; there are: a, b'),
+        ({"kinds": ("a", "c")}, 'kinds: there is no "c"; there are: a, b'),
+    ],
+)
+def test_values_out_of_bounds_are_said(settings, text):
+    with pytest.raises(RegardError, match=f"^{re.escape(text)}$"):
+        Checked(**settings)
+
+
+def test_what_is_left_open_or_empty_is_in_bounds():
+    Checked(count=None, share=None, kinds=())

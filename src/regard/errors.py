@@ -24,6 +24,13 @@ def unknown_name(what: str, found: object, known: Iterable[str]) -> RegardError:
     return RegardError(f'{what}: there is no "{found}"{hint}')
 
 
+def refuse_less(where: str, least: int, **values: int) -> None:
+    """Raise a `RegardError` for a value that is less."""
+    for name, value in values.items():
+        if value < least:
+            raise RegardError(f"{where}: {name} is {value}; {least} is the least")
+
+
 def is_out_of_memory(error: Exception) -> bool:
     """Whether torch found no memory: on a GPU it has a class of its own for that, on a CPU only words."""
     return type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)

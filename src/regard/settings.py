@@ -68,6 +68,31 @@ def with_marks(*marks: Mark) -> dict[str, frozenset[Mark]]:
     return {"marks": frozenset(marks)}
 
 
+def check_least(settings: Any, least: float, *names: str) -> None:
+    """Raise a `RegardError` for a setting that is less; None is not."""
+    for name in names:
+        value = getattr(settings, name)
+        if value is not None and value < least:
+            raise RegardError(f"{name} is {value}; {least} is the least")
+
+
+def check_shares(settings: Any, *names: str) -> None:
+    """Raise a `RegardError` for a setting that is no share from 0 to below 1; None is one."""
+    for name in names:
+        value = getattr(settings, name)
+        if value is not None and not 0 <= value < 1:
+            raise RegardError(f"{name} is {value}; a share from 0 to below 1 is needed")
+
+
+def check_known(settings: Any, **known: Iterable[str]) -> None:
+    """Raise a `RegardError` for a setting that names something which is not there, or one of several that does."""
+    for name, names in known.items():
+        value = getattr(settings, name)
+        for each in value if isinstance(value, tuple) else (value,):
+            if each not in names:
+                raise unknown_name(name, each, names)
+
+
 def fields_of(kind: type) -> dict[str, Field]:
     """The settings of a dataclass by name."""
     types_, remarks = get_type_hints(kind), remarks_of(kind)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from regard import RegardError
-from regard.layers.crf import Crf, constrained_best
+from regard.layers.crf import Crf
 from tests.waiting import no_waiting, put_on_host
 
 O, B, I = range(3)  # noqa: E741
@@ -125,11 +125,10 @@ def test_of_equals_the_first_in_the_dictionary_is_best(case, chance):
     rows = all_have_some(crf, scores, lengths)
     if rows is None:
         return
-    constraints = {name: getattr(crf, name) for name in ("allowed", "allowed_start", "allowed_end")}
-    for tags, score in (crf.best(scores, lengths), constrained_best(scores, lengths, **constraints)):
-        for found, length, total, row in zip(tags.tolist(), lengths.tolist(), score.tolist(), rows, strict=True):
-            assert tuple(found[:length]) == max(row, key=row.__getitem__)  # max keeps the first
-            assert total == max(row.values())
+    tags, score = crf.best(scores, lengths)
+    for found, length, total, row in zip(tags.tolist(), lengths.tolist(), score.tolist(), rows, strict=True):
+        assert tuple(found[:length]) == max(row, key=row.__getitem__)  # max keeps the first
+        assert total == max(row.values())
 
 
 def test_the_numbers_can_be_worked_out_by_hand():
@@ -222,19 +221,18 @@ def test_half_precision_is_computed_in_single():
 
 def test_a_tag_of_probability_zero_is_still_better_than_a_forbidden_one():
     log_probabilities = torch.tensor([[[0.0, -math.inf, -math.inf], [-math.inf, -math.inf, 0.0]]])
-    tags, score = constrained_best(log_probabilities, **BIO)  # O I is not allowed; O O and B I have one zero each
+    tags, score = Crf(3, **BIO).best(log_probabilities)  # O I is not allowed; O O and B I have one zero each
     assert tags.tolist() == [[O, O]]
     assert score.item() < -1e19
 
 
-def test_constrained_best_mends_what_single_choices_break():
+def test_constraints_alone_mend_what_single_choices_break():
     probabilities = torch.tensor([[[0.6, 0.4, 0.0], [0.1, 0.0, 0.9], [0.3, 0.1, 0.6]]])
     assert probabilities.argmax(-1).tolist() == [[O, I, I]]
-    tags, score = constrained_best(probabilities.log(), torch.tensor([3]), **BIO)
+    tags, score = Crf(3, **BIO).best(probabilities.log(), torch.tensor([3]))
     assert tags.tolist() == [[B, I, I]]
     assert_close(score, torch.tensor([math.log(0.4 * 0.9 * 0.6)]))
-    assert not score.requires_grad
-    assert constrained_best(probabilities.log())[0].tolist() == [[O, I, I]]
+    assert Crf(3).best(probabilities.log())[0].tolist() == [[O, I, I]]
 
 
 def test_a_field_learns_which_tags_follow_which():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -184,15 +183,14 @@ def rebuild_score(record: dict[str, Any], tensors: dict[str, Tensor]) -> Score:
 def describe_rule(rule: Rule, tensors: dict[str, Tensor]) -> dict[str, Any]:
     """A rule as plain data: its kind and its fields, rules and tensors within them too."""
     record: dict[str, Any] = {"kind": type(rule).__name__}
-    for field in fields(rule):  # type: ignore[arg-type]
-        value = getattr(rule, field.name)
+    for name, value in rule.parts().items():
         if isinstance(value, Rule):
-            record[field.name] = describe_rule(value, tensors)
+            record[name] = describe_rule(value, tensors)
         elif isinstance(value, Tensor):
-            record[field.name] = {"tensor": f"visible.{len(tensors)}"}
+            record[name] = {"tensor": f"visible.{len(tensors)}"}
             tensors[f"visible.{len(tensors)}"] = value
         else:
-            record[field.name] = value
+            record[name] = value
     return record
 
 

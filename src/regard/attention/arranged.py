@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -38,8 +38,7 @@ class MergedWeights(DerivedWeights):
             yield Rows(block.rows, block.span, self.merged(full))
 
     def block(self, rows: Index, cols: Index) -> Float[Tensor, "*batch rows cols"]:
-        found: Tensor = self.merged(self.whole.block(rows, cols))
-        return found
+        return self.merged(self.whole.block(rows, cols))
 
     def at_batch(self, leading: list[Any]) -> Weights:
         place = leading[self.axis]
@@ -83,11 +82,8 @@ class JoinedWeights(Weights):
             found[..., our_rows[:, None], our_cols] = part.block(their_rows, their_cols)
         return found
 
-    def detach(self) -> Weights:
-        return JoinedWeights([part.detach() for part in self.parts], self.firsts)
-
-    def to(self, device: str | torch.device) -> Weights:
-        return JoinedWeights([part.to(device) for part in self.parts], self.firsts)
+    def map(self, change: Callable[[Tensor], Tensor]) -> Weights:
+        return JoinedWeights([part.map(change) for part in self.parts], self.firsts)
 
 
 def shifted(run: slice, by: int) -> slice:

@@ -53,6 +53,7 @@ class Score(nn.Module):
     head_grid: tuple[int, ...] = ()  # the heads that have parameters of their own; one set for all where it is empty
     differentiable: ClassVar[bool] = True  # whether query and key get a gradient
     form: Form = "other"  # a class that does not say it is "dot" where it has `as_dot`, else "other"
+    numbers_each: int | None = None  # that `compare` holds for each pair at once; None: as many as a query is wide
     draws: bool = True  # whether it may draw random numbers, as a class may that does not say its form
     dot_scale: float | None = None  # where a score is just this times q·k
 
@@ -78,8 +79,7 @@ class Score(nn.Module):
 
     def compare(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
         """Score prepared queries and keys, every pair of them."""
-        scores: Tensor = self.forward(query, keys)
-        return scores
+        return self.forward(query, keys)
 
     def settle(self, keys: Float[Tensor, "..."]) -> tuple[Score, Tensor]:
         """What is done once for each key, done: a score and keys that give the same when queries come one by one."""
@@ -91,7 +91,7 @@ class Score(nn.Module):
 
     def numbers_per_pair(self, query: Tensor, keys: Tensor) -> int:
         """How many numbers `compare` holds for each pair at once; sets the size of a tile."""
-        return max(1, query.shape[-1])
+        return self.numbers_each or max(1, query.shape[-1])
 
 
 class SplitScore(Score):
@@ -123,8 +123,7 @@ class Settled(Score):
     @property
     def energy(self) -> Tensor:
         """The w of an additive score."""
-        energy: Tensor = self.score.energy  # type: ignore[assignment]
-        return energy
+        return self.score.energy  # type: ignore[return-value]
 
     def forward(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
         return self.score.compare(self.score.prepare_query(query), keys)

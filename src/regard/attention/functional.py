@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Literal, overload
 
@@ -18,6 +18,7 @@ from regard.attention.lazy_weights import weights_of
 from regard.attention.normalise import as_normaliser
 from regard.attention.score_checks import check_made_for
 from regard.attention.scores import score_for_a_call
+from regard.attention.shared import holding
 from regard.attention.visible import Rule, as_rule
 from regard.attention.watch import report, watching
 from regard.attention.weights import Weights
@@ -119,11 +120,6 @@ Listener = Callable[[Terms, Tensor, Tensor], None]
 _listeners: ContextVar[tuple[Listener, ...]] = ContextVar("regard_listening", default=())
 
 
-@contextmanager
-def listening(listener: Listener) -> Iterator[None]:
+def listening(listener: Listener) -> AbstractContextManager[None]:
     """Tell a function of every call of `attend` in this thread or task, before anything is computed."""
-    token = _listeners.set((*_listeners.get(), listener))
-    try:
-        yield
-    finally:
-        _listeners.reset(token)
+    return holding(_listeners, (*_listeners.get(), listener))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -54,43 +54,22 @@ def join(name: str, calls: Sequence[Any], extents: Sequence[Extent]) -> Any:
         return calls[0]
     if name == "all":
         return JoinedWeights(calls, [extent.first for extent in extents])
-    if name.startswith("top:"):
-        most = max(values.shape[-1] for values, _ in calls)
-        values = [pad(values, (0, most - values.shape[-1])) for values, _ in calls]
-        places = [
-            pad(from_first(found, extent), (0, most - found.shape[-1]), value=-1)
-            for (_, found), extent in zip(calls, extents, strict=True)
-        ]
-        return torch.cat(values, -2), torch.cat(places, -2)
-    return JOINS[name](calls, extents)
-
-
-def join_dense(calls: Sequence[Tensor], extents: Sequence[Extent]) -> Tensor:
-    """The matrices, one below the other."""
-    return torch.cat(at_all_keys(calls, extents), -2)
-
-
-def join_received(calls: Sequence[Tensor], extents: Sequence[Extent]) -> Tensor:
-    """What each key got in all steps."""
-    return torch.stack(at_all_keys(calls, extents)).sum(0)
-
-
-def join_entropy(calls: Sequence[Tensor], extents: Sequence[Extent]) -> Tensor:
-    """The numbers of all queries."""
-    return torch.cat(list(calls), -1)
-
-
-def join_argmax(calls: Sequence[Tensor], extents: Sequence[Extent]) -> Tensor:
-    """The positions of all queries' best keys."""
-    return torch.cat([from_first(call, extent) for call, extent in zip(calls, extents, strict=True)], -1)
-
-
-JOINS: dict[str, Callable[[Sequence[Tensor], Sequence[Extent]], Tensor]] = {
-    "dense": join_dense,
-    "received": join_received,
-    "entropy": join_entropy,
-    "argmax": join_argmax,
-}
+    if name == "dense":
+        return torch.cat(at_all_keys(calls, extents), -2)
+    if name == "received":  # in all steps
+        return torch.stack(at_all_keys(calls, extents)).sum(0)
+    if name == "entropy":
+        return torch.cat(list(calls), -1)
+    if name == "argmax":
+        return torch.cat([from_first(call, extent) for call, extent in zip(calls, extents, strict=True)], -1)
+    assert name.startswith("top:")
+    most = max(values.shape[-1] for values, _ in calls)
+    values = [pad(values, (0, most - values.shape[-1])) for values, _ in calls]
+    places = [
+        pad(from_first(found, extent), (0, most - found.shape[-1]), value=-1)
+        for (_, found), extent in zip(calls, extents, strict=True)
+    ]
+    return torch.cat(values, -2), torch.cat(places, -2)
 
 
 def from_first(places: Tensor, extent: Extent) -> Tensor:

@@ -24,6 +24,7 @@ class Kernel(Score):
     """
 
     form: Form = "distance"
+    numbers_each: int | None = 1
     finite: ClassVar[bool] = True
 
     def __init__(self, width: float = 1.0, *, learnable: bool = False, heads: Heads = None) -> None:
@@ -39,9 +40,6 @@ class Kernel(Score):
 
     def forward(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
         return self.kernel(query, keys).log()
-
-    def numbers_per_pair(self, query: Tensor, keys: Tensor) -> int:
-        return 1
 
 
 class Gaussian(Kernel):
@@ -155,8 +153,7 @@ def squares_of(
 ) -> Float[Tensor, "*places"]:
     """|k|² times a number, of keys whose |k| is known."""
     if keys.requires_grad and torch.is_grad_enabled():
-        found: Tensor = _Squares.apply(keys, norms, times)
-        return found
+        return _Squares.apply(keys, norms, times)
     return squared(norms, times)
 
 

@@ -61,8 +61,7 @@ class LazyWeights(Weights):
     def block(self, rows: Index, cols: Index) -> Float[Tensor, "*batch rows cols"]:
         self.check()
         with torch.set_grad_enabled(self.grad and torch.is_grad_enabled()):
-            found: Tensor = _Block.apply(self.call.terms, self.statistic, rows, cols, *self.call.inputs)
-        return found
+            return _Block.apply(self.call.terms, self.statistic, rows, cols, *self.call.inputs)
 
     def at_batch(self, leading: list[Any]) -> Weights:
         whole, batch = self.call, self.shape[:-2]
@@ -84,15 +83,9 @@ class LazyWeights(Weights):
     def apart(self) -> Weights:
         if self.shape[-2] == 1:
             return self.settled()  # its one row is less than query and keys
-        return self._map(lambda tensor: tensor.clone())
+        return self.map(lambda tensor: tensor.clone())
 
-    def detach(self) -> Weights:
-        return self._map(lambda tensor: tensor.detach())
-
-    def to(self, device: str | torch.device) -> Weights:
-        return self._map(lambda tensor: tensor.to(device))
-
-    def _map(self, change: Callable[[Tensor], Tensor]) -> Weights:
+    def map(self, change: Callable[[Tensor], Tensor]) -> Weights:
         self.check()
         whole, terms = self.call, self.call.terms
         own = learnt(terms.score).values()

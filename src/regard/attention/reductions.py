@@ -64,9 +64,9 @@ class LogRows(Rows):
 class Reduction(ABC):
     """A question about all weights, answered from blocks of rows."""
 
+    @abstractmethod
     def __init__(self, shape: torch.Size, like: Tensor) -> None:
-        self.shape = shape
-        self.like = like
+        """Begin, for weights of this shape, with tensors like this one."""
 
     @abstractmethod
     def add(self, block: Rows) -> None:
@@ -81,7 +81,6 @@ class Top(Reduction):
     """The k keys with most weight for each query, and where they stand; -1 where fewer have any."""
 
     def __init__(self, shape: torch.Size, like: Tensor, k: int) -> None:
-        super().__init__(shape, like)
         self.k = min(k, shape[-1])
         self.values = like.new_zeros(*shape[:-1], self.k)
         self.indices = like.new_full((*shape[:-1], self.k), -1, dtype=torch.long)
@@ -102,7 +101,6 @@ class Argmax(Reduction):
     """The key with most weight for each query, the first of equals; -1 where none has any."""
 
     def __init__(self, shape: torch.Size, like: Tensor) -> None:
-        super().__init__(shape, like)
         self.found = like.new_full(shape[:-1], -1, dtype=torch.long)
 
     def add(self, block: Rows) -> None:
@@ -118,7 +116,6 @@ class Received(Reduction):
     """How much attention each key gets from all queries together."""
 
     def __init__(self, shape: torch.Size, like: Tensor) -> None:
-        super().__init__(shape, like)
         self.total = like.new_zeros(*shape[:-2], shape[-1])
 
     def add(self, block: Rows) -> None:
@@ -132,7 +129,6 @@ class Entropy(Reduction):
     """How spread each query's attention is, in nats; zero where it sees nothing."""
 
     def __init__(self, shape: torch.Size, like: Tensor) -> None:
-        super().__init__(shape, like)
         self.found = like.new_zeros(shape[:-1])
 
     def add(self, block: Rows) -> None:

@@ -36,6 +36,7 @@ class Dot(Score):
     """q·k."""
 
     form: Form = "dot"
+    numbers_each: int | None = 1
 
     def forward(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
         same_width(self, query, keys)
@@ -48,9 +49,6 @@ class Dot(Score):
     def scale(self, query: Tensor) -> float:
         """The factor before the product."""
         return 1.0
-
-    def numbers_per_pair(self, query: Tensor, keys: Tensor) -> int:
-        return 1
 
 
 class ScaledDot(Dot):
@@ -92,6 +90,7 @@ class Bilinear(Score):
     """q^T W k, also where query and key differ in width (Luong et al. 2015 call it general)."""
 
     form: Form = "dot"
+    numbers_each: int | None = 1
 
     def __init__(self, query_dim: int, key_dim: int, *, heads: Heads = None) -> None:
         super().__init__()
@@ -105,14 +104,12 @@ class Bilinear(Score):
     def as_dot(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> DotForm:
         return DotForm(times(self, query, self.weight), keys)
 
-    def numbers_per_pair(self, query: Tensor, keys: Tensor) -> int:
-        return 1
-
 
 class ReducedRank(SplitScore):
     """(U^T k)·(V q): `Bilinear` with a matrix of low rank, V^T U^T, that is never made."""
 
     form: Form = "dot"
+    numbers_each: int | None = 1
 
     def __init__(self, query_dim: int, key_dim: int, rank: int, *, heads: Heads = None) -> None:
         super().__init__()
@@ -135,9 +132,6 @@ class ReducedRank(SplitScore):
 
     def compare(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
         return product(query, keys.mT)
-
-    def numbers_per_pair(self, query: Tensor, keys: Tensor) -> int:
-        return 1
 
 
 class Additive(SplitScore):
@@ -162,6 +156,7 @@ class Additive(SplitScore):
         self.query_weight = new_parameter(heads, hidden, query_dim, fan_in=query_dim)
         self.key_weight = new_parameter(heads, hidden, key_dim, fan_in=key_dim)
         self.energy = new_parameter(heads, hidden, fan_in=hidden)
+        self.numbers_each = hidden
         self.activation = activation
         if activation is not torch.tanh:
             self.form, self.draws = "other", True
@@ -181,9 +176,6 @@ class Additive(SplitScore):
             return energy_of_tanh(query, keys, self.energy)
         return weigh(self.activation(every_pair(query, keys)), self.energy)
 
-    def numbers_per_pair(self, query: Tensor, keys: Tensor) -> int:
-        return self.energy.shape[-1]
-
 
 class Concat(SplitScore):
     """w·tanh(W [q; k]), as first written down: equals `Additive` with W split in two."""
@@ -196,6 +188,7 @@ class Concat(SplitScore):
         self.query_dim, self.key_dim, self.head_grid = query_dim, key_dim, head_axes(heads)
         self.weight = new_parameter(heads, hidden, query_dim + key_dim, fan_in=query_dim + key_dim)
         self.energy = new_parameter(heads, hidden, fan_in=hidden)
+        self.numbers_each = hidden
 
     def forward(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
         batch = broadcast_shapes(query.shape[:-2], keys.shape[:-2])
@@ -215,14 +208,12 @@ class Concat(SplitScore):
     def compare(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
         return energy_of_tanh(query, keys, self.energy)
 
-    def numbers_per_pair(self, query: Tensor, keys: Tensor) -> int:
-        return self.energy.shape[-1]
-
 
 class Uniform(Score):
     """Every key alike: average pooling; no gradient for query and key."""
 
     form: Form = "constant"
+    numbers_each: int | None = 1
     differentiable: ClassVar[bool] = False
 
     def forward(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
@@ -231,9 +222,6 @@ class Uniform(Score):
 
     def as_dot(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> DotForm:
         return DotForm(query.new_zeros(*query.shape[:-1], 1), keys.new_zeros(*keys.shape[:-1], 1))
-
-    def numbers_per_pair(self, query: Tensor, keys: Tensor) -> int:
-        return 1
 
 
 PARAMETER_FREE: dict[str, type[Score]] = {

@@ -1,12 +1,16 @@
-"""Contexts that change what all threads see: entered once, left when the last thread is done."""
+"""Contexts that change what all threads see, entered once and left when the last thread is done; or what one sees."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextvars import ContextVar
+from typing import TypeVar
 
 import torch
+
+Value = TypeVar("Value")
 
 _lock = threading.Lock()
 _shared: dict[Hashable, tuple[int, ExitStack]] = {}
@@ -29,6 +33,16 @@ def shared(key: Hashable, context: Callable[[], AbstractContextManager[object]])
                 _shared[key] = count - 1, stack
             else:
                 stack.close()
+
+
+@contextmanager
+def holding(variable: ContextVar[Value], value: Value) -> Iterator[None]:
+    """Give a variable another value for a while, in this thread or task alone."""
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)
 
 
 def uncompiled() -> AbstractContextManager[None]:

@@ -20,7 +20,7 @@ from torch import nn
 
 from regard.attention.joining import Extent, check_steps, join
 from regard.attention.reductions import as_reduction
-from regard.attention.shared import uncompiled
+from regard.attention.shared import holding, uncompiled
 from regard.attention.weights import Weights
 from regard.errors import RegardError
 
@@ -118,14 +118,9 @@ def report_reordering() -> None:
         seen._reordered = True
 
 
-@contextmanager
-def unwatched() -> Iterator[None]:
+def unwatched() -> AbstractContextManager[None]:
     """Keep what is called meanwhile to oneself, to `report` it in another form."""
-    token = _active.set(())
-    try:
-        yield
-    finally:
-        _active.reset(token)
+    return holding(_active, ())
 
 
 @contextmanager
@@ -161,8 +156,7 @@ def watch(model: nn.Module, keep: Keep = "all", *, grad: bool = False) -> Iterat
             seen._paths[id(module)] = plain
             for hook in follow(module, plain, seen):
                 stack.callback(hook.remove)
-        token = _active.set((*_active.get(), seen))
-        stack.callback(_active.reset, token)
+        stack.enter_context(holding(_active, (*_active.get(), seen)))
         yield seen
 
 

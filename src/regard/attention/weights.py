@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -134,12 +134,16 @@ class Weights(ABC):
         return self
 
     @abstractmethod
+    def map(self, change: Callable[[Tensor], Tensor]) -> Weights:
+        """The same weights with every tensor changed that they are made of, parameters as copies."""
+
     def detach(self) -> Weights:
         """The same weights without gradients, kept apart from later changes to the parameters."""
+        return self.map(lambda tensor: tensor.detach())
 
-    @abstractmethod
     def to(self, device: str | torch.device) -> Weights:
         """The same weights on another device."""
+        return self.map(lambda tensor: tensor.to(device))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(shape={tuple(self.shape)}, device={self.device})"
@@ -161,11 +165,8 @@ class DenseWeights(Weights):
     def block(self, rows: Index, cols: Index) -> Float[Tensor, "*batch rows cols"]:
         return pick(pick(self.matrix, -2, rows), -1, cols)
 
-    def detach(self) -> Weights:
-        return DenseWeights(self.matrix.detach(), ranked=self.ranked)
-
-    def to(self, device: str | torch.device) -> Weights:
-        return DenseWeights(self.matrix.to(device), ranked=self.ranked)
+    def map(self, change: Callable[[Tensor], Tensor]) -> Weights:
+        return DenseWeights(change(self.matrix), ranked=self.ranked)
 
 
 class DerivedWeights(Weights):
@@ -185,11 +186,8 @@ class DerivedWeights(Weights):
         for block in self.whole.row_blocks():
             yield block, block.weights.expand(*self.whole.shape[:-2], *block.weights.shape[-2:])
 
-    def detach(self) -> Weights:
-        return self.over(self.whole.detach())
-
-    def to(self, device: str | torch.device) -> Weights:
-        return self.over(self.whole.to(device))
+    def map(self, change: Callable[[Tensor], Tensor]) -> Weights:
+        return self.over(self.whole.map(change))
 
 
 class MeanWeights(DerivedWeights):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,16 +40,29 @@ from regard.interop.gpt2_tokenizer import (
 )
 from regard.models.gpt import GptConfig
 from regard.run import Run
-from regard.settings import fields_of, from_table, shown, to_table
+from regard.settings import from_part, from_table, shown, to_table
 from regard.tasks.text.settings import TextRecipe, TextTokens
 from regard.text import Tokenizers
 from regard.text.tokenizer import RESERVED, Tokenizer
+from regard.training.going_on import tokenizers_of
 
 ACTIVATIONS = {"gelu_new": "gelu-tanh", "gelu_pytorch_tanh": "gelu-tanh", "gelu": "gelu", "relu": "relu"}
 """What activations are called there, and here."""
 
 ONLY = {"scale_attn_by_inverse_layer_idx": False, "add_cross_attention": False, "layer_norm_epsilon": 1e-5}
 """Settings of GPT-2 of which we have one value alone."""
+
+SAME = {
+    "n_embd": "width",
+    "n_head": "heads",
+    "n_layer": "layers",
+    "n_positions": "longest",
+    "n_inner": "feed_forward",
+    "resid_pdrop": "dropout",
+    "attn_pdrop": "attention_dropout",
+    "tie_word_embeddings": "tied",
+}
+"""What settings are called there, and here, that mean the same."""
 
 MUTE = (PAD, UNKNOWN, BOS)
 """What GPT-2 has no tokens for."""
@@ -130,8 +143,7 @@ def export_gpt2(run_path: str | Path, folder: str | Path) -> None:
     card, table = run.read_card(), run.read_recipe().get("model", {})
     if table.get("name") != "gpt":
         raise RegardError(f"{run.path}: its model is {table.get('name')}; only gpt fits into a GPT-2 folder")
-    run.check(run.tokenizer_file)
-    tokenizer = Tokenizers.load(run.tokenizer_file).target
+    tokenizer = tokenizers_of(run).target
     settings = {name: value for name, value in table.items() if name != "name"}
     config = from_table(GptConfig, {"size": tokenizer.size, **settings}, f"{run.recipe_file}: [model]")
     end = None
@@ -173,7 +185,7 @@ def write_gpt2(folder: str | Path, gpt2: Gpt2) -> None:
         rows = {name: their_rows(parameters[name], end, read_as[name]) for name in token_tables(config)}
         parameters = {**parameters, **rows}
     files = tokenizer_files(tokenizer, end, config.longest)
-    plain = {"architectures": ["GPT2LMHeadModel"], **{f.name: getattr(theirs, f.name) for f in fields(theirs)}}
+    plain = {"architectures": ["GPT2LMHeadModel"], **asdict(theirs)}
     for name, text in {"config.json": json.dumps(plain, indent=2) + "\n", **files}.items():
         write_text(folder / name, text)
     header = {"format": "pt"}  # without which Transformers would not read it
@@ -186,8 +198,7 @@ def read_config(where: Path) -> Gpt2Config:
     kind = found.get("model_type")
     if kind != "gpt2":
         raise RegardError(f"{where}: model_type is {shown(kind)}; gpt2 is needed")
-    known = fields_of(Gpt2Config)
-    config = from_table(Gpt2Config, {name: value for name, value in found.items() if name in known}, str(where))
+    config = from_part(Gpt2Config, found, str(where))
     for name, ours in ONLY.items():
         if getattr(config, name) != ours:
             raise RegardError(f"{where}: {name} is {shown(getattr(config, name))}; here it is always {shown(ours)}")
@@ -216,17 +227,10 @@ def end_of(config: Gpt2Config, vocabulary: Vocabulary, where: Path) -> End:
 def to_ours(config: Gpt2Config, size: int, where: Path) -> GptConfig:
     """The same settings under our names."""
     table = {
+        **{ours: getattr(config, theirs) for theirs, ours in SAME.items()},
         "size": size,
-        "width": config.n_embd,
-        "heads": config.n_head,
-        "layers": config.n_layer,
-        "longest": config.n_positions,
-        "feed_forward": config.n_inner,
         "score": "scaled_dot" if config.scale_attn_weights else "dot",
         "activation": ACTIVATIONS[config.activation_function],
-        "dropout": config.resid_pdrop,
-        "attention_dropout": config.attn_pdrop,
-        "tied": config.tie_word_embeddings,
         "mute": MUTE,
     }
     return from_table(GptConfig, table, str(where))
@@ -240,19 +244,12 @@ def to_theirs(config: GptConfig, end: End | None) -> Gpt2Config:
     if config.mute and end is None:
         raise RegardError(f"mute is {shown(config.mute)}; GPT-2 can write every token: leave it empty")
     return Gpt2Config(
+        **{theirs: getattr(config, ours) for theirs, ours in SAME.items()},
         model_type="gpt2",
         vocab_size=config.size - (0 if end is None else len(MUTE)),
-        n_positions=config.longest,
-        n_embd=config.width,
-        n_layer=config.layers,
-        n_head=config.heads,
-        n_inner=config.feed_forward,
         activation_function=next(theirs for theirs, ours in ACTIVATIONS.items() if ours == config.activation),
-        resid_pdrop=config.dropout,
         embd_pdrop=config.dropout,
-        attn_pdrop=config.attention_dropout,
         scale_attn_weights=config.score == "scaled_dot",
-        tie_word_embeddings=config.tied,
         bos_token_id=BOS if end is None else end.number,
         eos_token_id=EOS if end is None else end.number,
         pad_token_id=PAD if end is None else None,

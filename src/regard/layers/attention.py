@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Literal, overload
 
 import torch
 from jaxtyping import Float
@@ -88,20 +87,6 @@ class MultiHeadAttention(nn.Module):
         check_share("MultiHeadAttention", dropout)
         self.normaliser, self.dropout = normaliser, dropout
 
-    @overload
-    def forward(
-        self, query: Tensor, keys: Tensor | KeyValueCache | None = ..., values: Tensor | None = ..., *,
-        visible: Rule | Tensor | None = ..., bias: Tensor | None = ..., cache: KeyValueCache | None = ...,
-        turn: Turn | None = ..., return_weights: Literal[False] = ...,
-    ) -> Tensor: ...  # fmt: skip
-
-    @overload
-    def forward(
-        self, query: Tensor, keys: Tensor | KeyValueCache | None = ..., values: Tensor | None = ..., *,
-        visible: Rule | Tensor | None = ..., bias: Tensor | None = ..., cache: KeyValueCache | None = ...,
-        turn: Turn | None = ..., return_weights: Literal[True],
-    ) -> tuple[Tensor, Weights]: ...  # fmt: skip
-
     def forward(
         self,
         query: Float[Tensor, "*batch queries width"],
@@ -137,7 +122,18 @@ class MultiHeadAttention(nn.Module):
         lazy = cache is None and not isinstance(keys, KeyValueCache)  # memory of a cache is written again
         memory = self._memory(query if keys is None else keys, values, cache, turn)
         try:
-            found = self._attend(ours, memory, visible, bias, return_weights, lazy=lazy)
+            found = attend(
+                self._grouped(ours, self.heads // self.groups),
+                self._grouped(memory[0], 1),
+                self._grouped(memory[1], 1),
+                self.score,
+                visible=visible,
+                bias=bias,
+                normaliser=self.normaliser,
+                dropout=self.dropout if self.training else 0.0,
+                return_weights=return_weights,
+                lazy=lazy,
+            )
         except RegardError:
             if cache is not None:
                 cache.length = before  # a call that is refused leaves nothing behind
@@ -146,30 +142,6 @@ class MultiHeadAttention(nn.Module):
         joined = output.reshape(ours.shape).transpose(-3, -2).flatten(-2)
         result: Tensor = self.output(joined)
         return result if weights is None else (result, weights)
-
-    def _attend(
-        self,
-        ours: Tensor,
-        memory: tuple[Tensor, Tensor],
-        visible: Rule | None,
-        bias: Tensor | None,
-        return_weights: bool,
-        *,
-        lazy: bool,
-    ) -> Tensor | tuple[Tensor, Weights]:
-        """Attention of all heads."""
-        return attend(
-            self._grouped(ours, self.heads // self.groups),
-            self._grouped(memory[0], 1),
-            self._grouped(memory[1], 1),
-            self.score,
-            visible=visible,
-            bias=bias,
-            normaliser=self.normaliser,
-            dropout=self.dropout if self.training else 0.0,
-            return_weights=return_weights,
-            lazy=lazy,
-        )
 
     def new_cache(
         self, *batch: int, capacity: int, dtype: torch.dtype | None = None, device: str | torch.device | None = None

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.errors import RegardError
+from regard.errors import RegardError, refuse_less
 from regard.layers.lengths import AnyLengths, SequenceLengths
 
 FORBIDDEN = -1e30
@@ -55,8 +55,7 @@ class Crf(nn.Module):
         allowed_end: Bool[Tensor, " tags"] | None = None,
     ) -> None:
         super().__init__()
-        if tags < 1:
-            raise RegardError(f"Crf: tags is {tags}; 1 is the least")
+        refuse_less("Crf", 1, tags=tags)
         self.tags = tags
         self.transitions = nn.Parameter(torch.zeros(tags, tags))
         self.start = nn.Parameter(torch.zeros(tags))
@@ -152,23 +151,6 @@ class Crf(nn.Module):
         elif not step and not self.allowed_start[tags[step]]:
             what = f"begins with tag {tags[step]}"
         return f"{what}, which is not allowed; correct the tags or the constraints"
-
-
-def constrained_best(
-    scores: Float[Tensor, "batch time tags"],
-    lengths: AnyLengths | None = None,
-    *,
-    allowed: Bool[Tensor, "tags tags"] | None = None,
-    allowed_start: Bool[Tensor, " tags"] | None = None,
-    allowed_end: Bool[Tensor, " tags"] | None = None,
-) -> tuple[Int[Tensor, "batch time"], Float[Tensor, " batch"]]:
-    """The allowed sequence of tags with the highest sum of scores, 0 past its end, and that sum.
-
-    The scores are log-probabilities of tags that were chosen each for itself; the arguments and
-    ties are those of `Crf`.
-    """
-    rules = Crf(scores.shape[-1], allowed=allowed, allowed_start=allowed_start, allowed_end=allowed_end)
-    return rules.to(scores.device).requires_grad_(False).best(scores, lengths)
 
 
 @dataclass(frozen=True)

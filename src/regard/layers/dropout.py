@@ -23,19 +23,12 @@ class Dropout(nn.Module):
         return f"share={self.share}"
 
 
-class VariationalDropout(nn.Module):
+class VariationalDropout(Dropout):
     """Dropout of the same numbers of a sequence at all its steps, in training (Gal and Ghahramani 2016)."""
-
-    def __init__(self, share: float) -> None:
-        super().__init__()
-        self.share = share
 
     def forward(self, inputs: Float[Tensor, "batch time width"]) -> Float[Tensor, "batch time width"]:
         """What is left, made larger by as much as was dropped."""
         return drop_for_all_steps(inputs, self.share, self.training)
-
-    def extra_repr(self) -> str:
-        return f"share={self.share}"
 
 
 def drop_for_all_steps(

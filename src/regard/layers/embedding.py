@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+
+from regard.attention.shared import holding
 
 Listener = Callable[[nn.Module, Any, Tensor], Tensor]
 """An embedding, what it was asked for and the vectors that it found -> the vectors that it gives."""
@@ -45,14 +47,9 @@ def tell_listeners(
     return vectors
 
 
-@contextmanager
-def listen(listener: Listener) -> Iterator[None]:
+def listen(listener: Listener) -> AbstractContextManager[None]:
     """Tell a function of every call of an embedding in this thread or task."""
-    token = _listeners.set((*_listeners.get(), listener))
-    try:
-        yield
-    finally:
-        _listeners.reset(token)
+    return holding(_listeners, (*_listeners.get(), listener))
 
 
 class Call(NamedTuple):
@@ -77,13 +74,11 @@ def record_calls(embedding: nn.Module) -> Iterator[list[Call]]:
         yield calls
 
 
-@contextmanager
-def at_each_step(check: Callable[[], object]) -> Iterator[None]:
+def at_each_step(check: Callable[[], object]) -> AbstractContextManager[None]:
     """Call a function at every step of every model, all of which begin with an embedding; it may raise to stop one."""
 
     def call(module: nn.Module, asked: Any, vectors: Tensor) -> Tensor:
         check()
         return vectors
 
-    with listen(call):
-        yield
+    return listen(call)

@@ -33,5 +33,4 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
         """back(activation(wider(x)))."""
-        found: Tensor = self.back(ACTIVATIONS[self.activation](self.wider(x)))
-        return found
+        return self.back(ACTIVATIONS[self.activation](self.wider(x)))

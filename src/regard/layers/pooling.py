@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.errors import RegardError, unknown_name
+from regard.errors import refuse_less, unknown_name
 from regard.layers.lengths import AnyLengths, SequenceLengths
 from regard.layers.source import SourceAttention
 
 How = Literal["attention", "mean", "sum", "max", "last"]
-POOLINGS = ("attention", "mean", "sum", "max", "last")
+POOLINGS: tuple[How, ...] = get_args(How)
 """The ways there are."""
 
 
@@ -46,8 +46,7 @@ class Pooling(nn.Module):
         super().__init__()
         if how not in POOLINGS:
             raise unknown_name("pooling", how, POOLINGS)
-        if queries < 1:
-            raise RegardError(f"Pooling: queries is {queries}; 1 is the least")
+        refuse_less("Pooling", 1, queries=queries)
         self.how, self.bidirectional = how, bidirectional
         self.width = width
         if how == "attention":
@@ -62,8 +61,7 @@ class Pooling(nn.Module):
         lengths = SequenceLengths.of(lengths, states.device)
         if self.how == "attention":
             asked = self.queries.expand(len(states), -1, -1)
-            found: Tensor = self.attention(asked, self.attention.remember(states, lengths))
-            return found.flatten(1)
+            return self.attention(asked, self.attention.remember(states, lengths)).flatten(1)
         if self.how == "last":
             return self._last(states, lengths.on_device)
         return POOLS[self.how](states, lengths.real(states.shape[1]))

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from regard.errors import RegardError, unknown_name
+from regard.errors import RegardError, refuse_less, unknown_name
 from regard.layers.dropout import drop, drop_for_all_steps
 from regard.layers.lengths import AnyLengths, SequenceLengths, moved
 
@@ -57,16 +57,15 @@ class Recurrent(nn.Module):
         super().__init__()
         if cell not in KINDS:
             raise unknown_name("cell", cell, KINDS)
-        for name, size in (("inputs", inputs), ("hidden", hidden), ("layers", layers)):
-            if size < 1:
-                raise RegardError(f"Recurrent: {name} is {size}; 1 is the least")
+        refuse_less("Recurrent", 1, inputs=inputs, hidden=hidden, layers=layers)
         for name, share in (("dropout", dropout), ("weight_dropout", weight_dropout)):
             if not 0 <= share < 1:
                 raise RegardError(f"Recurrent: {name} is {share}; a share from 0 to below 1 is needed")
         self.cell, self.layers, self.hidden = cell, layers, hidden
         self.bidirectional, self.dropout = bidirectional, dropout
         self.variational, self.weight_dropout = variational, weight_dropout
-        self.width = 2 * hidden if bidirectional else hidden
+        self.directions = 2 if bidirectional else 1
+        self.width = self.directions * hidden
         between = dropout if layers > 1 else 0.0
         self.stack = KINDS[cell](inputs, hidden, layers, batch_first=True, dropout=between, bidirectional=bidirectional)
         start_well(self.stack)
@@ -103,8 +102,8 @@ class Recurrent(nn.Module):
             states, last = self.stack(packed(inputs, lengths), at_first)
             states = unpacked(states, inputs.shape[1])
         parts = last if isinstance(last, tuple) else (last,)
-        each = 2 if self.bidirectional else 1
-        return states, list(zip(*(part[each - 1 :: each].unbind() for part in parts), strict=True))
+        ends = (part[self.directions - 1 :: self.directions].unbind() for part in parts)
+        return states, list(zip(*ends, strict=True))
 
     def first_layer(
         self, inputs: Float[Tensor, "batch time inputs"], lengths: AnyLengths | None = None
@@ -123,7 +122,7 @@ class Recurrent(nn.Module):
         if lengths is None or self.cell in HOLDS:
             return self._by_layer(inputs, lengths, None, layers=1)[0]
         rows = packed(inputs, lengths)
-        begin = inputs.new_zeros(self.width // self.hidden, len(inputs), self.hidden)
+        begin = inputs.new_zeros(self.directions, len(inputs), self.hidden)
         weights = self._weights(0, hold=False)
         states, _ = torch.rnn_tanh(rows.data, rows.batch_sizes, begin, weights, True, 1, 0.0, True, self.bidirectional)
         return unpacked(PackedSequence(states, *rows[1:]), inputs.shape[1])
@@ -172,18 +171,16 @@ class Recurrent(nn.Module):
 
     def _weights(self, layer: int, *, hold: bool) -> list[Tensor]:
         """The weights of one layer, of both directions where it has them, without those that are dropped."""
-        each = 2 if self.bidirectional else 1
         found: list[Tensor] = []
-        for direction in range(each):
-            from_inputs, from_state, *biases = self.stack.all_weights[each * layer + direction]
+        for direction in range(self.directions):
+            from_inputs, from_state, *biases = self.stack.all_weights[self.directions * layer + direction]
             found.append(held(from_inputs, self.cell) if hold else from_inputs)
             found += [drop(from_state, self.weight_dropout, self.training), *biases]
         return in_one_piece(found) if found[0].is_cuda else found
 
     def _run(self, inputs: Float[Tensor, "batch time inputs"], first: LayerState, weights: list[Tensor]) -> Any:
         """The states of one layer at all steps, and the last h, and c, (directions, batch, hidden)."""
-        each = 2 if self.bidirectional else 1
-        begin = [part.expand(each, -1, -1).contiguous() for part in first]
+        begin = [part.expand(self.directions, -1, -1).contiguous() for part in first]
         at_first = begin if self.cell == "lstm" else begin[0]
         return RUNS[self.cell](inputs, at_first, weights, True, 1, 0.0, True, self.bidirectional, True)
 

@@ -186,7 +186,6 @@ class Composition(nn.Module):
             return torch.tanh(self.mix(torch.cat([summary, state], -1)))
         if self.how == "gate":
             gate = torch.sigmoid(self.mix(torch.cat([summary, state], -1)))
-            mixed: Tensor = gate * state + (1 - gate) * self.project(summary)  # autocast may have given them two types
-            return mixed
+            return gate * state + (1 - gate) * self.project(summary)  # autocast may have given them two types
         both: Tensor = self.mix(torch.cat([summary, state, embedded], -1))
         return torch.maximum(*both.chunk(2, -1))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from regard.errors import RegardError, unknown_name
+from regard.errors import RegardError, refuse_less, unknown_name
 from regard.layers.dropout import Dropout
 from regard.layers.embedding import new_embedding
 from regard.layers.lengths import SequenceLengths
@@ -18,7 +18,7 @@ from regard.layers.pooling import Pooling
 from regard.layers.recurrent import Recurrent
 
 Spelt = Literal["none", "max", "attention", "rnn"]
-SPELT = ("none", "max", "attention", "rnn")
+SPELT: tuple[Spelt, ...] = get_args(Spelt)
 """How letters can be read: not at all, by what is strongest among them, by attention to them, or both ways in turn."""
 
 REACHES = (3,)  # letters that are read together
@@ -87,8 +87,7 @@ class Spelling(nn.Module):
             read, _ = self.recurrent(known, lengths.map(lambda letters: letters.clamp_min(1)))
         else:
             read = torch.cat([read_together(known, each) for each in (self.neighbours, *self.further)], -1).relu()
-        found: Tensor = self.pool(read, lengths)
-        return found
+        return self.pool(read, lengths)
 
 
 class LetterRuns(nn.Module):
@@ -100,9 +99,7 @@ class LetterRuns(nn.Module):
 
     def __init__(self, letters: int, size: int, width: int, *, padding: int = 0) -> None:
         super().__init__()
-        for name, value in (("letters", letters), ("size", size), ("width", width)):
-            if value < 1:
-                raise RegardError(f"LetterRuns: {name} is {value}; 1 is the least")
+        refuse_less("LetterRuns", 1, letters=letters, size=size, width=width)
         self.letters, self.size, self.width, self.padding = letters, size, width, padding
         self.runs = nn.EmbeddingBag(size + 1, width, mode="sum", padding_idx=0)  # 0: no run
         nn.init.normal_(self.runs.weight, std=width**-0.5)
@@ -136,8 +133,7 @@ def read_together(
 ) -> Float[Tensor, "words letters found"]:
     """What a convolution finds around each letter, with nothing beyond the first and the last."""
     (reach,) = convolution.kernel_size
-    found: Tensor = convolution(functional.pad(known.mT, ((reach - 1) // 2, reach // 2)))
-    return found.mT
+    return convolution(functional.pad(known.mT, ((reach - 1) // 2, reach // 2))).mT
 
 
 def with_edges(

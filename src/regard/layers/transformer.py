@@ -11,11 +11,12 @@ from torch import Tensor, nn
 
 from regard.attention.scores import SCORES
 from regard.attention.visible import Rule, causal
-from regard.errors import RegardError, unknown_name
+from regard.errors import RegardError
 from regard.layers.attention import MultiHeadAttention, Turn
 from regard.layers.cache import KeyValueCache
 from regard.layers.dropout import Dropout
 from regard.layers.feed_forward import ACTIVATIONS, FeedForward
+from regard.settings import check_known
 
 NORMS = ("post", "pre")
 """Where the layer norm may stand."""
@@ -43,9 +44,7 @@ class LayerConfig:
             share = getattr(self, name)
             if not 0 <= share < 1:
                 raise RegardError(f"{name}: is {share}; a share from 0 to less than 1 is needed")
-        for name, known in (("score", SCORES), ("activation", ACTIVATIONS), ("norm", NORMS)):
-            if getattr(self, name) not in known:
-                raise unknown_name(name, getattr(self, name), known)
+        check_known(self, score=SCORES, activation=ACTIVATIONS, norm=NORMS)
 
     @property
     def head_width(self) -> int:
@@ -93,8 +92,7 @@ class TransformerLayer(nn.Module):
         if self.cross is not None and self.cross_residual is not None:
             assert source is not None, "a layer with cross-attention needs a source"
             x = self.cross_residual(x, lambda y: self._look_across(y, source, source_visible))
-        found: Tensor = self.feed_forward_residual(x, self.feed_forward)
-        return found
+        return self.feed_forward_residual(x, self.feed_forward)
 
     def _look_across(self, x: Tensor, source: Tensor | KeyValueCache, visible: Rule | None) -> Tensor:
         assert self.cross is not None
@@ -118,8 +116,7 @@ class Residual(nn.Module):
         """norm(x + sublayer(x)) as published, x + sublayer(norm(x)) as Xiong et al. 2020 would have it."""
         if self.norm_first:
             return x + self.dropout(sublayer(self.norm(x)))
-        found: Tensor = self.norm(x + self.dropout(sublayer(x)))
-        return found
+        return self.norm(x + self.dropout(sublayer(x)))
 
 
 class TransformerStack(nn.Module):
@@ -153,8 +150,7 @@ class TransformerStack(nn.Module):
         """All places at once."""
         for layer in self.layers:
             x = layer(x, source, visible=visible, source_visible=source_visible, turn=turn)
-        found: Tensor = self.norm(x)
-        return found
+        return self.norm(x)
 
     def paths(self, own: str, attention: str) -> tuple[str, ...]:
         """Of the attention of each layer, `attention` or `cross`, in a model that has the stack at the path `own`."""
@@ -184,8 +180,7 @@ class TransformerStack(nn.Module):
         visible = causal() if x.shape[1] > 1 else None  # one alone comes after all
         for layer, (own, source) in zip(self.layers, memory, strict=True):
             x = layer(x, source, visible=visible, source_visible=source_visible, turn=turn, cache=own)
-        found: Tensor = self.norm(x)
-        return found
+        return self.norm(x)
 
 
 def new_attention(config: LayerConfig) -> MultiHeadAttention:

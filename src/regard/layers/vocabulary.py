@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from regard.errors import RegardError
+from regard.errors import RegardError, refuse_less
 from regard.layers.attention import new_linear
 from regard.layers.embedding import new_embedding
 
@@ -44,9 +44,7 @@ class Vocabulary(nn.Module):
         embedding_dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        for name, found in (("size", size), ("width", width), ("features", features)):
-            if found < 1:
-                raise RegardError(f"Vocabulary: {name} is {found}; 1 is the least")
+        refuse_less("Vocabulary", 1, size=size, width=width, features=features)
         if not 0 <= embedding_dropout < 1:
             raise RegardError(
                 f"Vocabulary: embedding_dropout is {embedding_dropout}; a share from 0 to below 1 is needed"
@@ -74,5 +72,4 @@ class Vocabulary(nn.Module):
         """The logits of every token."""
         if self.tied:
             return functional.linear(self.project(features), self.embedding.weight, self.bias)
-        logits: Tensor = self.output(features)
-        return logits
+        return self.output(features)

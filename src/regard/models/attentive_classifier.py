@@ -11,7 +11,6 @@ from torch.nn import functional
 
 from regard.attention.normalise import NORMALISERS
 from regard.attention.scores import SCORES
-from regard.errors import RegardError, unknown_name
 from regard.layers.dropout import Dropout
 from regard.layers.pooling import POOLINGS, How, Pooling
 from regard.layers.recurrent import Recurrent
@@ -19,6 +18,7 @@ from regard.layers.source import SourceAttention
 from regard.models.model import Model
 from regard.models.reader import Reader, ReaderConfig, WordEmbedding
 from regard.sentences import LabelBatch, Sentences
+from regard.settings import check_known, check_least
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,14 +36,9 @@ class ClassifierConfig(ReaderConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("queries", "heads"):
-            if getattr(self, name) < 1:
-                raise RegardError(f"{name} is {getattr(self, name)}; 1 is the least")
-        if self.before < 0:
-            raise RegardError(f"before is {self.before}; 0 is the least")
-        for name, known in (("pooling", POOLINGS), ("score", SCORES), ("normaliser", NORMALISERS)):
-            if getattr(self, name) not in known:
-                raise unknown_name(name, getattr(self, name), known)
+        check_least(self, 1, "queries", "heads")
+        check_least(self, 0, "before")
+        check_known(self, pooling=POOLINGS, score=SCORES, normaliser=NORMALISERS)
 
 
 class AttentiveClassifier(Model):
@@ -102,13 +97,11 @@ class AttentiveClassifier(Model):
         if self.config.before:
             assert batch.context is not None, "the texts before are looked at"
             found = torch.cat([found, self._before(text, vectors, batch.context)], -1)
-        logits: Tensor = self.output(self.dropout(found))
-        return logits
+        return self.output(self.dropout(found))
 
     def summary(self, sentences: Sentences) -> Float[Tensor, "texts width"]:
         """One vector for each text."""
-        found: Tensor = self.pool(self.reader(sentences), sentences.lengths)
-        return found
+        return self.pool(self.reader(sentences), sentences.lengths)
 
     def _before(
         self,

@@ -8,18 +8,19 @@ from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.attention.normalise import NORMALISERS
 from regard.attention.scores import SCORES
 from regard.attention.visible import Rule, causal, window
-from regard.errors import RegardError, unknown_name
+from regard.errors import RegardError
 from regard.layers.attention import PROJECTED
 from regard.layers.cache import KeyValueCache
 from regard.layers.source import Composition, Memory, SourceAttention
-from regard.models.language import Carried, LanguageModel
-from regard.models.recurrent_lm import CarriedStack, RecurrentLmConfig, new_dropout, new_vocabulary
+from regard.models.language import Carried, VocabularyModel
+from regard.models.recurrent_lm import CarriedStack, RecurrentLmConfig, RecurrentLmState, new_dropout, new_vocabulary
 from regard.models.state import State
+from regard.settings import check_known, check_shares
 
 LOOKS = 2  # more than one: what is done once for each key is done when it is kept
 
@@ -46,29 +47,22 @@ class AttentiveLmConfig(RecurrentLmConfig):
             raise RegardError(f"window is {self.window}; {least} is the least{'' if self.current else ' to see any'}")
         if self.heads < 1 or self.hidden % self.heads:
             raise RegardError(f"heads is {self.heads}; a number that divides hidden, {self.hidden}, is needed")
-        if not 0 <= self.memory_dropout < 1:
-            raise RegardError(f"memory_dropout is {self.memory_dropout}; a share from 0 to below 1 is needed")
-        for name, known in (("score", SCORES), ("normaliser", NORMALISERS)):
-            if getattr(self, name) not in known:
-                raise unknown_name(name, getattr(self, name), known)
-        for name in self.project:
-            if name not in PROJECTED:
-                raise unknown_name("project", name, PROJECTED)
+        check_shares(self, "memory_dropout")
+        check_known(self, score=SCORES, normaliser=NORMALISERS, project=PROJECTED)
 
 
 @dataclass(eq=False)
-class AttentiveLmState:
+class AttentiveLmState(RecurrentLmState):
     """What the layers remember of each hypothesis, and its last states as keys and values."""
 
-    carried: Carried
     past: KeyValueCache
 
     def select(self, rows: Int[Tensor, " rows"]) -> None:
-        self.carried = tuple(part.index_select(0, rows) for part in self.carried)
+        super().select(rows)
         self.past.select(rows)
 
 
-class AttentiveLm(LanguageModel):
+class AttentiveLm(VocabularyModel):
     """Recurrent layers, attention from each state to those before it, and a softmax over what comes next.
 
     The state now is the query; keys and values are the states up to now, or with
@@ -100,20 +94,12 @@ class AttentiveLm(LanguageModel):
         self.output_dropout = new_dropout(config, config.output_dropout)
         self.memory_dropout = new_dropout(config, config.memory_dropout)
 
-    @property
-    def input_embedding(self) -> nn.Module:
-        return self.vocabulary.embedding
-
     def read(
         self, tokens: Int[Tensor, "rows time"], carried: Carried | None = None
     ) -> tuple[Float[Tensor, "rows time width"], Carried]:
         embedded, states, known, carried = self._states(tokens, carried)
         summary = self.attention(states, self.attention.remember(self.memory_dropout(known)), self._visible())
         return self.output_dropout(self.compose(states, summary, embedded)), carried
-
-    def output(self, features: Float[Tensor, "*places width"]) -> Float[Tensor, "*places vocabulary"]:
-        logits: Tensor = self.vocabulary(features)
-        return logits
 
     @torch.no_grad()
     def start(self, tokens: Int[Tensor, "rows time"], capacity: int, copies: int = 1) -> AttentiveLmState:

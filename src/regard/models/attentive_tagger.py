@@ -8,12 +8,12 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from regard.errors import unknown_name
 from regard.layers.crf import Crf
 from regard.models.model import Model
 from regard.models.reader import Encoder, Reader, ReaderConfig, WordEmbedding
 from regard.schemes import SCHEMES, Scheme, allowed_transitions
 from regard.sentences import NO_TAG, TagBatch
+from regard.settings import check_known
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,8 +26,7 @@ class TaggerConfig(ReaderConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.scheme not in SCHEMES:
-            raise unknown_name("scheme", self.scheme, SCHEMES)
+        check_known(self, scheme=SCHEMES)
 
 
 class AttentiveTagger(Model):

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from regard.attention.visible import causal
-from regard.errors import RegardError
+from regard.errors import RegardError, refuse_less
 from regard.layers.dropout import Dropout
 from regard.layers.embedding import Embedding
 from regard.layers.positions import Places, Positions, check_positions
@@ -141,9 +141,7 @@ class Gpt(LanguageModel):
     @torch.no_grad()
     def start(self, tokens: Int[Tensor, "rows time"], capacity: int, copies: int = 1) -> GptState:
         """Read all of a beginning but its last token, in one pass; of one beyond the context, its last tokens."""
-        for name, found in (("capacity", capacity), ("copies", copies), ("a beginning's length", tokens.shape[1])):
-            if found < 1:
-                raise RegardError(f"Gpt: {name} is {found}; 1 is the least")
+        refuse_less("Gpt", 1, capacity=capacity, copies=copies, **{"a beginning's length": tokens.shape[1]})
         read = tokens[:, max(0, tokens.shape[1] - self.config.longest) : -1]
         room = min(read.shape[1] + capacity, self.config.longest)
         state = self._new_state(len(tokens), room, capacity)
@@ -182,8 +180,7 @@ class Gpt(LanguageModel):
     def _embedded(self, tokens: Tensor, places: Places) -> Tensor:
         """Tokens as vectors that know their places, (rows, n, width)."""
         x = self.embedding(tokens)
-        found: Tensor = self.dropout(x if places.added is None else x + places.added)
-        return found
+        return self.dropout(x if places.added is None else x + places.added)
 
     def _start_small(self) -> None:
         for tokens in (self.embedding, self.vocabulary):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from abc import abstractmethod
 
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
+from regard.layers.vocabulary import Vocabulary
 from regard.models.model import Model
 from regard.models.state import State
 
@@ -57,3 +58,16 @@ class LanguageModel(Model):
     @abstractmethod
     def step(self, tokens: Int[Tensor, " rows"], state: State) -> tuple[Float[Tensor, "rows vocabulary"], State]:
         """Read one more token of each hypothesis and give the logits of the next."""
+
+
+class VocabularyModel(LanguageModel):
+    """A language model that knows its tokens by one `Vocabulary`."""
+
+    vocabulary: Vocabulary
+
+    @property
+    def input_embedding(self) -> nn.Module:
+        return self.vocabulary.embedding
+
+    def output(self, features: Float[Tensor, "*places width"]) -> Float[Tensor, "*places vocabulary"]:
+        return self.vocabulary(features)

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.batch import PAD
-from regard.errors import RegardError
 from regard.layers.attention import new_linear
 from regard.layers.dropout import Dropout
 from regard.layers.vocabulary import Vocabulary
-from regard.models.language import Carried, LanguageModel
+from regard.models.language import Carried, VocabularyModel
 from regard.models.state import State
+from regard.settings import check_least, check_shares
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,11 +30,8 @@ class NeuralLmConfig:
     tied: bool = False  # the output layer is the embedding
 
     def __post_init__(self) -> None:
-        for name in ("size", "window", "embedding", "hidden"):
-            if getattr(self, name) < 1:
-                raise RegardError(f"{name} is {getattr(self, name)}; 1 is the least")
-        if not 0 <= self.dropout < 1:
-            raise RegardError(f"dropout is {self.dropout}; a share from 0 to below 1 is needed")
+        check_least(self, 1, "size", "window", "embedding", "hidden")
+        check_shares(self, "dropout")
 
 
 @dataclass
@@ -47,7 +44,7 @@ class NeuralLmState:
         self.tokens = self.tokens.index_select(0, rows)
 
 
-class NeuralLm(LanguageModel):
+class NeuralLm(VocabularyModel):
     """Logits b + U tanh(d + H x), with `direct` + W x, where x are the last tokens' embeddings side by side.
 
     Before the beginning of a text there is padding, whose embedding is zero. The features
@@ -65,10 +62,6 @@ class NeuralLm(LanguageModel):
         self.hidden = new_linear(seen, config.hidden, True)
         self.dropout = Dropout(config.dropout)
 
-    @property
-    def input_embedding(self) -> nn.Module:
-        return self.vocabulary.embedding
-
     def read(
         self, tokens: Int[Tensor, "rows time"], carried: Carried | None = None
     ) -> tuple[Float[Tensor, "rows time width"], Carried]:
@@ -78,10 +71,6 @@ class NeuralLm(LanguageModel):
         seen = torch.cat([embedded[:, place : place + time] for place in range(self.config.window)], -1)
         found = self.dropout(torch.tanh(self.hidden(seen)))
         return torch.cat([found, seen], -1) if self.config.direct else found, (self._last(known),)
-
-    def output(self, features: Float[Tensor, "*places width"]) -> Float[Tensor, "*places vocabulary"]:
-        logits: Tensor = self.vocabulary(features)
-        return logits
 
     def start(self, tokens: Int[Tensor, "rows time"], capacity: int, copies: int = 1) -> NeuralLmState:
         before = self._last(self._known(tokens[:, :-1], None))

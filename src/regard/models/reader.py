@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from jaxtyping import Float, Int
@@ -13,17 +13,18 @@ from torch.nn import functional
 from regard.attention.scores import SCORES
 from regard.attention.visible import lengths as visible_lengths
 from regard.batch import PAD, UNKNOWN
-from regard.errors import RegardError, unknown_name
+from regard.errors import RegardError
 from regard.layers.dropout import Dropout, VariationalDropout
 from regard.layers.embedding import new_embedding, tell_listeners
 from regard.layers.positions import Positions
-from regard.layers.recurrent import Recurrent
+from regard.layers.recurrent import Cell, Recurrent
 from regard.layers.spelling import REACHES, SPELT, LetterRuns, Spelling, Spelt, check_reading
 from regard.layers.transformer import LayerConfig, TransformerStack
 from regard.sentences import Sentences
+from regard.settings import check_known, check_least, check_shares
 
 Encoder = Literal["embedding", "rnn", "attention", "both"]
-ENCODERS = ("embedding", "rnn", "attention", "both")
+ENCODERS: tuple[Encoder, ...] = get_args(Encoder)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +46,7 @@ class ReaderConfig:
     spelling_dropout: float = 0.0  # on letters as they come in
     letter_runs: int = 0  # vectors for runs of two to four letters, shared by a hash, as fastText's; 0 has none
     encoder: Encoder = "rnn"  # what tells words of each other: nothing, an rnn, self-attention, or one upon the other
-    cell: Literal["rnn", "gru", "lstm"] = "lstm"  # rnn (tanh), gru or lstm
+    cell: Cell = "lstm"  # rnn (tanh), gru or lstm
     hidden: int = 100  # width of a state, of each direction
     layers: int = 1  # recurrent layers
     attention_layers: int = 1  # of self-attention
@@ -59,26 +60,19 @@ class ReaderConfig:
 
     def __post_init__(self) -> None:
         counts = ("words", "pieces", "embedding", "spelling_width", "hidden", "layers", "attention_layers")
-        for name in (*counts, "attention_heads"):
-            if getattr(self, name) < 1:
-                raise RegardError(f"{name} is {getattr(self, name)}; 1 is the least")
-        if self.letter_runs < 0:
-            raise RegardError(f"letter_runs is {self.letter_runs}; 0 is the least")
+        check_least(self, 1, *counts, "attention_heads")
+        check_least(self, 0, "letter_runs")
         if not 0 <= self.unlabelled <= self.words:
             raise RegardError(f"unlabelled is {self.unlabelled}; a number from 0 to {self.words}, of words, is needed")
-        if self.vectors and self.vectors_width < 1:
-            raise RegardError(f"vectors_width is {self.vectors_width}; 1 is the least")
+        if self.vectors:
+            check_least(self, 1, "vectors_width")
         if self.tune_vectors and not self.vectors:
             raise RegardError("tune_vectors is true, but there are no vectors; give --vectors FILE, or leave it out")
         if len(self.labels) < 2:
             raise RegardError(f"labels are {list(self.labels)}; two that differ are the least")
-        for name, known in (("encoder", ENCODERS), ("spelling", SPELT), ("attention_score", SCORES)):
-            if getattr(self, name) not in known:
-                raise unknown_name(name, getattr(self, name), known)
+        check_known(self, encoder=ENCODERS, spelling=SPELT, attention_score=SCORES)
         check_reading(self.spelling, self.spelling_width, self.spelling_reaches)
-        for name in ("dropout", "spelling_dropout", "weight_dropout", "word_dropout", "rare_word_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise RegardError(f"{name} is {getattr(self, name)}; a share from 0 to below 1 is needed")
+        check_shares(self, "dropout", "spelling_dropout", "weight_dropout", "word_dropout", "rare_word_dropout")
         if self.cell == "rnn" and (self.variational or self.weight_dropout):
             raise RegardError("cell is rnn, which variational and weight_dropout are not made for; take gru or lstm")
         if self.encoder in ("attention", "both") and 2 * self.hidden % self.attention_heads:

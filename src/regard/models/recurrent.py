@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from regard.attention.normalise import NORMALISERS
 from regard.attention.scores import SCORES
 from regard.batch import PAD, Batch
-from regard.errors import RegardError, unknown_name
+from regard.errors import RegardError
 from regard.layers.attention import PROJECTED, new_linear
 from regard.layers.dropout import Dropout
 from regard.layers.embedding import Embedding, new_embedding
@@ -21,6 +21,7 @@ from regard.layers.recurrent import Cell, LayerState, Recurrent
 from regard.layers.source import Composition, Memory, SourceAttention
 from regard.models.seq2seq import Seq2Seq
 from regard.models.state import State
+from regard.settings import check_known, check_least, check_shares
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,18 +49,9 @@ class RecurrentConfig:
     tied_embeddings: bool = False  # the output layer is the target's embedding
 
     def __post_init__(self) -> None:
-        for name in ("source_size", "target_size", "embedding", "hidden", "layers", "heads"):
-            if getattr(self, name) < 1:
-                raise RegardError(f"{name} is {getattr(self, name)}; 1 is the least")
-        if not 0 <= self.dropout < 1:
-            raise RegardError(f"dropout is {self.dropout}; a share from 0 to below 1 is needed")
-        if self.score not in SCORES:
-            raise unknown_name("score", self.score, SCORES)
-        if self.normaliser not in NORMALISERS:
-            raise unknown_name("normaliser", self.normaliser, NORMALISERS)
-        for name in self.project:
-            if name not in PROJECTED:
-                raise unknown_name("project", name, PROJECTED)
+        check_least(self, 1, "source_size", "target_size", "embedding", "hidden", "layers", "heads")
+        check_shares(self, "dropout")
+        check_known(self, score=SCORES, normaliser=NORMALISERS, project=PROJECTED)
         if self.tied:
             self._check_tied()
 
@@ -150,8 +142,7 @@ class RecurrentSeq2Seq(Seq2Seq):
     def output(self, features: Float[Tensor, "*places width"]) -> Float[Tensor, "*places vocabulary"]:
         if self.config.tied_embeddings:
             return nn.functional.linear(features, self._embedding().weight, self.bias)
-        logits: Tensor = self.vocabulary(features)
-        return logits
+        return self.vocabulary(features)
 
     def start(self, batch: Batch, capacity: int, copies: int = 1) -> RecurrentState:
         state = self._read(batch, looks=max(2, capacity))

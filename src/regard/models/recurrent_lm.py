@@ -10,12 +10,12 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.batch import PAD
-from regard.errors import RegardError
 from regard.layers.dropout import Dropout, VariationalDropout
 from regard.layers.recurrent import Cell, LayerState, Recurrent
 from regard.layers.vocabulary import Vocabulary
-from regard.models.language import Carried, LanguageModel
+from regard.models.language import Carried, VocabularyModel
 from regard.models.state import State
+from regard.settings import check_least, check_shares
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,13 +37,8 @@ class RecurrentLmConfig:
     learn_start: bool = False  # learn the state before a text, which is zero otherwise
 
     def __post_init__(self) -> None:
-        for name in ("size", "embedding", "hidden", "layers"):
-            if getattr(self, name) < 1:
-                raise RegardError(f"{name} is {getattr(self, name)}; 1 is the least")
-        for name in ("dropout", "input_dropout", "output_dropout", "embedding_dropout", "weight_dropout"):
-            share = getattr(self, name)
-            if share is not None and not 0 <= share < 1:
-                raise RegardError(f"{name} is {share}; a share from 0 to below 1 is needed")
+        check_least(self, 1, "size", "embedding", "hidden", "layers")
+        check_shares(self, "dropout", "input_dropout", "output_dropout", "embedding_dropout", "weight_dropout")
 
 
 class CarriedStack(nn.Module):
@@ -105,7 +100,7 @@ class RecurrentLmState:
         self.carried = tuple(part.index_select(0, rows) for part in self.carried)
 
 
-class RecurrentLm(LanguageModel):
+class RecurrentLm(VocabularyModel):
     """Recurrent layers that read a text of any length, and a softmax over what comes next."""
 
     carries = True
@@ -118,19 +113,11 @@ class RecurrentLm(LanguageModel):
         self.input_dropout = new_dropout(config, config.input_dropout)
         self.output_dropout = new_dropout(config, config.output_dropout)
 
-    @property
-    def input_embedding(self) -> nn.Module:
-        return self.vocabulary.embedding
-
     def read(
         self, tokens: Int[Tensor, "rows time"], carried: Carried | None = None
     ) -> tuple[Float[Tensor, "rows time width"], Carried]:
         states, carried = self.stack(self.input_dropout(self.vocabulary.embed(tokens)), carried)
         return self.output_dropout(states), carried
-
-    def output(self, features: Float[Tensor, "*places width"]) -> Float[Tensor, "*places vocabulary"]:
-        logits: Tensor = self.vocabulary(features)
-        return logits
 
     @torch.no_grad()
     def start(self, tokens: Int[Tensor, "rows time"], capacity: int, copies: int = 1) -> RecurrentLmState:

@@ -15,13 +15,14 @@ from torch.nn import functional
 
 from regard.attention.visible import Rule, causal, lengths
 from regard.batch import Batch
-from regard.errors import RegardError, unknown_name
+from regard.errors import RegardError, refuse_less
 from regard.layers.dropout import Dropout
 from regard.layers.embedding import Embedding, new_embedding
 from regard.layers.positions import Places, Positions, check_positions
 from regard.layers.transformer import LayerConfig, LayerMemory, TransformerStack, check_counts
 from regard.models.seq2seq import Seq2Seq
 from regard.models.state import State
+from regard.settings import check_known
 
 TIES = ("none", "target", "all")
 """Which embeddings and output may be one."""
@@ -43,8 +44,7 @@ class TransformerConfig(LayerConfig):
         super().__post_init__()
         check_counts(self, "source_size", "target_size", "encoder_layers", "decoder_layers", "longest")
         check_positions(self.positions, self.head_width)
-        if self.tied not in TIES:
-            raise unknown_name("tied", self.tied, TIES)
+        check_known(self, tied=TIES)
         if self.tied == "all" and self.source_size != self.target_size:
             raise RegardError(
                 f"tied: all needs one vocabulary; source_size is {self.source_size}, target_size {self.target_size}"
@@ -116,10 +116,9 @@ class Transformer(Seq2Seq):
         source = self.encode(batch)
         places = self.target_positions(batch.target_in.shape[1], self.target_embedding.weight)
         x = self._embedded(batch.target_in, self.target_embedding, places)
-        found: Tensor = self.decoder(
+        return self.decoder(
             x, source, visible=causal(), source_visible=lengths(batch.source_lengths.on_device), turn=places.turn
         )
-        return found
 
     def output(self, features: Float[Tensor, "*places width"]) -> Float[Tensor, "*places vocabulary"]:
         """The logits of the next token: the product with each token's vector (3.4)."""
@@ -130,13 +129,12 @@ class Transformer(Seq2Seq):
         """The states of the sources; those of padding mean nothing."""
         places = self.source_positions(batch.source.shape[1], self.input_embedding.weight)
         x = self._embedded(batch.source, self.input_embedding, places)
-        found: Tensor = self.encoder(x, visible=lengths(batch.source_lengths.on_device), turn=places.turn)
-        return found
+        return self.encoder(x, visible=lengths(batch.source_lengths.on_device), turn=places.turn)
 
     @torch.no_grad()
     def start(self, batch: Batch, capacity: int, copies: int = 1) -> TransformerState:
         """Read the sources once, and keep what each layer will look at."""
-        check_capacity(capacity, copies)
+        refuse_less("Transformer", 1, capacity=capacity, copies=copies)
         memory = self.decoder.new_memory(len(batch) * copies, capacity, self.encode(batch))
         places = self.target_positions(capacity, self.target_embedding.weight)
         return TransformerState(memory, places, lengths(batch.source_lengths.on_device))
@@ -157,17 +155,9 @@ class Transformer(Seq2Seq):
     def _embedded(self, tokens: Tensor, embedding: Embedding, places: Places) -> Tensor:
         """Tokens as vectors that know their places, (rows, n, width)."""
         x = embedding(tokens) * math.sqrt(self.config.width)
-        found: Tensor = self.dropout(x if places.added is None else x + places.added)
-        return found
+        return self.dropout(x if places.added is None else x + places.added)
 
 
 def new_positions(config: TransformerConfig) -> Positions:
     """The places of one side."""
     return Positions(config.positions, config.width, head_width=config.head_width, longest=config.longest)
-
-
-def check_capacity(capacity: int, copies: int) -> None:
-    """Raise a `RegardError` unless there is room for a token of a hypothesis."""
-    for name, found in (("capacity", capacity), ("copies", copies)):
-        if found < 1:
-            raise RegardError(f"Transformer: {name} is {found}; 1 is the least")

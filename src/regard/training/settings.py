@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from regard.errors import RegardError
-from regard.settings import setting
-
-
-def check_least(settings: Any, least: int, *names: str) -> None:
-    """Raise a `RegardError` for a setting that is less; None is not."""
-    for name in names:
-        value = getattr(settings, name)
-        if value is not None and value < least:
-            raise RegardError(f"{name} is {value}; {least} is the least")
+from regard.settings import check_least, setting
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -57,10 +57,9 @@ class CpuFlash(Operator):
         return output, lse, None
 
     def backward(self, work: Work, gradient: Tensor, output: Tensor, lse: Tensor, extra: Any) -> Gradients:
-        found: Gradients = aten._scaled_dot_product_flash_attention_for_cpu_backward(
+        return aten._scaled_dot_product_flash_attention_for_cpu_backward(
             gradient, *work.inputs, output, lse, 0.0, work.causal, attn_mask=work.mask, scale=work.scale
         )
-        return found
 
 
 class CudaFlash(Operator):
@@ -74,10 +73,9 @@ class CudaFlash(Operator):
 
     def backward(self, work: Work, gradient: Tensor, output: Tensor, lse: Tensor, extra: Any) -> Gradients:
         *lengths, seed, offset = extra
-        found: Gradients = aten._scaled_dot_product_flash_attention_backward(
+        return aten._scaled_dot_product_flash_attention_backward(
             gradient, *work.inputs, output, lse, *lengths, 0.0, work.causal, seed, offset, scale=work.scale
         )
-        return found
 
 
 class CudaCudnn(Operator):
@@ -91,7 +89,7 @@ class CudaCudnn(Operator):
 
     def backward(self, work: Work, gradient: Tensor, output: Tensor, lse: Tensor, extra: Any) -> Gradients:
         *lengths, seed, offset = extra
-        found: Gradients = aten._scaled_dot_product_cudnn_attention_backward(
+        return aten._scaled_dot_product_cudnn_attention_backward(
             gradient,
             *work.inputs,
             output,
@@ -104,7 +102,6 @@ class CudaCudnn(Operator):
             work.causal,
             scale=work.scale,
         )
-        return found
 
 
 class CudaEfficient(Operator):

@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 from regard.errors import RegardError
 from regard.recipe import Recipe
-from regard.settings import setting
+from regard.settings import check_least, setting
 from regard.tasks.settings import DataSettings, Kind, TextSettings
-from regard.training.settings import TrainingSettings, check_least
+from regard.training.settings import TrainingSettings
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from regard.recipe import Recipe
+from regard.settings import check_least
 from regard.tasks.settings import DataSettings, TextSettings
-from regard.training.settings import TrainingSettings, check_least
+from regard.training.settings import TrainingSettings
 
 
 @dataclass(frozen=True, kw_only=True)
