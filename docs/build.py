@@ -1,10 +1,10 @@
-"""Draws the pictures of these pages and the map in CONTRIBUTING.md: `make docs`.
+"""Draw the pictures of the documentation and the map in CONTRIBUTING.md: `make docs`.
 
-Each page that shows a drawing draws it itself, so the pages are run here, models and all,
-and what they draw is kept. Then three small translators are trained, served and looked
-into, and the screenshots are taken of that. It takes about a minute and a half.
+Each page that shows a picture draws it itself, so the pages are run here and their pictures
+are kept. Then three small translation models are trained and served, and screenshots are
+taken of the page. It takes about two minutes.
 
-A screenshot needs Chromium; where there is none, those that are there are left as they are.
+Screenshots require Chromium; without it, the existing ones stay as they are.
 """
 
 from __future__ import annotations
@@ -31,11 +31,25 @@ ENDINGS = (".png", ".svg")
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 COMMAND = Path(sys.executable).with_name("regard")
-LARGEST = 150_000  # bytes of one
+LARGEST, LARGEST_MOVING = 150_000, 700_000  # bytes of a picture, and of the moving one
 
-DATA = {"train": "toy-en-de", "count": 4000, "corpus": {"clauses": 1, "questions": False}}
-QUICK = {"steps": 250, "tokens": 1500, "rate": 1e-2, "warmup": 25, "validate_every": 250, "validate_most": 20}
-GENTLE = {"steps": 250, "tokens": 1000, "rate": 5e-3, "warmup": 40, "validate_every": 250, "validate_most": 20}
+DATA = {"train": "toy-en-de", "corpus_size": 4000, "corpus": {"clauses": 1, "questions": False}}
+QUICK = {
+    "steps": 250,
+    "batch_tokens": 1500,
+    "learning_rate": 1e-2,
+    "warmup_steps": 25,
+    "validate_every": 250,
+    "max_validation": 20,
+}
+GENTLE = {
+    "steps": 250,
+    "batch_tokens": 1000,
+    "learning_rate": 5e-3,
+    "warmup_steps": 40,
+    "validate_every": 250,
+    "max_validation": 20,
+}
 SMALL = {"hidden": 64, "embedding": 64, "dropout": 0.1}
 LAYERS = {"width": 64, "heads": 4, "encoder_layers": 1, "decoder_layers": 2, "dropout": 0.0}
 RUNS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # name -> its model, its training
@@ -50,20 +64,22 @@ SERVED: dict[str, tuple[str, dict[str, str]]] = {  # picture -> light or dark, a
     "serve-dark": ("dark", {"model": "attention", "view0": "matrix"}),
     "compare": ("light", {"model": "attention", "other": "plain"}),
 }
+MOVING_SIZE = {"width": 860, "height": 760}
+MOVING_VIEWS = ("Matrix", "Lines", "Words")
 LOOKED = {"lines": "attention", "heads": "transformer"}  # view -> run
 TERMINAL = """<body style="margin: 0"><pre style="display: inline-block; margin: 0; padding: 16px;
 background: #12151b; color: #e6edf3; font: 15px/1.16 ui-monospace, monospace">{code}</pre></body>"""
 
 
 def run(page: Path) -> None:
-    """Run the Python of a page; what it prints is in the page already."""
+    """Run the Python code of a page; its output is in the page already."""
     code = re.findall(r"^```python\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     with redirect_stdout(StringIO()):
         exec("\n".join(code), {"__name__": "page"})
 
 
 def draw() -> None:
-    """Keep what the pages draw."""
+    """Save the pictures that the pages draw."""
     for name in DRAWING:
         with TemporaryDirectory() as folder, chdir(folder):
             run(PAGES / name)
@@ -72,13 +88,13 @@ def draw() -> None:
 
 
 def keep(name: str, content: bytes) -> None:
-    """Put a picture beside the others."""
+    """Save a picture with the others."""
     (PICTURES / name).write_bytes(content)
     print(PICTURES / name)
 
 
 def screenshots() -> None:
-    """Train the models, and keep what is seen of them on the page, in the terminal and in a file."""
+    """Train the models; save screenshots of the page, the terminal and a file."""
     import torch
     from playwright.sync_api import sync_playwright
 
@@ -94,6 +110,7 @@ def screenshots() -> None:
             train({"data": DATA, "model": model, "training": training}, Path("runs", name), quiet=True)
         browser = started.chromium.launch(executable_path=path, args=["--no-sandbox"])
         shoot_server(browser)
+        shoot_moving(browser)
         shoot_files(browser)
         shoot_terminal(browser)
         browser.close()
@@ -101,7 +118,7 @@ def screenshots() -> None:
 
 @contextmanager
 def served() -> Iterator[str]:
-    """The address of a server of all models."""
+    """Serve all models; yield the address."""
     folders = [str(Path("runs", name)) for name in RUNS]
     line = [COMMAND, "serve", *folders, "--port", "0", "--device", "cpu"]
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
@@ -113,7 +130,7 @@ def served() -> Iterator[str]:
 
 
 def shoot_server(browser: Any) -> None:
-    """The page of `regard serve`."""
+    """Save screenshots of the page of `regard serve`."""
     with served() as address:
         for name, (scheme, shown) in SERVED.items():
             page = opened(browser, width=1000, scheme=scheme)
@@ -123,8 +140,46 @@ def shoot_server(browser: Any) -> None:
             shoot(page, "body", name)
 
 
+def shoot_moving(browser: Any) -> None:
+    """Save a short moving picture of the page: type a text, run it, switch between views."""
+    from PIL import Image
+
+    frames: list[tuple[Any, int]] = []  # a picture and its milliseconds
+
+    def take(milliseconds: int) -> None:
+        page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        picture = Image.open(BytesIO(page.screenshot())).convert("RGB")
+        frames.append((picture.quantize(64, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE), milliseconds))
+
+    with served() as address:
+        page = browser.new_context(viewport=MOVING_SIZE).new_page()
+        page.goto(f"{address}#{urlencode({'model': 'attention'})}")
+        text = page.locator("textarea[name=text]")
+        text.wait_for()
+        take(600)
+        words = TEXT.split()
+        for end in range(2, len(words) + 1, 2):
+            text.fill(" ".join(words[:end]))
+            take(350)
+        page.locator("button[name=run]").click()
+        page.locator("#status").get_by_text("Done in").wait_for()
+        page.locator("body:not(:has([aria-busy=true]))").wait_for()
+        page.evaluate("() => document.querySelector('#panes').scrollIntoView()")
+        for view in MOVING_VIEWS:
+            page.get_by_role("tab", name=view, exact=True).first.click()
+            take(1600)
+        page.context.close()
+    content = BytesIO()
+    pictures, durations = zip(*frames, strict=True)
+    pictures[0].save(
+        content, "GIF", save_all=True, append_images=pictures[1:], duration=list(durations), loop=0, optimize=True
+    )
+    assert content.tell() <= LARGEST_MOVING, f"page.gif: {content.tell()} bytes"
+    keep("page.gif", content.getvalue())
+
+
 def shoot_files(browser: Any) -> None:
-    """Views of the page that `regard look` writes."""
+    """Save screenshots of the page that `regard look` writes."""
     for view, name in LOOKED.items():
         path = Path(f"{view}.html").resolve()
         subprocess.run(
@@ -136,13 +191,13 @@ def shoot_files(browser: Any) -> None:
 
 
 def shoot_terminal(browser: Any) -> None:
-    """What `regard look` prints, in colours."""
+    """Save a screenshot of what `regard look` prints, in color."""
     from rich.console import Console
     from rich.text import Text
 
     line = ["look", "runs/attention", TEXT]
-    colours = {**os.environ, "FORCE_COLOR": "3", "COLUMNS": "80"}
-    printed = subprocess.run([COMMAND, *line], check=True, env=colours, stdout=subprocess.PIPE, text=True).stdout
+    colors = {**os.environ, "FORCE_COLOR": "3", "COLUMNS": "80"}
+    printed = subprocess.run([COMMAND, *line], check=True, env=colors, stdout=subprocess.PIPE, text=True).stdout
     console = Console(record=True, width=80, file=StringIO(), color_system="truecolor")
     console.print(f'$ regard look runs/attention "{TEXT}"', markup=False, highlight=False)
     console.print(Text.from_ansi(printed.rstrip()))
@@ -152,13 +207,13 @@ def shoot_terminal(browser: Any) -> None:
 
 
 def opened(browser: Any, *, width: int, scheme: str = "light") -> Any:
-    """A page of a browser, as wide, and as high as what it shows."""
+    """Open a page of this width in a browser."""
     size = {"width": width, "height": 400}
     return browser.new_context(viewport=size, color_scheme=scheme, device_scale_factor=2).new_page()
 
 
 def shoot(page: Any, part: str, name: str) -> None:
-    """Keep a part of a page as a small file."""
+    """Save a part of a page as a small file."""
     from PIL import Image
 
     page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")

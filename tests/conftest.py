@@ -24,11 +24,11 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell lets what it
 torch.set_num_threads(1)  # the tests run side by side, one on each core
 
 REVERSE: dict[str, Any] = {
-    "data": {"train": "reverse", "count": 250, "corpus": {"shortest": 2, "longest": 4, "alphabet": "abcd"}},
+    "data": {"train": "reverse", "corpus_size": 250, "corpus": {"min_length": 2, "max_length": 4, "alphabet": "abcd"}},
     "model": {"name": "bahdanau", "hidden": 24, "embedding": 24, "dropout": 0.0},
-    "training": {"steps": 200, "tokens": 300, "rate": 0.01, "validate_every": 100},
+    "training": {"steps": 200, "batch_tokens": 300, "learning_rate": 0.01, "validate_every": 100},
 }
-ONE_STEP = {"steps": 1, "tokens": 100, "validate_every": 1}
+ONE_STEP = {"steps": 1, "batch_tokens": 100, "validate_every": 1}
 TEXTS = [
     "The cats sleep",
     "dogs do not sleep",
@@ -39,7 +39,7 @@ TEXTS = [
 ]
 
 LINES = ["the cat sees the dog", "the dog sees a bird", "a bird sings", "the cat sleeps", "a dog sleeps, the cat sings"]
-SHORT = {"steps": 40, "tokens": 200, "rate": 0.02, "validate_every": 20}
+SHORT = {"steps": 40, "batch_tokens": 200, "learning_rate": 0.02, "validate_every": 20}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -76,7 +76,7 @@ def share(tmp_path_factory) -> Share:
 
 @pytest.fixture(scope="session")
 def reverse_run(share) -> Path:
-    """A model with attention that has learnt to reverse two to four letters."""
+    """A model with attention that has learned to reverse two to four letters."""
     return share("reverse", lambda folder: train(REVERSE, folder / "reverse", quiet=True)) / "reverse"
 
 
@@ -96,8 +96,8 @@ def subword_run(share) -> Path:
         pairs = "".join(f"{text}\t{' '.join(reversed(text.split()))}\n" for text in TEXTS)
         (folder / "pairs.tsv").write_text(pairs)
         recipe = {
-            "data": {"train": str(folder / "pairs.tsv"), "held_out": 0.2},
-            "text": {"source_kind": "bpe", "target_kind": "bpe", "size": 280, "lowercase": True},
+            "data": {"train": str(folder / "pairs.tsv"), "validation_share": 0.2},
+            "text": {"source_tokenizer": "bpe", "target_tokenizer": "bpe", "vocab_size": 280, "lowercase": True},
             "model": {"name": "luong-dot", "hidden": 8, "embedding": 8},
         }
         train({**recipe, "training": ONE_STEP}, folder / "subwords", quiet=True)
@@ -109,7 +109,7 @@ def subword_run(share) -> Path:
 def plain_run(share) -> Path:
     """A model without attention, of characters, hardly trained."""
     model = {"name": "seq2seq", "hidden": 8, "embedding": 8}
-    text = {"source_kind": "characters", "target_kind": "characters"}
+    text = {"source_tokenizer": "characters", "target_tokenizer": "characters"}
     recipe = {**REVERSE, "text": text, "model": model, "training": ONE_STEP}
     return share("plain", lambda folder: train(recipe, folder / "plain", quiet=True)) / "plain"
 
@@ -122,10 +122,10 @@ def text_run(share) -> Path:
         (folder / "lines.txt").write_text("\n".join(LINES * 8))
         recipe = {
             "data": {"train": str(folder / "lines.txt"), "documents": "line"},
-            "text": {"kind": "words"},
+            "text": {"tokenizer": "words"},
             "model": {"name": "gru-lm", "hidden": 12, "embedding": 12, "dropout": 0.0},
         }
-        train({**recipe, "training": {**SHORT, "segment": 8}}, folder / "text", quiet=True)
+        train({**recipe, "training": {**SHORT, "segment_length": 8}}, folder / "text", quiet=True)
 
     return share("text", fill) / "text"
 
@@ -138,8 +138,8 @@ def gpt_run(share) -> Path:
         (folder / "book.txt").write_text("\n".join(LINES * 8))
         recipe = {
             "data": {"train": str(folder / "book.txt")},
-            "text": {"kind": "characters"},
-            "model": {"name": "gpt", "width": 16, "heads": 2, "layers": 2, "longest": 16},
+            "text": {"tokenizer": "characters"},
+            "model": {"name": "gpt", "width": 16, "heads": 2, "layers": 2, "context_length": 16},
         }
         train({**recipe, "training": SHORT}, folder / "gpt", quiet=True)
 
@@ -148,6 +148,6 @@ def gpt_run(share) -> Path:
 
 @pytest.fixture(scope="session")
 def label_runs(share) -> dict[str, Path]:
-    """Classifiers and taggers that have learnt what decides, by name; their data lie beside them."""
+    """Classifiers and taggers that have learned what decides, by name; their data lie beside them."""
     folder = share("labels", train_all)
     return {name: folder / name for name in TASKS}

@@ -13,8 +13,8 @@ class Sizes(TorchDispatchMode):
         self.most = 0
 
     def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
-        found = operator(*args, **(kwargs or {}))
-        for tensor in tree_leaves(found):
+        result = operator(*args, **(kwargs or {}))
+        for tensor in tree_leaves(result):
             if isinstance(tensor, torch.Tensor):
                 self.most = max(self.most, tensor.untyped_storage().nbytes() // tensor.itemsize)
-        return found
+        return result

@@ -16,14 +16,14 @@ import regard
 from regard.api import train
 from regard.errors import RegardError
 from regard.files import read_tensors
-from regard.run import Run, checkpoints_of
+from regard.run import Run, list_checkpoints
 from regard.training import loop
 from regard.training.optimizer import Optimizer
 
 TINY = {
-    "data": {"train": "copy", "count": 200, "corpus": {"shortest": 2, "longest": 4, "alphabet": "abcd"}},
+    "data": {"train": "copy", "corpus_size": 200, "corpus": {"min_length": 2, "max_length": 4, "alphabet": "abcd"}},
     "model": {"name": "bahdanau", "hidden": 12, "embedding": 8, "dropout": 0.3},
-    "training": {"steps": 12, "tokens": 100, "validate_every": 4, "validate_most": 20, "patience": 0},
+    "training": {"steps": 12, "batch_tokens": 100, "validate_every": 4, "max_validation": 20, "patience": 0},
 }
 
 
@@ -32,7 +32,7 @@ def changed(**sections):
 
 
 def without_times(run: Path) -> list[dict[str, float]]:
-    return [{k: v for k, v in line.items() if k != "seconds"} for line in Run(run).metrics()]
+    return [{k: v for k, v in line.items() if k != "seconds"} for line in Run(run).read_metrics()]
 
 
 def files_equal(a: Path, b: Path) -> bool:
@@ -41,12 +41,17 @@ def files_equal(a: Path, b: Path) -> bool:
 
 
 class StopError(Exception):
-    """Somebody pulled the plug."""
+    """A simulated crash."""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "settings", [{}, {"accumulate": 2, "ema": 0.9, "average": 2}, {"schedule": "inverse-sqrt", "clip": 0.0}]
+    "settings",
+    [
+        {},
+        {"gradient_accumulation": 2, "ema_decay": 0.9, "average_checkpoints": 2},
+        {"schedule": "inverse-sqrt", "max_grad_norm": 0.0},
+    ],
 )
 @pytest.mark.parametrize("name", ["bahdanau", "transformer"])
 def test_a_run_that_was_stopped_anywhere_ends_in_the_same_bits(name, settings, tmp_path, monkeypatch):
@@ -69,7 +74,7 @@ def test_a_run_that_was_stopped_anywhere_ends_in_the_same_bits(name, settings, t
     train(recipe, tmp_path / "broken", quiet=True)
     assert met == [6, 9]
     assert files_equal(tmp_path / "whole/model.safetensors", tmp_path / "broken/model.safetensors")
-    last = checkpoints_of(Run(tmp_path / "whole"))[-1].path.name
+    last = list_checkpoints(Run(tmp_path / "whole"))[-1].path.name
     for part in ("model", "optimizer"):
         assert files_equal(
             tmp_path / f"whole/training/{last}/{part}.safetensors",
@@ -90,8 +95,8 @@ def test_ctrl_c_saves_at_the_step_where_it_was_pressed(tmp_path, monkeypatch, ca
     monkeypatch.setattr(loop.Trainer, "update", pressed)
     with pytest.raises(KeyboardInterrupt):
         train(TINY, tmp_path / "run")
-    assert checkpoints_of(Run(tmp_path / "run"))[-1].step == 6
-    assert capsys.readouterr().err.endswith("stopped; the same command again goes on from step 6\n")
+    assert list_checkpoints(Run(tmp_path / "run"))[-1].step == 6
+    assert capsys.readouterr().err.endswith("stopped; run the same command again to resume at step 6\n")
 
 
 @pytest.mark.slow
@@ -103,11 +108,11 @@ def test_a_seed_decides_everything(tmp_path):
 
 
 def test_accumulated_batches_give_the_gradient_of_one_large_batch(tmp_path):
-    """With all examples in each update, batches of 50 and of 400 tokens must lead to the same place."""
-    data = {"count": 24, "corpus": {"shortest": 3, "longest": 3, "alphabet": "abcd"}}
+    """With all examples in each update, batches of 50 and of 400 tokens must lead to the same parameters."""
+    data = {"corpus_size": 24, "corpus": {"min_length": 3, "max_length": 3, "alphabet": "abcd"}}
     model = {"dropout": 0.0}
     for name, tokens, accumulate in (("one", 24 * 4, 1), ("four", 6 * 4, 4)):
-        settings = {"tokens": tokens, "accumulate": accumulate, "steps": 2, "validate_every": 2}
+        settings = {"batch_tokens": tokens, "gradient_accumulation": accumulate, "steps": 2, "validate_every": 2}
         train(changed(data=data, model=model, training=settings), tmp_path / name, quiet=True)
     one, four = (read_tensors(tmp_path / f"{name}/model.safetensors") for name in ("one", "four"))
     for name in one:
@@ -120,29 +125,31 @@ def test_a_finished_run_says_so_and_more_steps_go_on(tmp_path):
     assert train(TINY, tmp_path / "run", quiet=True).step == 12
     assert (tmp_path / "run/metrics.jsonl").read_text() == before
     assert train({"training": {"steps": 16}}, tmp_path / "run", quiet=True).step == 16
-    assert [line["step"] for line in Run(tmp_path / "run").metrics()] == [4, 8, 12, 16]
+    assert [line["step"] for line in Run(tmp_path / "run").read_metrics()] == [4, 8, 12, 16]
 
 
 @pytest.mark.slow
 def test_other_settings_and_other_data_are_refused(tmp_path):
     run = tmp_path / "run"
     train(TINY, run, quiet=True)
-    with pytest.raises(RegardError, match=r"run: was begun with model.hidden = 12, not 16; choose another --out$"):
+    with pytest.raises(
+        RegardError, match=r"run: cannot resume: run was started with model.hidden = 12, got 16; choose another --out$"
+    ):
         train(changed(model={"hidden": 16}), run, quiet=True)
     pairs = tmp_path / "pairs.tsv"
     pairs.write_text("".join(f"{'a b c d'[: 2 * n + 1]}\t{'b c d a'[: 2 * n + 1]}\n" for n in range(4)) * 5)
     mine = changed(data={"train": str(pairs)}) | {"data": {"train": str(pairs)}}
-    with pytest.raises(RegardError, match=r"was begun with data.corpus.alphabet = "):
+    with pytest.raises(RegardError, match=r"run was started with data.corpus.alphabet = "):
         train(mine, run, quiet=True)
     train(mine, tmp_path / "mine", quiet=True)
     pairs.write_text(pairs.read_text() + "a b\ta b\n")
-    with pytest.raises(RegardError, match=r"was begun with other data; choose another --out, or --from "):
+    with pytest.raises(RegardError, match=r"run was started with other data; choose another --out, or pass --from "):
         train(mine, tmp_path / "mine", quiet=True)
 
 
 def test_bpe_dropout_needs_bpe(tmp_path):
-    found = r"^text.bpe_dropout: neither side is of the kind bpe; set --source-kind bpe, or leave it out$"
-    with pytest.raises(RegardError, match=found):
+    line = r"^text.bpe_dropout requires a bpe tokenizer; set --source-tokenizer or --target-tokenizer to bpe$"
+    with pytest.raises(RegardError, match=line):
         train({**TINY, "text": {"bpe_dropout": 0.1}}, tmp_path / "run", quiet=True)
 
 
@@ -155,12 +162,14 @@ def test_what_cannot_begin_leaves_nothing_behind(tmp_path):
 
 def test_another_model_is_refused_by_its_name(tmp_path):
     train(TINY, tmp_path / "run", quiet=True)
-    with pytest.raises(RegardError, match=r"run: was begun with the model bahdanau, not transformer; choose another"):
+    with pytest.raises(
+        RegardError, match=r"run: cannot resume: run was started with model bahdanau, got transformer; choose"
+    ):
         train({**TINY, "model": {"name": "transformer", "width": 8}}, tmp_path / "run", quiet=True)
 
 
 def explode(monkeypatch, steps) -> list[bool]:
-    """Make the gradient of some updates infinite; what comes back will say of each whether it changed anything."""
+    """Make the gradient of some updates infinite; return a list that records whether each update changed anything."""
     update, step, changed = loop.Trainer.update, Optimizer.step, []
 
     def watched(trainer):
@@ -170,7 +179,7 @@ def explode(monkeypatch, steps) -> list[bool]:
             return step(optimizer, rate)
 
         monkeypatch.setattr(Optimizer, "step", exploding)
-        parts = [part for name, part in trainer.engine.state().items() if name in ("model", "average")]
+        parts = [part for name, part in trainer.engine.state_dict().items() if name in ("model", "average")]
         before = [tensor.clone() for part in parts for tensor in part.values()]
         update(trainer)
         changed.append(not all(map(torch.equal, before, (tensor for part in parts for tensor in part.values()))))
@@ -179,23 +188,23 @@ def explode(monkeypatch, steps) -> list[bool]:
     return changed
 
 
-@pytest.mark.parametrize("settings", [{}, {"ema": 0.9, "clip": 0.0, "accumulate": 2}])
+@pytest.mark.parametrize("settings", [{}, {"ema_decay": 0.9, "max_grad_norm": 0.0, "gradient_accumulation": 2}])
 def test_an_update_without_a_finite_gradient_is_left_out_and_counted(settings, tmp_path, monkeypatch):
     changed_by = explode(monkeypatch, {6, 7, 10})
     train(changed(training=settings), tmp_path / "run", quiet=True)
     assert changed_by == [step not in (6, 7, 10) for step in range(1, 13)]
-    assert [line.get("left_out") for line in Run(tmp_path / "run").metrics()] == [None, 2, 3]
+    assert [line.get("skipped") for line in Run(tmp_path / "run").read_metrics()] == [None, 2, 3]
     said = (tmp_path / "run/log").read_text()
     assert len(re.findall("note: step", said)) == 1
-    assert re.search(r"note: step 6: the gradient is (inf|nan), with the batch of the examples .*; this update", said)
-    assert re.search(r"step     12 .* 3 updates left out", said)
+    assert re.search(r"note: step 6: gradient norm is (inf|nan) for the batch of .*; such updates are skipped", said)
+    assert re.search(r"step     12 .* 3 updates skipped", said)
     assert all(tensor.isfinite().all() for tensor in read_tensors(tmp_path / "run/model.safetensors").values())
 
 
 @pytest.mark.slow
 def test_a_run_that_left_updates_out_was_stopped_and_ends_in_the_same_bits(tmp_path, monkeypatch):
     explode(monkeypatch, {1, 6, 7})
-    train(changed(training={"ema": 0.9}), tmp_path / "whole", quiet=True)
+    train(changed(training={"ema_decay": 0.9}), tmp_path / "whole", quiet=True)
     update = loop.Trainer.update
 
     def pressed(trainer):
@@ -207,13 +216,13 @@ def test_a_run_that_left_updates_out_was_stopped_and_ends_in_the_same_bits(tmp_p
     met: list[int] = []
     monkeypatch.setattr(loop.Trainer, "update", pressed)
     with pytest.raises(KeyboardInterrupt):
-        train(changed(training={"ema": 0.9}), tmp_path / "broken", quiet=True)
-    train(changed(training={"ema": 0.9}), tmp_path / "broken", quiet=True)
-    last = checkpoints_of(Run(tmp_path / "whole"))[-1].path.name
+        train(changed(training={"ema_decay": 0.9}), tmp_path / "broken", quiet=True)
+    train(changed(training={"ema_decay": 0.9}), tmp_path / "broken", quiet=True)
+    last = list_checkpoints(Run(tmp_path / "whole"))[-1].path.name
     for part in ("model", "optimizer", "average"):
         assert files_equal(*(tmp_path / run / f"training/{last}/{part}.safetensors" for run in ("whole", "broken")))
     assert without_times(tmp_path / "whole") == without_times(tmp_path / "broken")
-    assert without_times(tmp_path / "broken")[-1]["left_out"] == 3
+    assert without_times(tmp_path / "broken")[-1]["skipped"] == 3
 
 
 @pytest.mark.slow
@@ -221,28 +230,26 @@ def test_too_many_updates_left_out_in_a_row_end_training_and_name_the_batch(tmp_
     with monkeypatch.context() as patch:
         explode(patch, {*range(3, 22), *range(23, 42)})  # twice 19 of them
         train(changed(training={"steps": 44, "validate_every": 22}), tmp_path / "twice", quiet=True)
-    assert Run(tmp_path / "twice").metrics()[-1]["left_out"] == 38
+    assert Run(tmp_path / "twice").read_metrics()[-1]["skipped"] == 38
     explode(monkeypatch, range(3, 40))
-    found = r"^step 22: the gradient of 20 updates in a row is not finite; the last is (inf|nan), with the batch of "
-    with pytest.raises(
-        RegardError, match=found + r"the examples .*; try a lower --training.rate \(it was [\d.e-]+\) in "
-    ):
+    result = r"^step 22: gradient norm \(not finite for 20 updates in a row\) is (inf|nan) for the batch of "
+    with pytest.raises(RegardError, match=result + r".*; try a lower --training.learning-rate \(was [\d.e-]+\) in "):
         train(changed(training={"steps": 44}), tmp_path / "run", quiet=True)
-    assert checkpoints_of(Run(tmp_path / "run"))[-1].step == 20
+    assert list_checkpoints(Run(tmp_path / "run"))[-1].step == 20
 
 
 def test_of_equally_good_parameters_those_with_the_lower_loss_are_kept(tmp_path):
-    train(changed(training={"metric": "exact", "rate": 1e-4}), tmp_path / "run", quiet=True)
-    found = Run(tmp_path / "run").metrics()
-    assert [line["valid_exact"] for line in found] == [0, 0, 0]  # nothing is right so early
-    best = min(found, key=lambda line: line["valid_loss"])
+    train(changed(training={"metric": "exact", "learning_rate": 1e-4}), tmp_path / "run", quiet=True)
+    metrics = Run(tmp_path / "run").read_metrics()
+    assert [line["valid_exact"] for line in metrics] == [0, 0, 0]  # nothing is right so early
+    best = min(metrics, key=lambda line: line["valid_loss"])
     assert Run(tmp_path / "run").read_card()["best"]["step"] == best["step"] == 12
 
 
 @pytest.mark.slow
 def test_a_run_started_from_another_goes_on_from_it(tmp_path, monkeypatch):
     train(TINY, tmp_path / "base", quiet=True)
-    tiny = {"data": TINY["data"], "training": {**TINY["training"], "rate": 1e-12}}
+    tiny = {"data": TINY["data"], "training": {**TINY["training"], "learning_rate": 1e-12}}
     update = loop.Trainer.update
 
     def broken(trainer):
@@ -252,23 +259,28 @@ def test_a_run_started_from_another_goes_on_from_it(tmp_path, monkeypatch):
     with pytest.raises(StopError):
         train(tiny, tmp_path / "tuned", base=tmp_path / "base", quiet=True)
     monkeypatch.setattr(loop.Trainer, "update", update)
-    with pytest.raises(RegardError, match=r"tuned: was begun from .*base; choose another --out$"):
+    with pytest.raises(
+        RegardError, match=r"tuned: cannot resume: run was started with --from .*base; choose another --out$"
+    ):
         train(tiny, tmp_path / "tuned", base=tmp_path / "other", quiet=True)
-    train(tiny, tmp_path / "tuned", quiet=True)  # before its first checkpoint, and without saying it again
+    train(tiny, tmp_path / "tuned", quiet=True)  # before its first checkpoint, and without base
     base, tuned = (read_tensors(tmp_path / f"{name}/model.safetensors") for name in ("base", "tuned"))
     for name in base:
         torch.testing.assert_close(base[name], tuned[name], atol=1e-6, rtol=0)
 
 
 def test_learned_positions_limit_what_is_decoded(tmp_path):
-    model = {"name": "transformer", "width": 12, "heads": 2, "positions": "learned", "longest": 8}
+    model = {"name": "transformer", "width": 12, "heads": 2, "positions": "learned", "max_length": 8}
     train({**TINY, "model": model}, tmp_path / "run", quiet=True)
-    found = regard.load(tmp_path / "run")
-    assert len(found.predict("a b c d").target_tokens) <= 8
-    with pytest.raises(RegardError, match=r"^source 2: has 9 tokens; transformer reads up to 7$"):
-        found.predict(["a b", "a b c d a b c d a"])
-    with pytest.raises(RegardError, match=r"^model.longest is 4, the longest text has 5 tokens; raise it, or lower "):
-        train({**TINY, "model": {**model, "longest": 4}}, tmp_path / "short", quiet=True)
+    predictor = regard.load(tmp_path / "run")
+    assert len(predictor.predict("a b c d").target_tokens) <= 8
+    with pytest.raises(RegardError, match=r"^source 2 has 9 tokens; transformer reads at most 7$"):
+        predictor.predict(["a b", "a b c d a b c d a"])
+    with pytest.raises(
+        RegardError,
+        match=r"^model.max_length must be at least 5, the length of the longest text, got 4; increase it or lower ",
+    ):
+        train({**TINY, "model": {**model, "max_length": 4}}, tmp_path / "short", quiet=True)
 
 
 def test_a_loss_that_is_no_number_names_its_batch_and_leaves_the_last_checkpoint(tmp_path, monkeypatch):
@@ -281,17 +293,19 @@ def test_a_loss_that_is_no_number_names_its_batch_and_leaves_the_last_checkpoint
         forward(trainer)
 
     monkeypatch.setattr(loop.Trainer, "update", poisoned)
-    found = r'^step 6: the loss is nan, with the batch of the examples [\d, and more]+, the first of them "[a-d ]+"; '
-    with pytest.raises(RegardError, match=found + r"try a lower --training.rate \(it was [\d.e-]+\) in another --out$"):
+    result = r'^step 6: loss is nan for the batch of examples [\d, and more]+, starting with "[a-d ]+"; '
+    with pytest.raises(
+        RegardError, match=result + r"try a lower --training.learning-rate \(was [\d.e-]+\) in another --out$"
+    ):
         train(TINY, tmp_path / "run", quiet=True)
-    assert checkpoints_of(Run(tmp_path / "run"))[-1].step == 4
+    assert list_checkpoints(Run(tmp_path / "run"))[-1].step == 4
 
 
 def test_tuning_starts_from_the_parameters_of_another_run(tmp_path):
     train(TINY, tmp_path / "base", quiet=True)
     data = {**TINY["data"], "train": "reverse"}
     train(
-        {"data": data, "training": {**TINY["training"], "steps": 1, "rate": 1e-12}},
+        {"data": data, "training": {**TINY["training"], "steps": 1, "learning_rate": 1e-12}},
         tmp_path / "tuned",
         base=tmp_path / "base",
         quiet=True,
@@ -300,7 +314,7 @@ def test_tuning_starts_from_the_parameters_of_another_run(tmp_path):
     for name in base:
         torch.testing.assert_close(base[name], tuned[name], atol=1e-6, rtol=0)
     assert (tmp_path / "base/tokenizer.json").read_text() == (tmp_path / "tuned/tokenizer.json").read_text()
-    with pytest.raises(RegardError, match=r"is \(.*\), here \(.*\); --from needs the same model$"):
+    with pytest.raises(RegardError, match=r"--from requires the same model; .*: expected shape \(.*\), got \(.*\)$"):
         train(
             {"data": data, "model": {"hidden": 20}, "training": TINY["training"]},
             tmp_path / "wider",
@@ -311,38 +325,40 @@ def test_tuning_starts_from_the_parameters_of_another_run(tmp_path):
 
 def test_two_trainings_do_not_write_to_one_folder(tmp_path):
     run = Run(tmp_path / "run")
-    with run.locked(), pytest.raises(RegardError, match=r"run: another training writes here; wait, or choose another"):
+    with run.lock(), pytest.raises(RegardError, match=r"run is in use by another training; wait, or choose another"):
         train(TINY, run.path, quiet=True)
 
 
 def test_patience_ends_training(tmp_path):
-    recipe = changed(training={"steps": 100, "validate_every": 2, "patience": 2, "rate": 1e-30, "metric": "exact"})
+    recipe = changed(
+        training={"steps": 100, "validate_every": 2, "patience": 2, "learning_rate": 1e-30, "metric": "exact"}
+    )
     assert train(recipe, tmp_path / "run", quiet=True).step == 6  # 0 % at 2 is the best, 4 and 6 are no better
 
 
 def test_the_mean_of_the_last_checkpoints_is_their_mean(tmp_path):
-    train(changed(training={"average": 3, "metric": "loss"}), tmp_path / "run", quiet=True)
-    kept = checkpoints_of(Run(tmp_path / "run"))
-    assert [each.step for each in kept] == [4, 8, 12]
-    parts = [each.tensors("model") for each in kept]
-    found = loop.mean_of(kept)
-    for name, tensor in found.items():
+    train(changed(training={"average_checkpoints": 3, "metric": "loss"}), tmp_path / "run", quiet=True)
+    kept = list_checkpoints(Run(tmp_path / "run"))
+    assert [checkpoint.step for checkpoint in kept] == [4, 8, 12]
+    parts = [checkpoint.load_tensors("model") for checkpoint in kept]
+    averaged = loop.average_parameters(kept)
+    for name, tensor in averaged.items():
         torch.testing.assert_close(tensor, sum(part[name].double() for part in parts).div(3).float())
-    assert "mean of the last 3 checkpoints" in (tmp_path / "run/log").read_text()
+    assert "average of the last 3 checkpoints" in (tmp_path / "run/log").read_text()
 
 
 def test_training_in_a_thread_works(tmp_path):
     worker = threading.Thread(target=train, args=(TINY, tmp_path / "run"), kwargs={"quiet": True})
     worker.start()
     worker.join()
-    assert len(Run(tmp_path / "run").metrics()) == 3
+    assert len(Run(tmp_path / "run").read_metrics()) == 3
 
 
 @pytest.mark.parametrize("score", ["boxcar", "uniform", "exact", "hard"])
 def test_scores_without_a_gradient_train_without_nan_and_it_is_said(score, tmp_path):
     train(changed(model={"score": score}), tmp_path / "run", quiet=True)
-    assert all(math.isfinite(line["train_loss"]) for line in Run(tmp_path / "run").metrics())
-    assert re.search(r"note: the score \w+ gives query and keys no gradient", (tmp_path / "run/log").read_text())
+    assert all(math.isfinite(line["train_loss"]) for line in Run(tmp_path / "run").read_metrics())
+    assert re.search(r"note: score \w+ gives query and keys no gradient", (tmp_path / "run/log").read_text())
 
 
 def test_the_run_folder_can_be_read_with_less(tmp_path):
@@ -367,14 +383,14 @@ def test_bpe_dropout_resumes_too(tmp_path, monkeypatch):
     pairs.write_text("".join(f"{a} {b}\t{b} {a}\n" for a in words for b in words))
     recipe = {
         **changed(data={"train": str(pairs), "corpus": {}}),
-        "text": {"source_kind": "bpe", "target_kind": "bpe", "size": 290, "bpe_dropout": 0.2},
+        "text": {"source_tokenizer": "bpe", "target_tokenizer": "bpe", "vocab_size": 290, "bpe_dropout": 0.2},
     }
     train(recipe, tmp_path / "whole", quiet=True)
-    constant = {**recipe, "training": {**recipe["training"], "schedule": "constant", "warmup": 0}}
+    constant = {**recipe, "training": {**recipe["training"], "schedule": "constant", "warmup_steps": 0}}
     train({**constant, "training": {**constant["training"], "steps": 5}}, tmp_path / "x", quiet=True)
     train(constant, tmp_path / "x", quiet=True)
     train(constant, tmp_path / "y", quiet=True)
-    last = checkpoints_of(Run(tmp_path / "y"))[-1].path.name
+    last = list_checkpoints(Run(tmp_path / "y"))[-1].path.name
     assert files_equal(
         tmp_path / f"x/training/{last}/model.safetensors", tmp_path / f"y/training/{last}/model.safetensors"
     )
@@ -389,25 +405,29 @@ def test_tensorboard_reads_what_was_found(tmp_path):
     events = EventAccumulator(str(tmp_path / "run/tensorboard"))
     events.Reload()
     written = [(event.step, round(event.value, 4)) for event in events.Scalars("valid_loss")]
-    assert written == [(line["step"], round(line["valid_loss"], 4)) for line in Run(tmp_path / "run").metrics()]
+    assert written == [(line["step"], round(line["valid_loss"], 4)) for line in Run(tmp_path / "run").read_metrics()]
 
 
 def test_a_recipe_is_a_table(tmp_path, monkeypatch):
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as outside of tests, where any value may come
-    found = r"""^train: found 'pairs.tsv'; a recipe such as {"data": {"train": "pairs.tsv"}} is needed$"""
-    with pytest.raises(RegardError, match=found):
+    line = r"""^train: expected a recipe such as {"data": {"train": "pairs.tsv"}}, got 'pairs.tsv'$"""
+    with pytest.raises(RegardError, match=line):
         train("pairs.tsv", tmp_path / "run")
 
 
 def test_a_run_does_not_start_from_itself(tmp_path):
-    with pytest.raises(RegardError, match=r"run: is the run to start from; choose another --out$"):
+    with pytest.raises(RegardError, match=r"run is the run to start from; choose another --out$"):
         train(TINY, tmp_path / "run", base=tmp_path / "run", quiet=True)
 
 
 def test_the_end_is_explained(tmp_path, capsys):
-    recipe = changed(training={"steps": 100, "validate_every": 2, "patience": 2, "rate": 1e-30, "metric": "exact"})
+    recipe = changed(
+        training={"steps": 100, "validate_every": 2, "patience": 2, "learning_rate": 1e-30, "metric": "exact"}
+    )
     train(recipe, tmp_path / "run")
     train({}, tmp_path / "run")
     said = capsys.readouterr().err
-    assert re.search(r"\nended early, after 2 validations, none better \(--patience 0 goes on\)\n", said)
-    assert said.endswith("this run is finished; ask for more --steps to go on\n")
+    assert re.search(
+        r"\nstopped early after 2 validations without improvement; pass --patience 0 to train all steps\n", said
+    )
+    assert said.endswith("run is complete (6 steps); pass a larger --steps to continue training\n")

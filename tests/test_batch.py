@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.batch import BOS, EOS, PAD, UNKNOWN, Pair, collate, padded
+from regard.batch import BOS, EOS, PAD, UNKNOWN, Pair, collate, pad_rows
 
 rows = st.lists(st.lists(st.integers(0, 9), max_size=5), max_size=5)
 
@@ -44,7 +44,7 @@ def test_no_pairs():
 
 @given(rows)
 def test_padded_rows_can_be_cut_back(rows):
-    tensor, lengths = padded(rows)
+    tensor, lengths = pad_rows(rows)
     assert tensor.shape == (len(rows), max(map(len, rows), default=0))
     assert [row[:length].tolist() for row, length in zip(tensor, lengths.tolist(), strict=True)] == rows
     assert all((row[length:] == PAD).all() for row, length in zip(tensor, lengths.tolist(), strict=True))

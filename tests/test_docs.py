@@ -14,12 +14,14 @@ import torch
 ROOT = Path(__file__).parents[1]
 BLOCKS = {  # page -> how many Python blocks it has
     "CONTRIBUTING.md": 5,
-    "README.md": 2,
+    "README.md": 1,
     "docs/README.md": 0,
     "docs/align.md": 7,
-    "docs/attend.md": 22,
-    "docs/data.md": 13,
+    "docs/attend.md": 23,
+    "docs/coming-from.md": 0,
+    "docs/data.md": 14,
     "docs/explain.md": 2,
+    "docs/glossary.md": 0,
     "docs/label.md": 6,
     "docs/language.md": 12,
     "docs/look.md": 4,
@@ -28,6 +30,7 @@ BLOCKS = {  # page -> how many Python blocks it has
     "docs/see-the-weights.md": 11,
     "docs/self-attention.md": 11,
     "docs/serve.md": 4,
+    "docs/speed.md": 0,
     "docs/train.md": 8,
     "docs/walk.md": 2,
 }
@@ -55,8 +58,8 @@ class Block:
 def blocks_of(text: str) -> list[Block]:
     """The Python blocks of a page; a text block that follows at once is its output."""
     return [
-        Block(found["code"], text.count("\n", 0, found.start("code")), found["output"] or "")
-        for found in FENCE.finditer(text)
+        Block(result["code"], text.count("\n", 0, result.start("code")), result["output"] or "")
+        for result in FENCE.finditer(text)
     ]
 
 
@@ -70,9 +73,9 @@ def run(block: Block, page: str, namespace: dict[str, Any]) -> str:
 
 def test_these_are_the_pages_and_their_blocks():
     pages = [*ROOT.glob("docs/*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
-    found = {page.relative_to(ROOT).as_posix(): len(blocks_of(page.read_text())) for page in pages}
-    assert found == BLOCKS
-    assert all(page.read_text().count("```python") == found[page.relative_to(ROOT).as_posix()] for page in pages)
+    result = {page.relative_to(ROOT).as_posix(): len(blocks_of(page.read_text())) for page in pages}
+    assert result == BLOCKS
+    assert all(page.read_text().count("```python") == result[page.relative_to(ROOT).as_posix()] for page in pages)
 
 
 @pytest.fixture

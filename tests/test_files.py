@@ -14,7 +14,16 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 
 from regard.errors import RegardError
-from regard.files import checksum, flush_folder, read_tensors, reading, write_bytes, write_tensors, write_text, writing
+from regard.files import (
+    compute_sha256,
+    flush_folder,
+    read_tensors,
+    wrap_read_errors,
+    wrap_write_errors,
+    write_bytes,
+    write_tensors,
+    write_text,
+)
 
 
 def refused(text):
@@ -35,7 +44,7 @@ def test_a_disk_that_fails_leaves_the_old_file(tmp_path, monkeypatch, broken):
     path = tmp_path / "file"
     write_text(path, "old")
     monkeypatch.setattr(*((Path, "replace", full) if broken == "replace" else (os, "fsync", full)))
-    with refused(f"{path}: cannot be written: No space left on device"):
+    with refused(f"cannot write {path}: no space left on device"):
         write_text(path, "new")
     assert os.listdir(tmp_path) == ["file"]
     assert path.read_text() == "old"
@@ -58,9 +67,9 @@ def test_a_crash_before_the_renaming_leaves_the_old_file(tmp_path, monkeypatch):
 
 def test_what_cannot_be_written_is_said(tmp_path):
     (tmp_path / "file").write_text("")
-    with refused(f"{tmp_path}/file/x: cannot be written: Not a directory"):
+    with refused(f"cannot write {tmp_path}/file/x: not a directory"):
         write_text(tmp_path / "file" / "x", "")
-    with refused(f"{tmp_path}: cannot be written: Is a directory"):
+    with refused(f"cannot write {tmp_path}: is a directory"):
         write_text(tmp_path, "")
 
 
@@ -91,29 +100,29 @@ def test_tensors_are_read_back_as_they_were(tmp_path):
         "n": whole.sum(),
     }
     write_tensors(tmp_path / "t", tensors)
-    for found in (read_tensors(tmp_path / "t"), load_file(tmp_path / "t")):
-        assert found.keys() == tensors.keys()
-        assert all(torch.equal(found[name], tensor) for name, tensor in tensors.items())
+    for read in (read_tensors(tmp_path / "t"), load_file(tmp_path / "t")):
+        assert read.keys() == tensors.keys()
+        assert all(torch.equal(read[name], tensor) for name, tensor in tensors.items())
     assert list(read_tensors(tmp_path / "t", only={"row", "odd"})) == ["row"]
     write_tensors(tmp_path / "t", {})
     assert read_tensors(tmp_path / "t") == {}
 
 
 @given(st.binary(max_size=60), st.integers(0, 200), st.booleans())
-def test_damaged_tensors_are_one_clear_line(tmp_path_factory, junk, place, cut):
+def test_damaged_tensors_are_one_clear_line(tmp_path_factory, junk, index, cut):
     path = tmp_path_factory.mktemp("damaged") / "t"
     write_tensors(path, {"weight": torch.ones(3, 2), "bias": torch.zeros(2)})
     whole = path.read_bytes()
-    path.write_bytes(whole[:place] + junk + (b"" if cut else whole[place + len(junk) :]))
+    path.write_bytes(whole[:index] + junk + (b"" if cut else whole[index + len(junk) :]))
     try:
         read_tensors(path)
     except RegardError as error:
-        assert str(error).startswith(f"{path}: is damaged (")  # noqa: PT017
+        assert str(error).startswith(f"{path} is corrupt: ")  # noqa: PT017
         assert "\n" not in str(error)  # noqa: PT017
 
 
 def test_tensors_that_are_not_there(tmp_path):
-    with refused(f"{tmp_path}/t: cannot be read: No such file or directory: {tmp_path}/t"):
+    with refused(f"cannot read {tmp_path}/t: not found"):
         read_tensors(tmp_path / "t")
 
 
@@ -121,21 +130,21 @@ def test_tensors_that_are_not_there(tmp_path):
 def test_the_checksum_is_that_of_the_content(tmp_path_factory, content):
     path = tmp_path_factory.mktemp("sum") / "file"
     path.write_bytes(content)
-    assert checksum(path) == hashlib.sha256(content).hexdigest()
+    assert compute_sha256(path) == hashlib.sha256(content).hexdigest()
 
 
 def test_what_has_no_checksum(tmp_path):
-    with refused(f"{tmp_path}/none: cannot be read: No such file or directory"):
-        checksum(tmp_path / "none")
-    with refused(f"{tmp_path}: cannot be read: Is a directory"):
-        checksum(tmp_path)
+    with refused(f"cannot read {tmp_path}/none: not found"):
+        compute_sha256(tmp_path / "none")
+    with refused(f"cannot read {tmp_path}: is a directory"):
+        compute_sha256(tmp_path)
 
 
-@pytest.mark.parametrize(("guard", "done"), [(reading, "read"), (writing, "written")])
-def test_only_what_the_disk_refuses_is_said_in_our_words(guard, done):
-    with refused(f"a: cannot be {done}: Permission denied"), guard(Path("a")):
+@pytest.mark.parametrize(("guard", "action"), [(wrap_read_errors, "read"), (wrap_write_errors, "write")])
+def test_only_what_the_disk_refuses_is_said_in_our_words(guard, action):
+    with refused(f"cannot {action} a: permission denied"), guard(Path("a")):
         raise OSError(errno.EACCES, "Permission denied")
-    with refused(f"a: cannot be {done}: without a number"), guard(Path("a")):
+    with refused(f"cannot {action} a: without a number"), guard(Path("a")):
         raise OSError("without a number")
     with pytest.raises(ValueError, match=r"^not the disk$"), guard(Path("a")):
         raise ValueError("not the disk")

@@ -28,14 +28,14 @@ def is_module(name: str) -> bool:
 
 
 def imported(tree: ast.AST) -> set[str]:
-    found = set()
+    result = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            result |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             names = (f"{node.module}.{alias.name}" for alias in node.names)
-            found |= {name if is_module(name) else node.module for name in names}
-    return found
+            result |= {name if is_module(name) else node.module for name in names}
+    return result
 
 
 def test_imports_point_up():  # those inside functions too

@@ -9,13 +9,13 @@ from regard import RegardError
 from regard.schemes import (
     SCHEMES,
     Span,
-    allowed_transitions,
+    build_transitions,
+    find_odd_tags,
     find_scheme,
-    odd_tags,
-    repair,
-    scheme_lines,
-    spans_of,
-    tags_of,
+    format_scheme,
+    repair_tags,
+    spans_to_tags,
+    tags_to_spans,
 )
 
 PREFIXES = {"BIO": "BI", "IOB1": "BI", "BIOES": "BIES", "BILOU": "BILU", "IO": "I"}
@@ -41,13 +41,13 @@ def is_consistent(tags, scheme: str) -> bool:
 @st.composite
 def spans_among_words(draw):
     """Spans that do not overlap, in order, and the number of words."""
-    spans, place = [], 0
+    spans, index = [], 0
     for gap, length, kind in draw(
         st.lists(st.tuples(st.integers(0, 2), st.integers(1, 3), st.sampled_from("XY")), max_size=5)
     ):
-        spans.append(Span(kind, place + gap, place + gap + length - 1))
-        place += gap + length
-    return spans, place + draw(st.integers(0, 2))
+        spans.append(Span(kind, index + gap, index + gap + length - 1))
+        index += gap + length
+    return spans, index + draw(st.integers(0, 2))
 
 
 @pytest.mark.parametrize(
@@ -85,32 +85,32 @@ def test_the_scheme_is_found_out(sentences, scheme):
 )
 def test_the_same_spans_in_each_scheme(scheme, tags):
     spans = [Span("X", 0, 1), Span("X", 2, 2), Span("Y", 4, 6), Span("X", 7, 7)]
-    assert spans_of(tags.split()) == spans
-    assert tags_of(reversed(spans), 8, scheme) == tuple(tags.split())
+    assert tags_to_spans(tags.split()) == spans
+    assert spans_to_tags(reversed(spans), 8, scheme) == tuple(tags.split())
 
 
-def test_io_makes_one_of_neighbours():
-    assert tags_of([Span("X", 0, 0), Span("X", 1, 1), Span("Y", 2, 2)], 4, "IO") == ("I-X", "I-X", "I-Y", "O")
+def test_io_makes_one_of_neighbors():
+    assert spans_to_tags([Span("X", 0, 0), Span("X", 1, 1), Span("Y", 2, 2)], 4, "IO") == ("I-X", "I-X", "I-Y", "O")
 
 
 def test_spans_without_a_type():
-    assert spans_of(["B", "I", "O", "B"]) == [Span("_", 0, 1), Span("_", 3, 3)]
-    assert tags_of([Span("_", 0, 1)], 3, "BIO") == ("B", "I", "O")
+    assert tags_to_spans(["B", "I", "O", "B"]) == [Span("_", 0, 1), Span("_", 3, 3)]
+    assert spans_to_tags([Span("_", 0, 1)], 3, "BIO") == ("B", "I", "O")
 
 
 def test_types_may_have_hyphens():
-    assert spans_of(["B-a-b", "I-a-b", "I-a-c"]) == [Span("a-b", 0, 1), Span("a-c", 2, 2)]
+    assert tags_to_spans(["B-a-b", "I-a-b", "I-a-c"]) == [Span("a-b", 0, 1), Span("a-c", 2, 2)]
 
 
 @given(spans_among_words(), st.sampled_from(["BIO", "IOB1", "BIOES", "BILOU"]))
 def test_there_and_back(given_spans, scheme):
     spans, length = given_spans
-    tags = tags_of(spans, length, scheme)
+    tags = spans_to_tags(spans, length, scheme)
     assert len(tags) == length
-    assert spans_of(tags) == spans
+    assert tags_to_spans(tags) == spans
     assert is_consistent(tags, scheme)
     if scheme != "IOB1":
-        assert spans_of(tags, strict=scheme) == spans
+        assert tags_to_spans(tags, strict=scheme) == spans
 
 
 @pytest.mark.parametrize(
@@ -124,35 +124,35 @@ def test_there_and_back(given_spans, scheme):
     ],
 )
 def test_strictly_only_whole_spans_count(tags, scheme, spans):
-    assert spans_of(tags.split(), strict=scheme) == [Span(*each) for each in spans]
+    assert tags_to_spans(tags.split(), strict=scheme) == [Span(*each) for each in spans]
 
 
 @pytest.mark.parametrize("scheme", PREFIXES)
 def test_allowed_transitions_by_brute_force(scheme):
     tags = tag_list(scheme)
-    start, between, end = (each.tolist() for each in allowed_transitions(tags, scheme))
-    places = range(len(tags))
+    start, between, end = (each.tolist() for each in build_transitions(tags, scheme))
+    indices = range(len(tags))
     for length in (1, 2, 3):
-        for chosen in product(places, repeat=length):
+        for chosen in product(indices, repeat=length):
             allowed = (
                 start[chosen[0]]
                 and end[chosen[-1]]
                 and all(between[before][after] for before, after in pairwise(chosen))
             )
-            assert allowed == is_consistent([tags[place] for place in chosen], scheme)
+            assert allowed == is_consistent([tags[index] for index in chosen], scheme)
 
 
 def test_plain_tags_may_follow_each_other():
-    assert all(each.all() for each in allowed_transitions(["DET", "NOUN"], "plain"))
-    assert allowed_transitions(["DET", "NOUN", "VERB"], "plain").between.shape == (3, 3)
+    assert all(each.all() for each in build_transitions(["DET", "NOUN"], "plain"))
+    assert build_transitions(["DET", "NOUN", "VERB"], "plain").between.shape == (3, 3)
 
 
 @pytest.mark.parametrize("scheme", PREFIXES)
 def test_repair_by_brute_force(scheme):
     sentences = list(product(tag_list(scheme), repeat=3))
-    mended, changed = repair(sentences, scheme)
+    mended, changed = repair_tags(sentences, scheme)
     assert all(is_consistent(tags, scheme) for tags in mended)
-    assert [spans_of(tags) for tags in mended] == [spans_of(tags) for tags in sentences]
+    assert [tags_to_spans(tags) for tags in mended] == [tags_to_spans(tags) for tags in sentences]
     for old, new in zip(sentences, mended, strict=True):
         assert (old == new) == is_consistent(old, scheme)
     assert (changed == 0) == (scheme == "IO")
@@ -160,19 +160,19 @@ def test_repair_by_brute_force(scheme):
 
 def test_repair_by_hand():
     sentences = [["I-X", "I-X", "O", "I-Y"], ["B-X", "I-Y", "O"], ["O"]]
-    assert repair(sentences, "BIO") == ([("B-X", "I-X", "O", "B-Y"), ("B-X", "B-Y", "O"), ("O",)], 3)
-    assert repair([["DET", "NOUN"]], "plain") == ([("DET", "NOUN")], 0)
+    assert repair_tags(sentences, "BIO") == ([("B-X", "I-X", "O", "B-Y"), ("B-X", "B-Y", "O"), ("O",)], 3)
+    assert repair_tags([["DET", "NOUN"]], "plain") == ([("DET", "NOUN")], 0)
 
 
 def test_the_scheme_is_said():
-    assert list(scheme_lines("BIO", 3)) == [
-        "tags: BIO (B- begins a span, I- goes on)",
-        "note: tags: 3 did not keep to BIO, such as an I- with no span to go on with; "
-        "changed so that the same spans are marked",
+    assert list(format_scheme("BIO", 3)) == [
+        "tags: BIO (B- begins a span, I- continues it)",
+        "note: tags: corrected 3 that did not match BIO, such as I- without a span to continue; "
+        "the spans are unchanged",
     ]
-    assert [list(scheme_lines(scheme, 0)) for scheme in ("plain", "IO")] == [
-        ["tags: plain (each stands for itself, none marks a span)"],
-        ["tags: IO (I- is in a span)"],
+    assert [list(format_scheme(scheme, 0)) for scheme in ("plain", "IO")] == [
+        ["tags: plain (tags of single words, no spans)"],
+        ["tags: IO (I- is inside a span)"],
     ]
     assert set(SCHEMES) == {*PREFIXES, "plain"}
 
@@ -181,21 +181,21 @@ def test_the_scheme_is_said():
     ("call", "message"),
     [
         (
-            lambda: spans_of(["NOUN"]),
-            'tags: found "NOUN"; a tag that marks spans is O, or B-, I-, E-, S-, L- or U- and a type',
+            lambda: tags_to_spans(["NOUN"]),
+            'tags: expected O, or B-, I-, E-, S-, L- or U- with a type, got "NOUN"',
         ),
-        (lambda: spans_of(["O"], strict="IO"), 'strict: there is no "IO"; did you mean "BIO"?'),
+        (lambda: tags_to_spans(["O"], strict="IO"), 'unknown strict "IO"; did you mean "BIO"?'),
         (
-            lambda: tags_of([], 1, "plain"),
-            "tags_of: the scheme plain marks no spans; BIO, IOB1, BIOES, BILOU and IO do",
-        ),
-        (
-            lambda: tags_of([Span("X", 0, 2), Span("Y", 2, 3)], 5, "BIO"),
-            "tags_of: found Y at words 2 to 3; of 5 words those from 3 on are free",
+            lambda: spans_to_tags([], 1, "plain"),
+            "spans_to_tags: scheme must be BIO, IOB1, BIOES, BILOU or IO, got plain",
         ),
         (
-            lambda: tags_of([Span("X", 4, 5)], 5, "BIO"),
-            "tags_of: found X at words 4 to 5; of 5 words those from 0 on are free",
+            lambda: spans_to_tags([Span("X", 0, 2), Span("Y", 2, 3)], 5, "BIO"),
+            "spans_to_tags: expected a span within words 3 to 4, got Y at 2 to 3",
+        ),
+        (
+            lambda: spans_to_tags([Span("X", 4, 5)], 5, "BIO"),
+            "spans_to_tags: expected a span within words 0 to 4, got X at 4 to 5",
         ),
     ],
 )
@@ -206,7 +206,7 @@ def test_what_cannot_be(call, message):
 
 
 def test_a_tag_of_no_scheme_among_tags_of_one():
-    assert odd_tags(["O", "B-PER", "I-PER", "Q-Z"]) == ["Q-Z"]
-    assert odd_tags(["O", "B-PER", "I-PER"]) == []
-    assert odd_tags(["NOUN", "VERB", "O", "B-X"]) == []  # as many of either kind
-    assert odd_tags(["NOUN", "VERB", "DET"]) == []
+    assert find_odd_tags(["O", "B-PER", "I-PER", "Q-Z"]) == ["Q-Z"]
+    assert find_odd_tags(["O", "B-PER", "I-PER"]) == []
+    assert find_odd_tags(["NOUN", "VERB", "O", "B-X"]) == []  # as many of either kind
+    assert find_odd_tags(["NOUN", "VERB", "DET"]) == []

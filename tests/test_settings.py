@@ -18,20 +18,20 @@ from regard.data.corpora import CORPORA
 from regard.errors import RegardError
 from regard.models import MODELS
 from regard.settings import (
-    check_known,
-    check_least,
+    check_choices,
+    check_minimum,
     check_shares,
-    fields_of,
-    fitting,
-    from_table,
-    in_words,
+    convert_value,
+    format_type,
+    format_value,
+    get_fields,
+    parse_settings,
+    parse_value,
     read_toml,
-    read_value,
-    shown,
     to_table,
     to_toml,
 )
-from regard.tasks import recipes
+from regard.tasks import get_recipes
 from regard.text.steps import TextSteps
 
 
@@ -64,7 +64,7 @@ class Example(Basis):
 
     def __post_init__(self) -> None:
         if self.width < 1:
-            raise RegardError(f"width is {self.width}; 1 is the least")
+            raise RegardError(f"width must be at least 1, got {self.width}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,11 +76,11 @@ class Whole:
     model: dict[str, Any] = field(default_factory=dict)
 
 
-KINDS = {name: each.type for name, each in fields_of(Example).items()}
+KINDS = {name: each.type for name, each in get_fields(Example).items()}
 EVERY = [
-    *recipes().values(),
+    *get_recipes().values(),
     TextSteps,
-    *(each.type for kind in recipes().values() for each in fields_of(kind).values() if each.name != "model"),
+    *(each.type for kind in get_recipes().values() for each in get_fields(kind).values() if each.name != "model"),
     *(preset.config for preset in MODELS.values()),
     *CORPORA.values(),
 ]
@@ -94,18 +94,18 @@ def refused(text):
 
 
 def test_fields_know_their_remarks_defaults_and_types():
-    found = fields_of(Example)
-    assert list(found) == ["width", "silent", "name", "needed", *list(found)[4:]]
-    assert {name: each.help for name, each in found.items() if each.help} == {
+    fields = get_fields(Example)
+    assert list(fields) == ["width", "silent", "name", "needed", *list(fields)[4:]]
+    assert {name: each.help for name, each in fields.items() if each.help} == {
         "width": "in tokens",  # of the class that it comes from
         "name": "after a string with a # in it",
         "rate": "a number",
         "joint": "one vocabulary",
         "betas": "two of them",
     }
-    assert found["needed"].default is dataclasses.MISSING
-    assert (found["width"].default, found["more"].default) == (8, {})
-    assert found["rate"].type == float | None
+    assert fields["needed"].default is dataclasses.MISSING
+    assert (fields["width"].default, fields["more"].default) == (8, {})
+    assert fields["rate"].type == float | None
 
 
 def test_a_class_without_source_has_no_remarks(monkeypatch):
@@ -117,23 +117,23 @@ def test_a_class_without_source_has_no_remarks(monkeypatch):
         raise OSError("could not get source code")
 
     monkeypatch.setattr(inspect, "getsource", nowhere)
-    assert fields_of(Other)["width"].help == ""
+    assert get_fields(Other)["width"].help == ""
 
 
 def test_every_setting_of_regard_can_be_read_and_written():
     for kind in EVERY:
-        found = fields_of(kind)
-        for each in found.values():
-            assert in_words(each.type), each
+        fields = get_fields(kind)
+        for each in fields.values():
+            assert format_type(each.type), each
             if types.NoneType in get_args(each.type):  # or what is left out would be read as something else
                 assert each.default is None, (kind, each.name)
         needed = {
             name: 8 if each.type is int else ["a", "b"]
-            for name, each in found.items()
+            for name, each in fields.items()
             if each.default is dataclasses.MISSING
         }
-        settings = from_table(kind, needed, "here")
-        assert from_table(kind, tomllib.loads(to_toml(to_table(settings))), "here") == settings
+        settings = parse_settings(kind, needed, "here")
+        assert parse_settings(kind, tomllib.loads(to_toml(to_table(settings))), "here") == settings
     assert len(EVERY) > 15
 
 
@@ -150,17 +150,21 @@ def test_a_table_gives_its_dataclass():
         "least": 2,
         "more": {"a": [1]},
     }
-    found = from_table(Example, table, "x")
-    assert found == Example(needed=3, rate=1.0, betas=(1.0, 0.5), columns=("de",), joint=True, least=2, more={"a": [1]})
-    assert [type(beta) for beta in (found.rate, *found.betas)] == [float] * 3
-    assert found.more is not table["more"]
+    settings = parse_settings(Example, table, "x")
+    assert settings == Example(
+        needed=3, rate=1.0, betas=(1.0, 0.5), columns=("de",), joint=True, least=2, more={"a": [1]}
+    )
+    assert [type(beta) for beta in (settings.rate, *settings.betas)] == [float] * 3
+    assert settings.more is not table["more"]
 
 
 def test_tables_in_tables():
     table = {"example": {"needed": 3}, "basis": {"name": "b"}, "model": {"x": 1}}
     whole = Whole(example=Example(needed=3), basis=Basis(name="b"), model={"x": 1})
-    assert from_table(Whole, table, "x.toml") == whole
-    assert from_table(Whole, {"example": Example(needed=3), "basis": Basis(name="b"), "model": {"x": 1}}, "") == whole
+    assert parse_settings(Whole, table, "x.toml") == whole
+    assert (
+        parse_settings(Whole, {"example": Example(needed=3), "basis": Basis(name="b"), "model": {"x": 1}}, "") == whole
+    )
     assert to_table(whole)["basis"] == {"width": 4, "silent": 1, "name": "b"}
     assert "rate" not in to_table(whole)["example"]
 
@@ -168,62 +172,62 @@ def test_tables_in_tables():
 @pytest.mark.parametrize(
     ("table", "text"),
     [
-        ({"needed": 1, "widht": 2}, 'copy: settings: there is no "widht"; did you mean "width"?'),
-        ({}, "copy: needed must be set"),
-        ({"needed": True}, "copy.needed is true; a whole number is needed"),
-        ({"needed": 2.0}, "copy.needed is 2.0; a whole number is needed"),
-        ({"needed": None}, "copy.needed is none; a whole number is needed"),
-        ({"needed": 1, "width": 0}, "copy: width is 0; 1 is the least"),
-        ({"needed": 1, "rate": "1"}, 'copy.rate is "1"; a number is needed'),
-        ({"needed": 1, "rate": False}, "copy.rate is false; a number is needed"),
-        ({"needed": 1, "rate": math.nan}, "copy.rate is nan; a number is needed"),
-        ({"needed": 1, "rate": date(2024, 2, 29)}, "copy.rate is 2024-02-29; a number is needed"),
-        ({"needed": 1, "kind": "word"}, 'copy.kind: there is no "word"; did you mean "words"?'),
-        ({"needed": 1, "kind": "x"}, 'copy.kind: there is no "x"; there are: auto, bytes, words'),
-        ({"needed": 1, "least": True}, 'copy.least: there is no "True"; there are: 1, 2'),
-        ({"needed": 1, "joint": "yes"}, 'copy.joint is "yes"; true or false or auto is needed'),
-        ({"needed": 1, "joint": 1}, "copy.joint is 1; true or false or auto is needed"),
-        ({"needed": 1, "quiet": 0}, "copy.quiet is 0; true or false is needed"),
-        ({"needed": 1, "name": 7}, "copy.name is 7; a text is needed"),
-        ({"needed": 1, "name": "a\udcff"}, 'copy.name is "a\\udcff"; a text that UTF-8 can write is needed'),
-        ({"needed": 1, "betas": [0.9, "x"]}, 'copy.betas is [0.9, "x"]; a list of numbers is needed'),
-        ({"needed": 1, "betas": 0.9}, "copy.betas is 0.9; a list of numbers is needed"),
-        ({"needed": 1, "columns": "de"}, 'copy.columns is "de"; a list of texts is needed: ["de"]'),
-        ({"needed": 1, "more": 3}, "copy: [more] is 3; a table is needed"),
+        ({"needed": 1, "widht": 2}, 'copy: unknown setting "widht"; did you mean "width"?'),
+        ({}, "copy: missing needed"),
+        ({"needed": True}, "copy.needed: expected an integer, got true"),
+        ({"needed": 2.0}, "copy.needed: expected an integer, got 2.0"),
+        ({"needed": None}, "copy.needed: expected an integer, got none"),
+        ({"needed": 1, "width": 0}, "copy: width must be at least 1, got 0"),
+        ({"needed": 1, "rate": "1"}, 'copy.rate: expected a number, got "1"'),
+        ({"needed": 1, "rate": False}, "copy.rate: expected a number, got false"),
+        ({"needed": 1, "rate": math.nan}, "copy.rate: expected a number, got nan"),
+        ({"needed": 1, "rate": date(2024, 2, 29)}, "copy.rate: expected a number, got 2024-02-29"),
+        ({"needed": 1, "kind": "word"}, 'unknown copy.kind "word"; did you mean "words"?'),
+        ({"needed": 1, "kind": "x"}, 'unknown copy.kind "x"; choose from auto, bytes, words'),
+        ({"needed": 1, "least": True}, 'unknown copy.least "True"; choose from 1, 2'),
+        ({"needed": 1, "joint": "yes"}, 'copy.joint: expected true or false or auto, got "yes"'),
+        ({"needed": 1, "joint": 1}, "copy.joint: expected true or false or auto, got 1"),
+        ({"needed": 1, "quiet": 0}, "copy.quiet: expected true or false, got 0"),
+        ({"needed": 1, "name": 7}, "copy.name: expected a string, got 7"),
+        ({"needed": 1, "name": "a\udcff"}, 'copy.name: expected a string that UTF-8 can encode, got "a\\udcff"'),
+        ({"needed": 1, "betas": [0.9, "x"]}, 'copy.betas: expected a list of numbers, got [0.9, "x"]'),
+        ({"needed": 1, "betas": 0.9}, "copy.betas: expected a list of numbers, got 0.9"),
+        ({"needed": 1, "columns": "de"}, 'copy.columns: expected a list of strings such as ["de"], got "de"'),
+        ({"needed": 1, "more": 3}, "copy: [more]: expected a table, got 3"),
     ],
 )
 def test_what_does_not_fit_is_said(table, text):
     with refused(text):
-        from_table(Example, table, "copy")
+        parse_settings(Example, table, "copy")
 
 
 @pytest.mark.parametrize(
     ("table", "text"),
     [
-        ({"exampel": {}}, 'x.toml: settings: there is no "exampel"; did you mean "example"?'),
-        ({"example": 5}, "x.toml: [example] is 5; a table is needed"),
-        ({"example": {}}, "x.toml: [example] needed must be set"),
-        ({"example": {"widht": 2}}, 'x.toml: [example] settings: there is no "widht"; did you mean "width"?'),
-        ({"example": {"needed": "3"}}, 'x.toml: [example] needed is "3"; a whole number is needed'),
-        ({"example": {"needed": 3, "width": -1}}, "x.toml: [example] width is -1; 1 is the least"),
+        ({"exampel": {}}, 'x.toml: unknown setting "exampel"; did you mean "example"?'),
+        ({"example": 5}, "x.toml: [example]: expected a table, got 5"),
+        ({"example": {}}, "x.toml: [example] missing needed"),
+        ({"example": {"widht": 2}}, 'x.toml: unknown setting "widht" in [example]; did you mean "width"?'),
+        ({"example": {"needed": "3"}}, 'x.toml: [example] needed: expected an integer, got "3"'),
+        ({"example": {"needed": 3, "width": -1}}, "x.toml: [example] width must be at least 1, got -1"),
         (
             {"example": {"needed": 3, "kind": "byte"}},
-            'x.toml: [example] kind: there is no "byte"; did you mean "bytes"?',
+            'x.toml: [example] unknown kind "byte"; did you mean "bytes"?',
         ),
-        ({"example": {"needed": 3}, "model": []}, "x.toml: [model] is []; a table is needed"),
+        ({"example": {"needed": 3}, "model": []}, "x.toml: [model]: expected a table, got []"),
     ],
 )
 def test_in_a_file_the_table_is_named(table, text):
     with refused(text):
-        from_table(Whole, table, "x.toml")
+        parse_settings(Whole, table, "x.toml")
 
 
 def test_numbers_without_end():
-    assert fitting(math.inf, float, "x") == math.inf
-    assert fitting(-math.inf, float, "x") == -math.inf
-    assert fitting(10**300, float, "x") == 1e300
-    with refused(f"x is 1{'0' * 400}; a number is needed"):
-        fitting(10**400, float, "x")
+    assert convert_value(math.inf, float, "x") == math.inf
+    assert convert_value(-math.inf, float, "x") == -math.inf
+    assert convert_value(10**300, float, "x") == 1e300
+    with refused(f"x: expected a number, got 1{'0' * 400}"):
+        convert_value(10**400, float, "x")
 
 
 # the command line
@@ -255,30 +259,30 @@ def test_numbers_without_end():
     ],
 )
 def test_what_somebody_types(name, typed, value):
-    found = read_value(typed, KINDS[name], f"--{name}")
-    assert (found, type(found)) == (value, type(value))
+    parsed = parse_value(typed, KINDS[name], f"--{name}")
+    assert (parsed, type(parsed)) == (value, type(value))
 
 
 @pytest.mark.parametrize(
     ("name", "typed", "text"),
     [
-        ("needed", "many", '--needed is "many"; a whole number is needed'),
-        ("needed", "1.5", "--needed is 1.5; a whole number is needed"),
-        ("needed", "none", '--needed is "none"; a whole number is needed'),
-        ("rate", "nan", '--rate is "nan"; a number is needed'),
-        ("rate", "fast", '--rate is "fast"; a number is needed'),
-        ("kind", "Words", '--kind: there is no "Words"; did you mean "words"?'),
-        ("least", "3", '--least: there is no "3"; there are: 1, 2'),
-        ("joint", "maybe", '--joint is "maybe"; true or false or auto is needed'),
-        ("quiet", "1", '--quiet is "1"; true or false is needed'),
-        ("betas", "0.9,x", '--betas is [0.9, "x"]; a list of numbers is needed'),
-        ("more", "a=1", '--more is "a=1"; a table is needed'),
-        ("name", "\udcff", '--name is "\\udcff"; a text that UTF-8 can write is needed'),
+        ("needed", "many", '--needed: expected an integer, got "many"'),
+        ("needed", "1.5", "--needed: expected an integer, got 1.5"),
+        ("needed", "none", '--needed: expected an integer, got "none"'),
+        ("rate", "nan", '--rate: expected a number, got "nan"'),
+        ("rate", "fast", '--rate: expected a number, got "fast"'),
+        ("kind", "Words", '--kind: unknown value "Words"; did you mean "words"?'),
+        ("least", "3", '--least: unknown value "3"; choose from 1, 2'),
+        ("joint", "maybe", '--joint: expected true or false or auto, got "maybe"'),
+        ("quiet", "1", '--quiet: expected true or false, got "1"'),
+        ("betas", "0.9,x", '--betas: expected a list of numbers, got [0.9, "x"]'),
+        ("more", "a=1", '--more: expected a table, got "a=1"'),
+        ("name", "\udcff", '--name: expected a string that UTF-8 can encode, got "\\udcff"'),
     ],
 )
 def test_what_somebody_types_wrongly(name, typed, text):
     with refused(text):
-        read_value(typed, KINDS[name], f"--{name}")
+        parse_value(typed, KINDS[name], f"--{name}")
 
 
 @pytest.mark.parametrize(
@@ -292,19 +296,19 @@ def test_what_somebody_types_wrongly(name, typed, text):
     ],
 )
 def test_a_word_of_any_type_is_a_number_only_if_it_looks_like_one(typed, value):
-    found = read_value(typed, Any, "")
-    assert (found, type(found)) == (value, type(value))
+    parsed = parse_value(typed, Any, "")
+    assert (parsed, type(parsed)) == (value, type(value))
 
 
 @given(st.text())
 def test_whatever_is_typed_fits_or_is_refused(typed):
     for kind in (*KINDS.values(), Any):
         try:
-            value = read_value(typed, kind, "--x")
+            value = parse_value(typed, kind, "--x")
         except RegardError as error:
             assert str(error).startswith("--x")  # noqa: PT017
         else:
-            assert fitting(value, kind, "--x") == value
+            assert convert_value(value, kind, "--x") == value
 
 
 # TOML
@@ -316,8 +320,8 @@ plain = (
     | st.floats()
     | texts
     | st.dates()
-    | st.times().map(lambda found: found.replace(fold=0))
-    | st.datetimes().map(lambda found: found.replace(fold=0))
+    | st.times().map(lambda value: value.replace(fold=0))
+    | st.datetimes().map(lambda value: value.replace(fold=0))
     | st.sampled_from([1e-9, 1e16, 5e-324, -0.0, "\x7f", "\r\n", '"""', "\\", "\u2028", "\x00", "#"])
 )
 lists = st.recursive(plain, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=2))
@@ -361,7 +365,7 @@ def test_python_reads_what_we_write(table):
 )
 def test_settings_survive_a_file(settings):
     whole = Whole(example=settings)
-    assert from_table(Whole, tomllib.loads(to_toml(to_table(whole))), "x") == whole
+    assert parse_settings(Whole, tomllib.loads(to_toml(to_table(whole))), "x") == whole
 
 
 def test_toml_by_hand():
@@ -391,7 +395,7 @@ def test_toml_by_hand():
 
 
 def test_values_are_shown_as_toml_has_them():
-    assert [shown(value) for value in (None, True, "a", (1, 2.5), {"a": "b"})] == [
+    assert [format_value(value) for value in (None, True, "a", (1, 2.5), {"a": "b"})] == [
         "none",
         "true",
         '"a"',
@@ -417,7 +421,7 @@ def test_a_file_is_read_with_or_without_a_mark_of_its_order(tmp_path):
 def test_a_file_that_is_no_toml(tmp_path, content, reason):
     path = tmp_path / "x.toml"
     path.write_bytes(content)
-    with refused(f"{path}: {reason}; a TOML file is needed"):
+    with refused(f"{path} is not valid TOML: {reason}"):
         read_toml(path)
 
 
@@ -425,14 +429,14 @@ def test_a_file_that_is_no_toml(tmp_path, content, reason):
 def test_a_file_that_overdoes_it(tmp_path, content):
     path = tmp_path / "x.toml"
     path.write_text(content)
-    with pytest.raises(RegardError, match=r"; a TOML file is needed$"):
+    with pytest.raises(RegardError, match=r"x.toml is not valid TOML: "):
         read_toml(path)
 
 
 def test_a_file_that_is_not_there(tmp_path):
-    with refused(f"{tmp_path}/x.toml: No such file or directory; a TOML file is needed"):
+    with refused(f"cannot read {tmp_path}/x.toml: not found"):
         read_toml(tmp_path / "x.toml")
-    with refused(f"{tmp_path}: Is a directory; a TOML file is needed"):
+    with refused(f"cannot read {tmp_path}: is a directory"):
         read_toml(tmp_path)
 
 
@@ -444,19 +448,19 @@ class Checked:
     kinds: tuple[str, ...] = ("a", "b")
 
     def __post_init__(self):
-        check_least(self, 1, "count")
+        check_minimum(self, 1, "count")
         check_shares(self, "share")
-        check_known(self, kind=("a", "b"), kinds=("a", "b"))
+        check_choices(self, kind=("a", "b"), kinds=("a", "b"))
 
 
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        ({"count": 0}, "count is 0; 1 is the least"),
-        ({"share": 1.0}, "share is 1.0; a share from 0 to below 1 is needed"),
-        ({"share": -0.1}, "share is -0.1; a share from 0 to below 1 is needed"),
-        ({"kind": "c"}, 'kind: there is no "c"; there are: a, b'),
-        ({"kinds": ("a", "c")}, 'kinds: there is no "c"; there are: a, b'),
+        ({"count": 0}, "count must be at least 1, got 0"),
+        ({"share": 1.0}, "share must be at least 0 and below 1, got 1.0"),
+        ({"share": -0.1}, "share must be at least 0 and below 1, got -0.1"),
+        ({"kind": "c"}, 'unknown kind "c"; choose from a, b'),
+        ({"kinds": ("a", "c")}, 'unknown kinds "c"; choose from a, b'),
     ],
 )
 def test_values_out_of_bounds_are_said(settings, text):

@@ -1,4 +1,4 @@
-"""Labelled and tagged data that can be learnt in seconds, and models that have learnt it."""
+"""Labeled and tagged data that can be learned in seconds, and models that have learned it."""
 
 import json
 import os
@@ -13,8 +13,31 @@ LABELS = {"good": "plus", "great": "plus", "bad": "minus", "awful": "minus", "od
 NAMES = ("ann", "bob", "kim", "lee", "max")
 PROGRAM = "import json, sys; from regard.cli import main; sys.exit(max(main(each) for each in json.load(sys.stdin)))"
 
-USUAL = ("--quiet", "--device", "cpu", "--spelling", "none", "--word-dropout", "0", "--dropout", "0", "--rate", "0.02")
-SIZES = ("--hidden", "16", "--embedding", "16", "--tokens", "300", "--validate-every", "20", "--held-out", "0.2")
+USUAL = (
+    "--quiet",
+    "--device",
+    "cpu",
+    "--char-encoder",
+    "none",
+    "--word-dropout",
+    "0",
+    "--dropout",
+    "0",
+    "--learning-rate",
+    "0.02",
+)
+SIZES = (
+    "--hidden",
+    "16",
+    "--embedding",
+    "16",
+    "--batch-tokens",
+    "300",
+    "--validate-every",
+    "20",
+    "--validation-share",
+    "0.2",
+)
 TASKS = {  # name: the file, the settings
     "one": ("one.tsv", "--task", "label", "--encoder", "embedding", "--steps", "80"),
     "several": ("several.tsv", "--task", "label", "--encoder", "embedding", "--steps", "120"),
@@ -56,7 +79,7 @@ def write_data(folder: Path) -> None:
 
 
 def dialogue(draw: random.Random) -> list[str]:
-    """Utterances, each of which is labelled by a word of the one before."""
+    """Utterances, each of which is labeled by a word of the one before."""
     before, lines = "none", []
     for key in draw.choices(["good", "bad"], k=5):
         lines.append(f"{text_with(draw, [key], 2)}\t{before}\n")
@@ -66,15 +89,15 @@ def dialogue(draw: random.Random) -> list[str]:
 
 def sentence(draw: random.Random) -> list[tuple[str, str]]:
     """Names, which are persons after mr and places after in, and nothing else."""
-    found: list[tuple[str, str]] = []
+    result: list[tuple[str, str]] = []
     for _ in range(draw.randint(1, 3)):
-        found += [(word, "O") for word in draw.choices((*FILL, *NAMES), k=draw.randint(0, 2))]
+        result += [(word, "O") for word in draw.choices((*FILL, *NAMES), k=draw.randint(0, 2))]
         kind, before = draw.choice([("PER", "mr"), ("LOC", "in")])
-        found += [(before, "O"), (draw.choice(NAMES), f"B-{kind}")]
+        result += [(before, "O"), (draw.choice(NAMES), f"B-{kind}")]
         if draw.random() < 0.5:
-            found.append(("junior", f"I-{kind}"))
-        found.append((draw.choice(FILL), "O"))
-    return found[: len(found) - draw.randint(0, 1)]  # a name may be the last word
+            result.append(("junior", f"I-{kind}"))
+        result.append((draw.choice(FILL), "O"))
+    return result[: len(result) - draw.randint(0, 1)]  # a name may be the last word
 
 
 def train_all(folder: Path) -> None:

@@ -32,7 +32,7 @@ SHAPED_BY_MASKS = (torch.ops.aten.index.Tensor, torch.ops.aten.index_put.default
 WITH_LENGTHS = {"_pack_padded_sequence": 1, "_pad_packed_sequence": 1, "lstm": 0, "gru": 0, "rnn_tanh": 0}
 """Functions that take lengths on the CPU beside tensors on a GPU, and how many of their last results are on the CPU."""
 
-COPIES = Path(lengths.__file__), "moved"
+COPIES = Path(lengths.__file__), "to_device"
 """The one function that copies to a GPU without waiting."""
 
 BY_DEVICE = Path(clip_grad.__file__), Path(adam.__file__)

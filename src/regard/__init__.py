@@ -1,7 +1,11 @@
-"""Attention you can see, at the speed of attention you can't.
+"""Train attention models and look inside them.
 
-The public names load on first use, so that `import regard` costs nothing and does
-not import torch.
+Public names load on first use, so `import regard` is fast and does not import torch.
+
+Example:
+    >>> import regard
+    >>> out, weights = regard.attend(query, keys, values, visible=regard.causal(), return_weights=True)
+    >>> predictor = regard.load("runs/reverse")
 """
 
 from __future__ import annotations
@@ -15,19 +19,19 @@ _HOME = {
     "AttentionMap": "regard.views.attention_map",
     "Batch": "regard.batch",
     "Example": "regard.data.example",
-    "Explanation": "regard.explaining.explanation",
+    "Explanation": "regard.attribution.explanation",
+    "GeneratedText": "regard.tasks.text.predictor",
     "Hypothesis": "regard.decoding.hypothesis",
     "LabelPredictor": "regard.tasks.label.predictor",
-    "Labelling": "regard.tasks.label.predictor",
+    "Labeling": "regard.tasks.label.predictor",
     "PairPredictor": "regard.tasks.pairs.predictor",
     "Prediction": "regard.tasks.pairs.predictor",
     "Predictor": "regard.tasks.predictor",
-    "Reading": "regard.tasks.text.predictor",
     "RegardError": "regard.errors",
     "Run": "regard.run",
+    "ScoredText": "regard.tasks.text.predictor",
     "TagPredictor": "regard.tasks.tag.predictor",
     "Tagging": "regard.tasks.tag.predictor",
-    "Text": "regard.tasks.text.predictor",
     "TextPredictor": "regard.tasks.text.predictor",
     "Weights": "regard.attention.weights",
     "attend": "regard.attention.functional",
@@ -56,21 +60,21 @@ if TYPE_CHECKING:
     from regard.attention.visible import window as window
     from regard.attention.watch import watch as watch
     from regard.attention.weights import Weights as Weights
+    from regard.attribution.explanation import Explanation as Explanation
     from regard.batch import Batch as Batch
     from regard.data.example import Example as Example
     from regard.decoding.hypothesis import Hypothesis as Hypothesis
     from regard.errors import RegardError as RegardError
-    from regard.explaining.explanation import Explanation as Explanation
     from regard.run import Run as Run
-    from regard.tasks.label.predictor import Labelling as Labelling
+    from regard.tasks.label.predictor import Labeling as Labeling
     from regard.tasks.label.predictor import LabelPredictor as LabelPredictor
     from regard.tasks.pairs.predictor import PairPredictor as PairPredictor
     from regard.tasks.pairs.predictor import Prediction as Prediction
     from regard.tasks.predictor import Predictor as Predictor
     from regard.tasks.tag.predictor import Tagging as Tagging
     from regard.tasks.tag.predictor import TagPredictor as TagPredictor
-    from regard.tasks.text.predictor import Reading as Reading
-    from regard.tasks.text.predictor import Text as Text
+    from regard.tasks.text.predictor import GeneratedText as GeneratedText
+    from regard.tasks.text.predictor import ScoredText as ScoredText
     from regard.tasks.text.predictor import TextPredictor as TextPredictor
     from regard.views.attention_map import AttentionMap as AttentionMap
 

@@ -1,7 +1,7 @@
-"""Attention weights -> links between words, and links <-> text.
+"""Extract word alignments from attention weights, symmetrize them, and read and write Pharaoh format.
 
-Weights are (target, source): row t is the step that produced token t, <eos> included.
-Links are (place in the source, place in the target), counted from 0.
+Weights have shape (target, source): row t is the step that produced token t, including <eos>.
+Links are (source word index, target word index), counted from 0.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from torch import Tensor
 
 from regard.data.example import Links
 from regard.errors import RegardError, unknown_name
-from regard.files import reading
+from regard.files import wrap_read_errors
 
 METHODS = ("argmax", "threshold")
-THRESHOLD = 0.2  # of the method of this name, unless told otherwise
+DEFAULT_THRESHOLD = 0.2  # default of the method "threshold"
 SHIFTS = (0, 1)
-SYMMETRISATIONS = ("grow-diag", "grow-diag-final", "grow-diag-final-and", "intersection", "union")
-NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
+SYMMETRIZATIONS = ("grow-diag", "grow-diag-final", "grow-diag-final-and", "intersection", "union")
+NEIGHBORS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
 
-Numbers = Float[np.ndarray, "..."] | Float[Tensor, "..."]
+ArrayOrTensor = Float[np.ndarray, "..."] | Float[Tensor, "..."]
 
 
-class Place(NamedTuple):
-    """Which of a model's attentions is read as an alignment; None is the mean over all."""
+class HeadSelection(NamedTuple):
+    """The attention to read as an alignment; None is the mean over all layers or heads."""
 
     layer: int | None = None
     head: int | None = None
@@ -42,160 +42,187 @@ class Place(NamedTuple):
         return f"{name}, shift {self.shift}" if self.shift else name
 
 
-MEAN = Place()
+MEAN_SELECTION = HeadSelection()
 
 
-class Attended(NamedTuple):
-    """What one target looked at, and which word each token belongs to (None: to none, as <eos> and spaces)."""
+class AttentionExample(NamedTuple):
+    """Attention weights of one target, and the word index of each token (None for <eos> and whitespace)."""
 
-    weights: Numbers  # (layers, heads, target, source)
+    weights: ArrayOrTensor  # (layers, heads, target, source)
     source_words: Sequence[int | None]
     target_words: Sequence[int | None]
 
 
 def align(
-    attended: Attended,
-    place: Place = MEAN,
+    attended: AttentionExample,
+    selection: HeadSelection = MEAN_SELECTION,
     method: str = "argmax",
     threshold: float | None = None,
 ) -> Links:
-    """The links that one attention of a model draws between the words of a source and a target."""
-    rows = shift_rows(select(attended.weights, place.layer, place.head), place.shift)
-    return links_from(merge_words(rows, attended.source_words, attended.target_words), method, threshold)
+    """Return the word alignment given by one attention of a model.
+
+    Args:
+        attended: Attention weights and the word of each token.
+        selection: Layer, head and shift to read.
+        method: As in `extract_links`.
+        threshold: As in `extract_links`.
+    """
+    rows = shift_rows(select_attention(attended.weights, selection.layer, selection.head), selection.shift)
+    return extract_links(merge_words(rows, attended.source_words, attended.target_words), method, threshold)
 
 
-def parse_place(name: str, shift: int = 0) -> Place:
-    """`2.3` is head 3 of layer 2, `2` the mean over the heads of layer 2, `mean` that over all; counted from 0."""
-    found = re.fullmatch(r"mean|([0-9]{1,9})(?:\.([0-9]{1,9}))?", name)
-    if not found:
-        raise RegardError(f'alignment: "{name}" is no attention; write 2.3 for head 3 of layer 2, 2, or mean')
-    layer, head = (None if part is None else int(part) for part in found.groups())
-    return Place(layer, head, shift)
+def parse_selection(name: str, shift: int = 0) -> HeadSelection:
+    """Parse the name of an attention, counted from 0.
+
+    `2.3` is head 3 of layer 2, `2` the mean over the heads of layer 2, `mean` the mean over all heads.
+    """
+    match = re.fullmatch(r"mean|([0-9]{1,9})(?:\.([0-9]{1,9}))?", name)
+    if not match:
+        raise RegardError(
+            f'alignment: unknown attention "{name}"; expected layer.head such as 2.3, a layer such as 2, or mean'
+        )
+    layer, head = (None if part is None else int(part) for part in match.groups())
+    return HeadSelection(layer, head, shift)
 
 
-def select(weights: Numbers, layer: int | None = None, head: int | None = None) -> Float[np.ndarray, "target source"]:
-    """One attention of (layers, heads, target, source); None takes the mean over that axis."""
-    numbers = as_array(weights)
-    if numbers.ndim != 4:
-        raise RegardError(f"select: weights are {numbers.shape}; (layers, heads, target, source) is needed")
-    for what, index, size in (("layer", layer, numbers.shape[0]), ("head", head, numbers.shape[1])):
+def select_attention(
+    weights: ArrayOrTensor, layer: int | None = None, head: int | None = None
+) -> Float[np.ndarray, "target source"]:
+    """Select one attention from weights of shape (layers, heads, target, source); None averages over that axis."""
+    array = to_numpy(weights)
+    if array.ndim != 4:
+        raise RegardError(f"alignment: expected weights of shape (layers, heads, target, source), got {array.shape}")
+    for axis, index, size in (("layer", layer, array.shape[0]), ("head", head, array.shape[1])):
         if index is not None and not 0 <= index < size:
-            raise RegardError(f"select: there is no {what} {index}; there are {size}, counted from 0")
-    layers = numbers.mean(axis=0) if layer is None else numbers[layer]
+            raise RegardError(f"alignment: {axis} must be from 0 to {size - 1}, got {index}")
+    layers = array.mean(axis=0) if layer is None else array[layer]
     chosen: np.ndarray = layers.mean(axis=0) if head is None else layers[head]
     return chosen
 
 
-def shift_rows(weights: Numbers, shift: int) -> Float[np.ndarray, "*heads target source"]:
-    """With a shift of 1, row t becomes that of the step which reads token t: the one after it was produced.
+def shift_rows(weights: ArrayOrTensor, shift: int) -> Float[np.ndarray, "*heads target source"]:
+    """Shift the rows of weights by 0 or 1 steps.
 
-    A Transformer's decoder is often sharper there (Chen et al. 2020). No step reads the
-    last token, so that its row is zero.
+    With a shift of 1, row t becomes that of the step that reads token t, one step after it was
+    produced. In Transformer decoders, that row is often sharper (Chen et al. 2020). No step reads
+    the last token, so its row is zero.
     """
     if shift not in SHIFTS:
-        raise RegardError(f"alignment: a shift of {shift}; 0 is the step that writes a token, 1 the one that reads it")
-    numbers = as_array(weights)
+        raise RegardError(
+            f"alignment: shift must be 0 (the step that writes a token) or 1 (the step that reads it), got {shift}"
+        )
+    array = to_numpy(weights)
     if shift == 0:
-        return numbers
-    return np.concatenate([numbers[..., 1:, :], np.zeros_like(numbers[..., :1, :])], axis=-2)
+        return array
+    return np.concatenate([array[..., 1:, :], np.zeros_like(array[..., :1, :])], axis=-2)
 
 
 def merge_words(
-    weights: Numbers, source_words: Sequence[int | None], target_words: Sequence[int | None]
+    weights: ArrayOrTensor, source_words: Sequence[int | None], target_words: Sequence[int | None]
 ) -> Float[np.ndarray, "*heads target_words source_words"]:
-    """Weights between tokens -> weights between words.
+    """Convert weights between tokens to weights between words.
 
-    The tokens of a source word are summed, those of a target word averaged, so that a row
-    stays what the model gave. Tokens of no word are left out and their weight with them:
-    a row sums to less than one by what went to <eos> and to spaces.
+    Weights are summed over the tokens of a source word and averaged over the tokens of a target
+    word, so rows remain distributions. Tokens that belong to no word are dropped with their
+    weight, so a row sums to less than one by the weight of <eos> and whitespace.
     """
-    numbers = as_array(weights)
-    if numbers.ndim < 2:
-        raise RegardError(f"merge_words: weights are {numbers.shape}; (target, source) is needed")
+    array = to_numpy(weights)
+    if array.ndim < 2:
+        raise RegardError(f"merge_words: expected weights of shape (target, source), got {array.shape}")
     for side, words, tokens in (
-        ("target", target_words, numbers.shape[-2]),
-        ("source", source_words, numbers.shape[-1]),
+        ("target", target_words, array.shape[-2]),
+        ("source", source_words, array.shape[-1]),
     ):
         if len(words) != tokens:
-            raise RegardError(f"merge_words: words of {len(words)} {side} tokens; the weights have {tokens}")
-    source, target = membership(source_words), membership(target_words)
+            raise RegardError(
+                f"merge_words: expected the words of {tokens} {side} tokens, as in the weights, got {len(words)}"
+            )
+    source, target = build_membership(source_words), build_membership(target_words)
     mean = target / np.maximum(target.sum(axis=0), 1)
-    return (mean.T @ numbers @ source).astype(numbers.dtype, copy=False)
+    return (mean.T @ array @ source).astype(array.dtype, copy=False)
 
 
-def membership(words: Sequence[int | None]) -> Float[np.ndarray, "tokens words"]:
-    """1 where a token belongs to a word."""
-    numbers = [word for word in words if word is not None]
-    if min(numbers, default=0) < 0:
-        raise RegardError(f"merge_words: there is a word {min(numbers)}; words are counted from 0")
-    belongs = np.zeros((len(words), max(numbers, default=-1) + 1))
+def build_membership(words: Sequence[int | None]) -> Float[np.ndarray, "tokens words"]:
+    """Return a matrix that is 1 where a token belongs to a word."""
+    word_indices = [word for word in words if word is not None]
+    if min(word_indices, default=0) < 0:
+        raise RegardError(f"merge_words: word indices must be at least 0, got {min(word_indices)}")
+    belongs = np.zeros((len(words), max(word_indices, default=-1) + 1))
     for token, word in enumerate(words):
         if word is not None:
             belongs[token, word] = 1
     return belongs
 
 
-def links_from(weights: Numbers, method: str = "argmax", threshold: float | None = None) -> Links:
-    """Hard links of weights between words, (target, source).
+def extract_links(weights: ArrayOrTensor, method: str = "argmax", threshold: float | None = None) -> Links:
+    """Extract links from weights between words.
 
     Args:
-        weights: Of one attention; a row without weight gives no link.
-        method: `argmax` links each target word to the source word it looks at most, the
-            first of equals; `threshold` to all that get enough.
-        threshold: The least weight of a link; for `threshold` 0.2 unless told otherwise.
+        weights: Weights of one attention, of shape (target words, source words). A row of zeros gives no link.
+        method: `argmax` links each target word to the source word with the highest weight (the first
+            of equals); `threshold` to every source word with enough weight.
+        threshold: Minimum weight of a link; 0.2 by default for `threshold`, none for `argmax`.
+
+    Raises:
+        RegardError: An argument is invalid.
     """
     if method not in METHODS:
-        raise unknown_name("links_from: method", method, METHODS)
+        raise unknown_name("alignment: method", method, METHODS)
     if threshold is not None and not 0 < threshold <= 1:
-        raise RegardError(f"links_from: a threshold of {threshold}; it must be above 0 and at most 1")
-    numbers = as_array(weights)
-    if numbers.ndim != 2:
-        raise RegardError(f"links_from: weights are {numbers.shape}; (target words, source words) is needed")
+        raise RegardError(f"alignment: threshold must be above 0 and at most 1, got {threshold}")
+    array = to_numpy(weights)
+    if array.ndim != 2:
+        raise RegardError(f"alignment: expected weights of shape (target words, source words), got {array.shape}")
     if method == "threshold" and threshold is None:
-        threshold = THRESHOLD
-    enough = numbers > 0 if threshold is None else numbers >= threshold
-    if method == "argmax" and numbers.size:
-        enough = enough & (np.arange(numbers.shape[1]) == numbers.argmax(axis=1)[:, None])
+        threshold = DEFAULT_THRESHOLD
+    enough = array > 0 if threshold is None else array >= threshold
+    if method == "argmax" and array.size:
+        enough = enough & (np.arange(array.shape[1]) == array.argmax(axis=1)[:, None])
     return frozenset((int(source), int(target)) for target, source in np.argwhere(enough))
 
 
-def as_array(weights: Numbers) -> Float[np.ndarray, "..."]:
-    """The same numbers as numpy's; those of half precision, which it may not know, as float32."""
+def to_numpy(weights: ArrayOrTensor) -> Float[np.ndarray, "..."]:
+    """Convert to numpy; half precision becomes float32, because numpy lacks bfloat16."""
     if isinstance(weights, Tensor):
         weights = weights.detach().cpu()
         return (weights if weights.dtype == torch.float64 else weights.float()).numpy()
     return weights
 
 
-def symmetrise(forward: Links, backward: Links, method: str = "grow-diag-final-and") -> Links:
-    """One alignment of two, made in the two directions; both as (source, target).
+def symmetrize(forward: Links, backward: Links, method: str = "grow-diag-final-and") -> Links:
+    """Combine the alignments of two directions into one.
 
-    `grow-diag` begins with the intersection and adds neighbours from the union, in the
-    order of the target, then of the source, as long as one of their words has no link.
-    `-final` then adds what else is in either direction where one word has no link,
-    `-final-and` where neither has one: first forward, then backward (Koehn et al. 2005).
+    `grow-diag` starts with the intersection and repeatedly adds neighbors from the union, in
+    target order, then source order, if one of their words has no link. `-final` then adds the
+    remaining links of each direction where one word has no link, `-final-and` where neither
+    has one: first forward, then backward (Koehn et al. 2005).
+
+    Args:
+        forward: Links as (source, target).
+        backward: Links of the other direction, also as (source, target).
+        method: One of `SYMMETRIZATIONS`.
     """
-    if method not in SYMMETRISATIONS:
-        raise unknown_name("symmetrise", method, SYMMETRISATIONS)
+    if method not in SYMMETRIZATIONS:
+        raise unknown_name("symmetrize", method, SYMMETRIZATIONS)
     if method == "intersection":
         return forward & backward
     if method == "union":
         return forward | backward
-    growing = Growing(set(forward & backward))
-    growing.spread(by_target(forward | backward))
+    growing = GrowingAlignment(set(forward & backward))
+    growing.grow_diagonally(sort_by_target(forward | backward))
     if method != "grow-diag":
         for direction in (forward, backward):
-            growing.finish(by_target(direction), both=method.endswith("-and"))
+            growing.add_final(sort_by_target(direction), both_free=method.endswith("-and"))
     return frozenset(growing.links)
 
 
-def by_target(links: Links) -> list[tuple[int, int]]:
-    """In the order of the target, then of the source."""
+def sort_by_target(links: Links) -> list[tuple[int, int]]:
+    """Sort links by target, then by source."""
     return sorted(links, key=lambda link: (link[1], link[0]))
 
 
-class Growing:
-    """An alignment to which links are added, and the words that have one."""
+class GrowingAlignment:
+    """An alignment under construction, with the sets of linked words."""
 
     def __init__(self, links: set[tuple[int, int]]) -> None:
         self.links = links
@@ -207,30 +234,30 @@ class Growing:
         self.sources.add(link[0])
         self.targets.add(link[1])
 
-    def spread(self, union: Sequence[tuple[int, int]]) -> None:
-        """Add neighbours, and theirs, until none is left to add."""
+    def grow_diagonally(self, union: Sequence[tuple[int, int]]) -> None:
+        """Add neighbors repeatedly until nothing changes."""
         candidates, before = set(union), -1
         while before < len(self.links):
             before = len(self.links)
             for source, target in union:
                 if (source, target) not in self.links:
                     continue
-                for down, right in NEIGHBOURS:
-                    near = (source + right, target + down)
-                    if near in candidates and (near[0] not in self.sources or near[1] not in self.targets):
-                        self.add(near)
+                for down, right in NEIGHBORS:
+                    neighbor = (source + right, target + down)
+                    if neighbor in candidates and (neighbor[0] not in self.sources or neighbor[1] not in self.targets):
+                        self.add(neighbor)
 
-    def finish(self, direction: Sequence[tuple[int, int]], *, both: bool) -> None:
-        """Add links where one word, or both, have none."""
+    def add_final(self, direction: Sequence[tuple[int, int]], *, both_free: bool) -> None:
+        """Add links where one word has none, or both if `both_free`."""
         for source, target in direction:
             free = (source not in self.sources, target not in self.targets)
-            if all(free) if both else any(free):
+            if all(free) if both_free else any(free):
                 self.add((source, target))
 
 
 @dataclass(frozen=True)
-class Gold:
-    """Links drawn by people: sure ones, and possible ones, among which the sure ones always are."""
+class GoldLinks:
+    """Links annotated by people: sure links, and possible links, which include the sure ones."""
 
     sure: Links
     possible: Links = frozenset()
@@ -240,32 +267,34 @@ class Gold:
 
 
 def to_pharaoh(links: Links, base: int = 0) -> str:
-    """`0-0 1-2`: source-target, sorted; counted from `base`."""
+    """Format links as `0-0 1-2` (source-target, sorted), counted from `base`."""
     return " ".join(f"{source + base}-{target + base}" for source, target in sorted(links))
 
 
-def parse_pharaoh(text: str, where: str, base: int = 0) -> Gold:
-    """A line of links: `3-4` is sure, `3p4` and `3?4` are possible; counted from `base`."""
+def parse_pharaoh(text: str, location: str, base: int = 0) -> GoldLinks:
+    """Parse a line of links, counted from `base`: `3-4` is sure, `3p4` and `3?4` are possible."""
     if base not in (0, 1):
-        raise RegardError(f"{where}: words counted from {base}; 0 or 1 is needed")
+        raise RegardError(f"{location}: base must be 0 or 1, got {base}")
     sure: set[tuple[int, int]] = set()
     possible: set[tuple[int, int]] = set()
     for word in text.split():
-        found = re.fullmatch(r"([0-9]{1,9})([-p?])([0-9]{1,9})", word)
-        if not found:
-            raise RegardError(f'{where}: "{word}" is no link; write 3-4 for a sure one, 3p4 for a possible one')
-        link = (int(found[1]) - base, int(found[3]) - base)
+        match = re.fullmatch(r"([0-9]{1,9})([-p?])([0-9]{1,9})", word)
+        if not match:
+            raise RegardError(f'{location}: expected a link such as 3-4 (sure) or 3p4 (possible), got "{word}"')
+        link = (int(match[1]) - base, int(match[3]) - base)
         if min(link) < 0:
-            raise RegardError(f'{where}: "{word}" counts words from 0; from {base} was asked for')
-        (sure if found[2] == "-" else possible).add(link)
-    return Gold(frozenset(sure), frozenset(possible))
+            raise RegardError(f'{location}: words must be counted from {base}, got "{word}"')
+        (sure if match[2] == "-" else possible).add(link)
+    return GoldLinks(frozenset(sure), frozenset(possible))
 
 
-def read_pharaoh(path: str | Path, base: int = 0) -> list[Gold]:
-    """The links of each line of a file."""
+def read_pharaoh(path: str | Path, base: int = 0) -> list[GoldLinks]:
+    """Read the links of each line of a file."""
     try:
-        with reading(Path(path)), open(path, encoding="utf-8-sig") as file:
+        with wrap_read_errors(Path(path)), open(path, encoding="utf-8-sig") as file:
             lines = list(file)
     except UnicodeDecodeError as error:
-        raise RegardError(f"{path}: byte {error.start + 1} is not UTF-8; links are written as 0-0 1-2") from error
+        raise RegardError(
+            f"{path} is not valid UTF-8: byte {error.start + 1}; expected links such as 0-0 1-2"
+        ) from error
     return [parse_pharaoh(line, f"{path}, line {number}", base) for number, line in enumerate(lines, start=1)]

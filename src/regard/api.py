@@ -1,4 +1,4 @@
-"""What `import regard` offers besides attention itself: load, train, look and explain, over `TASKS`."""
+"""The functions `load`, `train`, `look` and `explain` of the `regard` package, for every task."""
 
 from __future__ import annotations
 
@@ -9,20 +9,27 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
+from regard.attribution.explanation import Explanation
+from regard.attribution.methods import explain_subject
 from regard.errors import RegardError, unknown_name
-from regard.explaining.explanation import Explanation
-from regard.explaining.methods import explained
-from regard.looking.hugging_face import look_at_transformer, options_for
-from regard.looking.options import check_text
+from regard.maps.hugging_face import get_options_type, look_at_transformer
+from regard.maps.options import check_not_empty
 from regard.run import Run
-from regard.tasks import TASKS, task_of, to_recipe
+from regard.tasks import TASKS, find_task, to_recipe
 from regard.tasks.loading import load
-from regard.tasks.options import names_of
+from regard.tasks.options import get_field_names
 from regard.tasks.predictor import Predictor
-from regard.training.going_on import check_data, check_settings, going_on_from, started_from, tuned
 from regard.training.loop import Counters
-from regard.training.talk import Talk
-from regard.training.train import begin, deterministic, fit, left_as_it_was, new_model
+from regard.training.reporter import Reporter
+from regard.training.resume import apply_base_recipe, check_same_data, check_same_settings, find_base_run, resume_recipe
+from regard.training.train import (
+    clean_up_on_failure,
+    initialize_model,
+    record_start,
+    resolve_epochs,
+    train_model,
+    use_deterministic_algorithms,
+)
 from regard.views.attention_map import AttentionMap
 
 __all__ = ["explain", "load", "look", "train"]
@@ -37,113 +44,169 @@ def train(
     device: str = "cpu",
     base: str | Path | None = None,
     quiet: bool = False,
-    where: str = "recipe",
+    recipe_name: str = "recipe",
 ) -> Counters:
-    """Train what a recipe says in the folder `out`, or go on with what was begun there.
+    """Train a model in the folder `out`, or resume the training there.
 
     Args:
-        table: The recipe as plain values; what it leaves open is chosen to suit the data.
+        table: The recipe as plain values. Settings without a value are chosen from the data.
         out: The run folder.
-        device: Where to train.
-        base: A run whose tokenizer, model and parameters are taken over, to tune them.
-        quiet: Say nothing but in the run's log.
-        where: What the recipe is called in errors.
+        device: The device to train on.
+        base: A run to fine-tune: its tokenizers, model settings and parameters are the starting point.
+        quiet: Write progress only to the run's log file.
+        recipe_name: The name of the recipe in error messages.
+
+    Returns:
+        The counters at the end of training, such as the number of steps.
+
+    Raises:
+        RegardError: If a setting or the data are invalid, or `out` holds a run with other settings or data.
+
+    Example:
+        >>> regard.train({"data": {"train": "dates"}, "model": {"name": "bahdanau"}}, "runs/dates")
     """
     if not isinstance(table, Mapping):
-        raise RegardError(f'train: found {table!r}; a recipe such as {{"data": {{"train": "pairs.tsv"}}}} is needed')
-    run, start = Run(Path(out)), None if base is None else Run(Path(base))
-    if start is not None and start.path.resolve() == run.path.resolve():
-        raise RegardError(f"{run.path}: is the run to start from; choose another --out")
-    going_on = run.exists()
-    talk = Talk(run, quiet=quiet)
-    if going_on:
-        start = started_from(run, start)
-    with run.locked(), left_as_it_was(run, talk):
-        asked = going_on_from(run, table, task_of(run.read_recipe()).recipe) if going_on else tuned(table, start, where)
-        task, recipe = task_of(asked, where), to_recipe(asked, where)
-        if going_on:
-            check_settings(run, recipe)
-        elif start is not None:
-            task.check_base(recipe, start, where)
+        raise RegardError(f'train: expected a recipe such as {{"data": {{"train": "pairs.tsv"}}}}, got {table!r}')
+    training = table.get("training")
+    if isinstance(training, Mapping) and None not in (training.get("steps"), training.get("epochs")):
+        raise RegardError(f"{recipe_name}: [training] epochs cannot be combined with steps")
+    run, base_run = Run(Path(out)), None if base is None else Run(Path(base))
+    if base_run is not None and base_run.path.resolve() == run.path.resolve():
+        raise RegardError(f"{run.path} is the run to start from; choose another --out")
+    resuming = run.exists()
+    reporter = Reporter(run, quiet=quiet)
+    if resuming:
+        base_run = find_base_run(run, base_run)
+    with run.lock(), clean_up_on_failure(run, reporter):
+        merged_table = (
+            resume_recipe(run, table, find_task(run.read_recipe()).recipe)
+            if resuming
+            else apply_base_recipe(table, base_run, recipe_name)
+        )
+        task, recipe = find_task(merged_table, recipe_name), to_recipe(merged_table, recipe_name)
+        if resuming:
+            check_same_settings(run, recipe)
+        elif base_run is not None:
+            task.check_base(recipe, base_run, recipe_name)
         torch.manual_seed(recipe.training.seed)
-        ready = task.prepare(recipe, run, run if going_on else start, device, talk)
-        if going_on:
-            check_data(run, ready.data["sha256"])
-            run.write_recipe(ready.recipe.table())
+        prepared = resolve_epochs(task.prepare(recipe, run, run if resuming else base_run, device, reporter))
+        if resuming:
+            check_same_data(run, prepared.data["sha256"])
+            run.write_recipe(prepared.recipe.to_table())
             run.write_card(run.read_card())
-        model = new_model(ready, start, talk)
-        begin(run, ready, model, start, talk)
-        with deterministic(ready.recipe.training.deterministic):
-            task.pretrain(run, ready, model, device, talk)
-            counters = fit(run, ready, model, device, talk)
+        model = initialize_model(prepared, base_run, reporter)
+        record_start(run, prepared, model, base_run, reporter)
+        with use_deterministic_algorithms(prepared.recipe.training.deterministic):
+            task.pretrain(run, prepared, model, device, reporter)
+            counters = train_model(run, prepared, model, device, reporter)
         task.clean_up(run)
         return counters
 
 
-def look(model: Any, *given: Any, **options: Any) -> AttentionMap:
-    """Where a model looks while it reads a text, and while it writes its answer to it.
+def look(model: Any, *inputs: Any, **options: Any) -> AttentionMap:
+    """Compute the attention map of a model for a text.
 
     Args:
-        model: What `regard.load` gave; or a model of Hugging Face Transformers, its tokenizer after it.
-        given: The tokenizer, where there is one, and the text.
-        options: `words`: merge tokens that are parts of words to words (True unless set); characters and special
-            tokens stay as they are. `kind`: which attention, where a model has several: "cross" from target to source
-            (unless set), "encoder" within the source, "decoder" within the target; of a classifier "pooling" (unless
-            set), or "self" between words. `top`: keep only so many weights of each row; all unless set, or the text
-            has more than 1,000 tokens. Of a model that answers a source, `target`: the answer to look at, the one it
-            gives unless set; `longest`: of the answer that it gives, so many tokens at the most. Of a classifier of
-            pairs, `second`: the second text; of one of dialogues, `context`: the texts before, the oldest first.
+        model: A predictor from `regard.load`, or a Hugging Face Transformers model.
+        inputs: The text; for a Transformers model, its tokenizer and the text.
+        options: For every model:
+
+            - `words`: merge subwords into words (default: True).
+            - `kind`: the attention to show, by default the first that the model has: "cross" (target to source),
+              "encoder" or "decoder" of a sequence-to-sequence model; "pooling" or "self" of a classifier.
+            - `top`: keep only this many weights per row (default: all, unless the text has more than 1,000 tokens).
+
+            For a sequence-to-sequence model:
+
+            - `target`: the target to look at (default: the model's prediction).
+            - `max_length`: maximum number of tokens of the prediction.
+
+            For a classifier:
+
+            - `second`: the second text of a pair.
+            - `context`: the preceding texts of a dialogue, oldest first.
+
+    Returns:
+        The weights with their tokens, by layer and head, which can be drawn or saved.
+
+    Raises:
+        RegardError: If the model has no attention, or an option is unknown or not for this model.
 
     Example:
-        >>> regard.look(regard.load("runs/dates"), "vendredi 3 mars 2017").picture("look.png")
-        >>> regard.look(hf_model, hf_tokenizer, "The animal did not cross it").html("look.html")
+        >>> regard.look(regard.load("runs/dates"), "vendredi 3 mars 2017").save_picture("look.png")
+        >>> regard.look(hf_model, hf_tokenizer, "The animal did not cross it").save_html("look.html")
     """
-    runs = isinstance(model, Predictor)
-    if not runs and not isinstance(model, nn.Module):
-        raise RegardError(f"look: found {type(model).__name__}; give what regard.load gives, or a Transformers model")
-    wanted = "a text" if runs else "a tokenizer and a text"
-    if len(given) != (1 if runs else 2) or not isinstance(given[-1], str):
-        found = ", ".join(type(each).__name__ for each in given) or "nothing"
-        raise RegardError(f"look: found {found} after the model; {wanted} is needed")
-    check_text(given[-1])
+    is_predictor = isinstance(model, Predictor)
+    if not is_predictor and not isinstance(model, nn.Module):
+        raise RegardError(
+            f"look: expected a model from regard.load or a Transformers model, got {type(model).__name__}"
+        )
+    expected = "a text" if is_predictor else "a tokenizer and a text"
+    if len(inputs) != (1 if is_predictor else 2) or not isinstance(inputs[-1], str):
+        received = ", ".join(type(value).__name__ for value in inputs) or "nothing"
+        raise RegardError(f"look: expected {expected} after the model, got {received}")
+    check_not_empty(inputs[-1])
     if isinstance(model, Predictor):
-        return model.look(given[0], options_of("look", model.task.options["look"], options, model.name))
+        return model.look(inputs[0], build_options("look", model.task.options["look"], options, model.name))
     return look_at_transformer(
-        model, given[0], given[1], options_of("look", options_for(model), options, type(model).__name__)
+        model, inputs[0], inputs[1], build_options("look", get_options_type(model), options, type(model).__name__)
     )
 
 
 def explain(predictor: Any, text: str | Sequence[str], **options: Any) -> Explanation:
-    """How much each word of a text mattered for what a model says of it, by several methods.
+    """Compute how much each word of a text matters for the output of a model, by several methods.
 
     Args:
-        predictor: What `regard.load` gave.
-        text: A text; for a tagger also its words.
-        options: For a model of pairs, `target`: the target to explain, the one it predicts unless set. `word`: which
-            word to explain, counted from 0: of a target (all of it unless set), of a text that a language model reads
-            (its last), or of one that a tagger tags (the first with another tag than O). For a classifier or tagger,
-            `label`: the label or tag to explain, the one it gives unless set. For a classifier of pairs, `second`:
-            the second text; of dialogues, `context`: the texts before, the oldest first; both stay as they are.
+        predictor: A predictor from `regard.load`.
+        text: The text; for a tagger, also a list of words.
+        options: For a sequence-to-sequence model:
+
+            - `target`: the target to explain (default: the model's prediction).
+            - `word`: index of the target word to explain, from 0 (default: the whole target).
+
+            For a language model:
+
+            - `word`: index of the word to explain, from 0 (default: the last word).
+
+            For a tagger:
+
+            - `word`: index of the word to explain, from 0 (default: the first word not tagged O).
+            - `label`: the tag to explain (default: the predicted tag).
+
+            For a classifier:
+
+            - `label`: the label to explain (default: the predicted label).
+            - `second`: the second text of a pair, which stays fixed.
+            - `context`: the preceding texts of a dialogue, oldest first, which stay fixed.
+
+    Returns:
+        The values of each method for each word, and how well the methods agree.
+
+    Raises:
+        RegardError: If the text is empty, or an option is unknown or not for this model.
 
     Example:
         >>> explanation = regard.explain(regard.load("runs/questions"), "Who wrote Emma ?")
         >>> explanation.values["attention"], explanation.correlations
     """
     if not isinstance(predictor, Predictor):
-        raise RegardError(f"explain: found {type(predictor).__name__}; give what regard.load gives")
-    return explained(
-        predictor.explain(text, options_of("explain", predictor.task.options["explain"], options, predictor.name))
+        raise RegardError(f"explain: expected a model from regard.load, got {type(predictor).__name__}")
+    return explain_subject(
+        predictor.explain(text, build_options("explain", predictor.task.options["explain"], options, predictor.name))
     )
 
 
-def options_of(what: str, kind: type[Options], given: Mapping[str, Any], model: str) -> Options:
-    """Options as a dataclass; a name that it has not is refused, and None says nothing."""
-    known, others = names_of(kind), set[str]().union(*(names_of(task.options[what]) for task in TASKS.values()))
-    told = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
-    told = {name: value for name, value in told.items() if value is not None}
-    for name in told:
-        if name not in known | others:
-            raise unknown_name(f"{what}: options", name, sorted(known))
-        if name not in known:
-            raise RegardError(f"{what}: {name} is for other models than {model}; leave it out")
-    return kind(**told)
+def build_options(action: str, kind: type[Options], raw_values: Mapping[str, Any], model: str) -> Options:
+    """Build the option dataclass `kind`, ignoring None; raise a `RegardError` for an unknown option."""
+    known_names, other_names = (
+        get_field_names(kind),
+        set[str]().union(*(get_field_names(task.options[action]) for task in TASKS.values())),
+    )
+    values = {name: tuple(value) if isinstance(value, list) else value for name, value in raw_values.items()}
+    values = {name: value for name, value in values.items() if value is not None}
+    for name in values:
+        if name not in known_names | other_names:
+            raise unknown_name(f"{action}: option", name, sorted(known_names))
+        if name not in known_names:
+            raise RegardError(f"{action}: {name} is not an option of {model}")
+    return kind(**values)

@@ -1,4 +1,4 @@
-"""Batch and TextBatch: sentences, or segments of texts, side by side as tensors."""
+"""Batch and TextBatch: padded batches of sentence pairs and of text segments."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from regard.layers.lengths import SequenceLengths, moved
+from regard.layers.lengths import SequenceLengths, to_device
 
 PAD, UNKNOWN, BOS, EOS = range(4)
-"""The first four numbers of every vocabulary."""
+"""Ids of the special tokens in every vocabulary."""
 
 
 class Pair(NamedTuple):
-    """A source and its target as numbers, without <bos> and <eos>; the target may be unknown."""
+    """Token ids of a source and its target, without <bos> and <eos>; the target is optional."""
 
     source: Sequence[int]
     target: Sequence[int] | None = None
@@ -29,18 +29,19 @@ Moved = TypeVar("Moved", bound="Movable")
 
 
 class Movable:
-    """A dataclass of tensors."""
+    """Base of dataclasses of tensors that can be moved to a device."""
 
     def to(self: Moved, device: str | torch.device) -> Moved:
-        """The same in the memory of a device, which the CPU does not wait for."""
-        return replace(self, **{name: on_device(value, device) for name, value in vars(self).items()})  # type: ignore[type-var]
+        """Return a copy on a device, moved asynchronously."""
+        return replace(self, **{name: move_value(value, device) for name, value in vars(self).items()})  # type: ignore[type-var]
 
 
 @dataclass(frozen=True)
 class Batch(Movable):
-    """Sources that end in <eos>, and targets as they go in (<bos> first) and as they shall come out (<eos> last).
+    """A batch of sentence pairs, padded with PAD.
 
-    The end of shorter ones is filled with PAD. Without targets, to predict them, the last three are None.
+    Sources end in <eos>. `target_in` starts with <bos>, `target_out` ends in <eos>. Without targets (for prediction),
+    the last three fields are None.
     """
 
     source: Int[Tensor, "batch source"]
@@ -55,9 +56,9 @@ class Batch(Movable):
 
 @dataclass(frozen=True)
 class TextBatch(Movable):
-    """Segments of texts: the tokens as they go in, and that which follows each, PAD where none is asked for.
+    """A batch of text segments: input tokens and the next token of each, PAD where nothing is predicted.
 
-    Rows go on where those of the segment before ended, unless they are `fresh`.
+    Rows continue those of the previous segment, unless they are `fresh`.
     """
 
     tokens: Int[Tensor, "rows time"]
@@ -68,31 +69,39 @@ class TextBatch(Movable):
         return len(self.tokens)
 
 
-def on_device(value: Any, device: str | torch.device) -> Any:
-    """A part of a batch in the memory of a device; what is no tensor, nor has any, as it is."""
+def move_value(value: Any, device: str | torch.device) -> Any:
+    """Move tensors in a value to a device; return other values unchanged."""
     if isinstance(value, tuple):
-        return tuple(on_device(each, device) for each in value)
+        return tuple(move_value(item, device) for item in value)
     if isinstance(value, Tensor):
-        return moved(value, device)
+        return to_device(value, device)
     return value.to(device) if isinstance(value, (Movable, SequenceLengths)) else value
 
 
 def collate(pairs: Sequence[Pair]) -> Batch:
-    """One batch of all pairs; targets only if every pair has one."""
-    source, lengths = padded([[*pair.source, EOS] for pair in pairs])
+    """Build a batch from pairs, with targets if every pair has one.
+
+    Args:
+        pairs: Token ids of sources and targets.
+
+    Example:
+        >>> collate([Pair([4, 5], [6])]).source
+        tensor([[4, 5, 3]])
+    """
+    source, lengths = pad_rows([[*pair.source, EOS] for pair in pairs])
     source_lengths = SequenceLengths.of(lengths)
     targets = [pair.target for pair in pairs if pair.target is not None]
     if len(targets) < len(pairs):
         return Batch(source, source_lengths)
-    target_in, target_lengths = padded([[BOS, *target] for target in targets])
-    target_out, _ = padded([[*target, EOS] for target in targets])
+    target_in, target_lengths = pad_rows([[BOS, *target] for target in targets])
+    target_out, _ = pad_rows([[*target, EOS] for target in targets])
     return Batch(source, source_lengths, target_in, target_out, target_lengths)
 
 
-def padded(rows: Sequence[Sequence[int]]) -> tuple[Int[Tensor, "batch longest"], Int[Tensor, " batch"]]:
-    """Rows of numbers as one tensor, filled up at the end, and their lengths."""
+def pad_rows(rows: Sequence[Sequence[int]]) -> tuple[Int[Tensor, "batch longest"], Int[Tensor, " batch"]]:
+    """Pad rows of ids to one tensor, and return it with their lengths."""
     lengths = [len(row) for row in rows]
-    longest = max(lengths, default=0)
-    filled = chain.from_iterable([*row, *[PAD] * (longest - len(row))] for row in rows)
-    flat = torch.from_numpy(np.fromiter(filled, np.int64))  # torch reads a Python list at half the speed
-    return flat.reshape(len(rows), longest), torch.tensor(lengths, dtype=torch.long)
+    max_length = max(lengths, default=0)
+    padded_ids = chain.from_iterable([*row, *[PAD] * (max_length - len(row))] for row in rows)
+    flat = torch.from_numpy(np.fromiter(padded_ids, np.int64))  # twice as fast as torch.tensor of a list
+    return flat.reshape(len(rows), max_length), torch.tensor(lengths, dtype=torch.long)

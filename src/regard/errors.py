@@ -1,36 +1,59 @@
-"""What a user can put right."""
+"""Errors that users can fix, and helpers to raise them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-NO_MEMORY = "there is not enough memory; try smaller batches, shorter texts or a smaller model"
+from regard.aliases import suggest
+
+NO_MEMORY = "out of memory; try smaller batches, shorter texts or a smaller model"
 
 
 class RegardError(Exception):
-    """Bad input: the message says where, what was found, and what would be right.
+    """Invalid input. The message says where it is, what it is, and what is expected.
 
-    The command line prints it in one line and exits with status 2; every other
-    exception is a bug of ours.
+    The command line prints the message on one line and exits with status 2. Any other
+    exception is a bug in regard.
     """
 
 
-def unknown_name(what: str, found: object, known: Iterable[str]) -> RegardError:
-    """The error for a name that is not in a list, with the nearest one that is."""
-    names = sorted(known)
-    near = get_close_matches(str(found), names, n=1)
-    hint = f'; did you mean "{near[0]}"?' if near else f"; there are: {', '.join(names)}"
-    return RegardError(f'{what}: there is no "{found}"{hint}')
+def unknown_name(subject: str, name: object, choices: Iterable[str]) -> RegardError:
+    """Return the error for an unknown name, with the closest valid name or all of them.
+
+    Args:
+        subject: What is named and, before it, where: `score`, `explain: label`, `--cell`, `de.toml: [model] score`.
+        name: The unknown name.
+        choices: The valid names.
+    """
+    names = sorted(choices)
+    near = suggest(str(name), names) or next(iter(get_close_matches(str(name), names, n=1)), None)
+    hint = f'; did you mean "{near}"?' if near else f"; choose from {', '.join(names)}"
+    if match := re.fullmatch(r"(?s:(.*: )?)(\[.*\]) setting", subject):
+        location, section = match.groups(default="")
+        return RegardError(f'{location}unknown setting "{name}" in {section}{hint}')
+    if match := re.fullmatch(r"(?s:(.*: |.*\] )?)(\w[\w. -]*)", subject):
+        location, kind = match.groups(default="")
+        return RegardError(f'{location}unknown {kind} "{name}"{hint}')
+    return RegardError(f'{subject}: unknown value "{name}"{hint}')
 
 
-def refuse_less(where: str, least: int, **values: int) -> None:
-    """Raise a `RegardError` for a value that is less."""
+def refuse_less(location: str, minimum: int, **values: int) -> None:
+    """Raise a `RegardError` if a value is below the minimum."""
     for name, value in values.items():
-        if value < least:
-            raise RegardError(f"{where}: {name} is {value}; {least} is the least")
+        if value < minimum:
+            raise RegardError(f"{location}: {name} must be at least {minimum}, got {value}")
+
+
+def format_os_error(error: OSError) -> str:
+    """Return the reason for an operating system error: "not found", "permission denied"."""
+    if isinstance(error, FileNotFoundError):
+        return "not found"
+    reason = error.strerror or str(error)
+    return reason[:1].lower() + reason[1:]
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Whether torch found no memory: on a GPU it has a class of its own for that, on a CPU only words."""
+    """Return whether PyTorch ran out of memory. On a CPU, only the message of the error tells."""
     return type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)

@@ -1,4 +1,4 @@
-"""Files that are whole or not there, and whatever a disk refuses said in one line."""
+"""Atomic file writes, and file errors as one-line messages."""
 
 from __future__ import annotations
 
@@ -11,56 +11,56 @@ from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from regard.errors import RegardError
+from regard.errors import RegardError, format_os_error
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 UNFINISHED = ".unfinished"
-"""How the name of a file ends that is not whole yet."""
+"""Suffix of a file that is still being written."""
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: dict[str, str] | None = None) -> None:
-    """Tensors as a safetensors file; those that share memory are each written out."""
+    """Write tensors to a safetensors file. Tensors that share memory are written separately."""
     from safetensors.torch import save
 
-    apart = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    write_bytes(path, save(apart, header))
+    copies = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    write_bytes(path, save(copies, header))
 
 
 def read_tensors(path: Path, device: str = "cpu", only: Container[str] | None = None) -> dict[str, Tensor]:
-    """The tensors of a safetensors file, all or those of some names."""
+    """Read all tensors of a safetensors file, or only those with the given names."""
     from safetensors import SafetensorError, safe_open
 
     try:
-        with reading(path), safe_open(path, framework="pt", device=device) as file:
+        with wrap_read_errors(path), safe_open(path, framework="pt", device=device) as file:
             names = file.keys() if only is None else [name for name in file.keys() if name in only]  # noqa: SIM118
             return {name: file.get_tensor(name) for name in names}
     except SafetensorError as error:
-        raise RegardError(f"{path}: is damaged ({error}); restore it from a copy") from None
+        raise RegardError(f"{path} is corrupt: {error}") from None
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a whole text file or nothing."""
+    """Write a text file atomically."""
     write_bytes(path, text.encode("utf-8"))
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a whole file or nothing; a link is followed, and what is no file, as a pipe, is written to as it is."""
-    with writing(path):
+    """Write a file atomically. Symbolic links are followed; pipes and devices are written to directly."""
+    with wrap_write_errors(path):
         path = Path(os.path.realpath(path))
         if not path.parent.exists():
             path.parent.mkdir(parents=True)
         if path.exists() and not path.is_file():
             path.write_bytes(content)
             return
-        with whole_file(path) as file:
+        with open_atomic(path) as file:
             file.write(content)
 
 
 @contextlib.contextmanager
-def whole_file(path: Path) -> Iterator[IO[bytes]]:
-    """A file that gets its name when it is whole; it goes if it never is."""
+def open_atomic(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file that appears under its name only when it is complete; remove it on failure."""
     unfinished = path.with_name(f".{path.name}{UNFINISHED}")
     try:
         with unfinished.open("wb") as file:
@@ -73,55 +73,55 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
 
 
 def read_json(path: Path) -> Any:
-    """What a JSON file holds."""
-    with reading(path):
+    """Read a JSON file."""
+    with wrap_read_errors(path):
         return parse_json(path.read_bytes(), str(path))
 
 
 def read_json_table(path: Path) -> dict[str, Any]:
-    """The table in a JSON file."""
+    """Read a JSON file that contains an object."""
     content = read_json(path)
     if not isinstance(content, dict):
-        raise RegardError(f"{path}: holds no table")
+        raise RegardError(f"{path}: expected a JSON object, got {type(content).__name__}")
     return content
 
 
-def parse_json(content: str | bytes, where: str) -> Any:
-    """What some JSON holds; `where` names it in errors."""
+def parse_json(content: str | bytes, location: str) -> Any:
+    """Parse JSON; `location` names it in errors."""
     try:
         return json.loads(content)
     except ValueError as error:
-        raise RegardError(f"{where}: is no JSON: {error}") from None
+        raise RegardError(f"{location} is not valid JSON: {error}") from None
 
 
-def check_version(content: Any, version: int, what: str, where: str) -> None:
-    """Raise a `RegardError` unless what a file holds says that it is of a version that we know."""
-    found = content.get("version") if isinstance(content, dict) else None
-    if found != version:
-        named = "no version" if found is None else f"version {found}"
-        raise RegardError(f"{where}: has {named}; this regard reads {what} of version {version}")
+def check_file_version(content: Any, version: int, kind: str, location: str) -> None:
+    """Raise a `RegardError` unless the content of a file has the given format version."""
+    file_version = content.get("version") if isinstance(content, dict) else None
+    if file_version != version:
+        version_text = "none" if file_version is None else file_version
+        raise RegardError(f"{location}: expected {kind} of version {version}, got {version_text}")
 
 
 @contextlib.contextmanager
-def refusals_told(done: str, path: Path | str) -> Iterator[None]:
-    """Whatever the disk refuses as a `RegardError`."""
+def wrap_os_errors(action: str, path: Path | str) -> Iterator[None]:
+    """Raise a `RegardError` where the operating system refuses to read or write a file."""
     try:
         yield
     except OSError as error:
-        raise RegardError(f"{path}: cannot be {done}: {error.strerror or error}") from None
+        raise RegardError(f"cannot {action} {path}: {format_os_error(error)}") from None
 
 
-reading, writing = partial(refusals_told, "read"), partial(refusals_told, "written")
+wrap_read_errors, wrap_write_errors = partial(wrap_os_errors, "read"), partial(wrap_os_errors, "write")
 
 
 def flush(file: IO[Any]) -> None:
-    """Bring what was written to the disk."""
+    """Flush a file to the disk."""
     file.flush()
     os.fsync(file.fileno())
 
 
 def flush_folder(path: Path) -> None:
-    """Bring a folder's new names to the disk, where the disk can do that."""
+    """Flush a folder to the disk, so that new names survive a crash, where the system supports it."""
     with contextlib.suppress(OSError):
         handle = os.open(path, os.O_RDONLY)
         try:
@@ -130,7 +130,7 @@ def flush_folder(path: Path) -> None:
             os.close(handle)
 
 
-def checksum(path: Path) -> str:
-    """The SHA-256 of a file."""
-    with reading(path), path.open("rb") as file:
+def compute_sha256(path: Path) -> str:
+    """Return the SHA-256 checksum of a file."""
+    with wrap_read_errors(path), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,7 +1,7 @@
-"""Recipe: everything that decides what is trained, as one record and one TOML file.
+"""Recipe: all settings of a training, as a dataclass and as a TOML file.
 
-Each task has a recipe of its own, a dataclass whose fields are its sections. What is here knows no task: their
-recipes are passed in.
+Each task has its own recipe, a dataclass with one field per section. The functions here know no task; they take the
+recipe classes as arguments.
 """
 
 from __future__ import annotations
@@ -13,32 +13,35 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.errors import RegardError, unknown_name
-from regard.settings import Field, Mark, Table, beside, fields_of, from_table, merge_fields, to_table
+from regard.settings import Field, Mark, Table, get_fields, join_location, merge_fields, parse_settings, to_table
 
 if TYPE_CHECKING:
     from regard.models import Model, Preset
 
-OF_ATTENTION = {"score", "heads", "project", "normaliser", "learn_width", "input_feeding"}
-"""What means nothing to a model without attention."""
+ATTENTION_SETTINGS = {"score", "heads", "project", "normalizer", "learn_width", "input_feeding"}
+"""Settings that a model without attention ignores."""
 
-OF_POOLING = {"heads", "normaliser", "queries"}
-"""What means nothing to a classifier that makes one vector of its words without attention."""
+POOLING_SETTINGS = {"heads", "normalizer", "queries"}
+"""Settings that a classifier without attention pooling ignores."""
 
-MANY = 2**31
-"""A vocabulary that is large enough for every setting, where that of the tokenizer is not known yet."""
+PLACEHOLDER_SIZE = 2**31
+"""Vocabulary size to check settings with while that of the tokenizer is unknown."""
 
 SIZES: dict[str, Any] = {
-    **dict.fromkeys(("source_size", "target_size", "size", "words", "pieces", "vectors", "vectors_width"), MANY),
-    "unlabelled": 0,
+    **dict.fromkeys(
+        ("source_vocab_size", "target_vocab_size", "vocab_size", "words", "pieces", "vectors", "vectors_width"),
+        PLACEHOLDER_SIZE,
+    ),
+    "unlabeled": 0,
     "labels": ("O", "B-X", "I-X"),
 }
-"""What a model's config learns from the tokenizers, so no recipe says it; with what it may be before it is known."""
+"""Settings of a model that come from the tokenizers, not from the recipe, with placeholder values."""
 
 
 class Recipe:
-    """All settings of a run, section by section; each task has a dataclass for its own.
+    """All settings of a run, by section; each task has its own subclass, a dataclass.
 
-    Those of the model are a table, since each model has its own; its `name` is the preset.
+    The settings of the model are a dict, since they depend on the model; `name` is the preset.
     """
 
     data: Any
@@ -48,126 +51,134 @@ class Recipe:
 
     if TYPE_CHECKING:
 
-        def __getattr__(self, section: str) -> Any: ...  # sections that not every task has
+        def __getattr__(self, section: str) -> Any: ...  # sections that only some tasks have
 
-    def table(self) -> Table:
-        """The recipe as plain values."""
+    def to_table(self) -> Table:
+        """Return the recipe as nested dicts of plain values."""
         return to_table(self)
 
 
 Recipes = Mapping[str, type[Recipe]]
-"""The recipe of each task, by the name of the task."""
+"""Task name -> recipe class."""
 
 
-def section_fields(recipes: Iterable[type[Recipe]]) -> dict[str, Field]:
-    """The sections of some recipes."""
-    return merge_fields(map(fields_of, recipes))
+def get_section_fields(recipes: Iterable[type[Recipe]]) -> dict[str, Field]:
+    """Return the sections of the recipes, by name."""
+    return merge_fields(map(get_fields, recipes))
 
 
-def setting_fields(section: str, recipes: Iterable[type[Recipe]]) -> dict[str, Field]:
-    """The settings that a section has in some recipes; none of the model's, which depend on its name."""
-    kinds = [fields_of(recipe)[section].type for recipe in recipes if section in fields_of(recipe)]
-    return merge_fields(fields_of(kind) for kind in kinds if isinstance(kind, type) and dataclasses.is_dataclass(kind))
+def get_setting_fields(section: str, recipes: Iterable[type[Recipe]]) -> dict[str, Field]:
+    """Return the settings of a section in the recipes. For [model] it is empty: its settings depend on the preset."""
+    kinds = [get_fields(recipe)[section].type for recipe in recipes if section in get_fields(recipe)]
+    return merge_fields(get_fields(kind) for kind in kinds if isinstance(kind, type) and dataclasses.is_dataclass(kind))
 
 
-def marked(mark: Mark, recipes: Iterable[type[Recipe]]) -> set[tuple[str, str]]:
-    """The section and the name of each setting with a mark."""
+def find_marked_settings(mark: Mark, recipes: Iterable[type[Recipe]]) -> set[tuple[str, str]]:
+    """Return the section and name of each setting with a mark."""
     recipes = list(recipes)
-    settings = ((section, setting_fields(section, recipes)) for section in section_fields(recipes))
-    return {(section, name) for section, known in settings for name, each in known.items() if mark in each.marks}
+    settings = ((section, get_setting_fields(section, recipes)) for section in get_section_fields(recipes))
+    return {(section, name) for section, fields in settings for name, field in fields.items() if mark in field.marks}
 
 
-def read_sections(recipes: Recipes, task: str, table: Mapping[str, Any], where: str) -> Recipe:
-    """The recipe of a task from plain values; a setting that only other tasks have is refused."""
+def parse_sections(recipes: Recipes, task: str, table: Mapping[str, Any], location: str) -> Recipe:
+    """Build the recipe of a task from plain values.
+
+    Raises:
+        RegardError: For an invalid setting, or a setting that only other tasks have.
+    """
     for section, values in table.items():
         names = values if isinstance(values, Mapping) else {}
         for name in (None, *names):
-            if tasks := others_with(recipes, task, section, name):
-                place = beside(where, f"[{section}]")
-                raise of_other_task(place if name is None else beside(place, name), tasks, task)
-    return from_table(recipes[task], table, where)
+            if tasks := find_other_tasks(recipes, task, section, name):
+                section_location = join_location(location, f"[{section}]")
+                raise build_other_task_error(
+                    section_location if name is None else join_location(section_location, name), tasks, task
+                )
+    return parse_settings(recipes[task], table, location)
 
 
-def others_with(recipes: Recipes, task: str, section: str, name: str | None = None) -> list[str]:
-    """The tasks that have a section, or a setting in it, if the given one has it not."""
+def find_other_tasks(recipes: Recipes, task: str, section: str, name: str | None = None) -> list[str]:
+    """Return the tasks that have a section (or a setting in it); none if the given task has it."""
 
-    def has(recipe: type[Recipe]) -> bool:
-        return section in fields_of(recipe) if name is None else name in setting_fields(section, [recipe])
+    def has_setting(recipe: type[Recipe]) -> bool:
+        return section in get_fields(recipe) if name is None else name in get_setting_fields(section, [recipe])
 
-    return [] if has(recipes[task]) else [other for other, recipe in recipes.items() if has(recipe)]
+    return [] if has_setting(recipes[task]) else [other for other, recipe in recipes.items() if has_setting(recipe)]
 
 
-def of_other_task(what: str, tasks: Sequence[str], task: str) -> RegardError:
-    """The error for a setting that only other tasks have."""
+def build_other_task_error(setting: str, tasks: Sequence[str], task: str) -> RegardError:
+    """Return the error for a setting that only other tasks have."""
     word = "task" if len(tasks) == 1 else "tasks"
-    return RegardError(f"{what} is for the {word} {' and '.join(tasks)}; this recipe is for {task}")
+    return RegardError(f"{setting} is for the {word} {' and '.join(tasks)}; this recipe is for {task}")
 
 
-def find_files(table: Table, folder: Path, recipes: Iterable[type[Recipe]]) -> None:
-    """Give files that lie in a folder, that of the recipe, their whole path in a table."""
+def resolve_paths(table: Table, folder: Path, recipes: Iterable[type[Recipe]]) -> None:
+    """Replace file names in a table by full paths where the file exists in the folder of the recipe."""
     from regard.data.corpora import CORPORA
 
-    for section, name in marked("path", recipes):
+    for section, name in find_marked_settings("path", recipes):
         values = table.get(section)
-        given = values.get(name) if isinstance(values, dict) else None
-        if isinstance(given, str) and given not in CORPORA and os.path.exists(folder / given):
-            table[section][name] = str(folder / given)
+        file_name = values.get(name) if isinstance(values, dict) else None
+        if isinstance(file_name, str) and file_name not in CORPORA and os.path.exists(folder / file_name):
+            table[section][name] = str(folder / file_name)
 
 
-def find_preset(name: object, what: str) -> Preset:
-    """A preset by its name; `what` says in errors what that is the name of."""
+def find_preset(name: object, location: str) -> Preset:
+    """Return a preset by name; `location` names the setting in errors."""
     from regard.models import MODELS
 
     if not isinstance(name, str) or name not in MODELS:
-        raise unknown_name(what, name, MODELS)
+        raise unknown_name(location, name, MODELS)
     return MODELS[name]
 
 
-def model_fields(name: object, what: str = "model") -> dict[str, Field]:
-    """The settings of a preset: field name -> Field; `what` names it in errors."""
-    return {key: value for key, value in fields_of(find_preset(name, what).config).items() if key not in SIZES}
+def get_model_fields(name: object, location: str = "model") -> dict[str, Field]:
+    """Return the settings of a preset by name; `location` names the setting in errors."""
+    return {key: value for key, value in get_fields(find_preset(name, location).config).items() if key not in SIZES}
 
 
-def check_model(table: Mapping[str, Any], where: str) -> None:
-    """Raise a `RegardError` for a preset that there is not, or a setting that is not right for it."""
-    preset = find_preset(table["name"], f"{where}: [model] name")
-    given = {name: value for name, value in table.items() if name != "name"}
-    sizes = {name: SIZES[name] for name in SIZES.keys() & fields_of(preset.config).keys()}
-    if found := sizes.keys() & given.keys():
-        raise RegardError(f"{where}: [model] {min(found)} comes from the tokenizer; leave it out")
-    config: Any = from_table(preset.config, {**sizes, **preset.settings, **given}, f"{where}: [model]")
-    if getattr(config, "attention", "") == "none" and (useless := OF_ATTENTION & given.keys()):
-        raise RegardError(f"{where}: [model] {min(useless)} is of attention, and {table['name']} has none here")
-    if getattr(config, "pooling", "attention") != "attention" and (useless := OF_POOLING & given.keys()):
-        raise RegardError(f"{where}: [model] {min(useless)} is of pooling by attention, not by {config.pooling}")
+def check_model(table: Mapping[str, Any], location: str) -> None:
+    """Raise a `RegardError` for an unknown preset or a setting that is invalid for it."""
+    preset = find_preset(table["name"], f"{location}: [model] name")
+    settings = {name: value for name, value in table.items() if name != "name"}
+    sizes = {name: SIZES[name] for name in SIZES.keys() & get_fields(preset.config).keys()}
+    if size_names := sizes.keys() & settings.keys():
+        raise RegardError(f"{location}: [model] {min(size_names)} is set by the tokenizer; remove it")
+    config: Any = parse_settings(preset.config, {**sizes, **preset.settings, **settings}, f"{location}: [model]")
+    if getattr(config, "attention", "") == "none" and (unused := ATTENTION_SETTINGS & settings.keys()):
+        raise RegardError(f"{location}: [model] {min(unused)} requires attention, but attention is none")
+    if getattr(config, "pooling", "attention") != "attention" and (unused := POOLING_SETTINGS & settings.keys()):
+        raise RegardError(
+            f"{location}: [model] {min(unused)} requires pooling by attention, but pooling is {config.pooling}"
+        )
 
 
-def every_model_field() -> dict[str, Field]:
-    """The fields of all models, for when the preset is not chosen yet."""
+def get_all_model_fields() -> dict[str, Field]:
+    """Return the settings of all presets, merged by name."""
     from regard.models import MODELS
 
-    return merge_fields(map(model_fields, MODELS))
+    return merge_fields(map(get_model_fields, MODELS))
 
 
 def build_model(recipe: Recipe, tokenizers: Any) -> Model:
-    """The model that a recipe describes, with random parameters."""
+    """Build the model of a recipe, with random parameters."""
     from regard.models import MODELS, build
 
     name = recipe.model["name"]
     settings = {key: value for key, value in recipe.model.items() if key != "name"}
-    known = fields_of(MODELS[name].config)
-    sizes = {key: value for key, value in tokenizers.sizes().items() if key in known}
+    config_fields = get_fields(MODELS[name].config)
+    sizes = {key: value for key, value in tokenizers.sizes().items() if key in config_fields}
     return build(name, **sizes, **settings)
 
 
-def fitting_models(settings: Mapping[str, Any], where: str, presets: Sequence[str]) -> list[str]:
-    """Those presets that take some settings; what is wrong with these if none does."""
-    refused: dict[str, RegardError] = {}
+def find_compatible_models(settings: Mapping[str, Any], location: str, presets: Sequence[str]) -> list[str]:
+    """Return the presets that accept the settings; raise the most relevant error if none does."""
+    errors: dict[str, RegardError] = {}
     for name in presets:
         try:
-            check_model({**settings, "name": name}, where)
+            check_model({**settings, "name": name}, location)
         except RegardError as error:
-            refused[name] = error
-    if len(refused) == len(presets):
-        raise refused[max(refused, key=lambda name: len(model_fields(name).keys() & settings.keys()))]
-    return [name for name in presets if name not in refused]
+            errors[name] = error
+    if len(errors) == len(presets):
+        raise errors[max(errors, key=lambda name: len(get_model_fields(name).keys() & settings.keys()))]
+    return [name for name in presets if name not in errors]

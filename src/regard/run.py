@@ -1,16 +1,15 @@
-"""The run folder: a trained model as files that anyone can read.
+"""The run folder: a trained model in readable files.
 
-    recipe.toml          every setting it was trained with
-    run.json             what it is, how good it was, and the checksums of the files
+    recipe.toml          all settings of the training
+    run.json             the card: task, best metrics, checksums of the files
     model.safetensors    the best parameters
-    tokenizer.json       text <-> numbers
-    metrics.jsonl        a line for each validation
-    log                  what was said during training
-    training/            checkpoints, to go on from
-    reading/             the same of unlabelled text, where it was read before labels were learnt
+    tokenizer.json       text <-> ids
+    metrics.jsonl        one line per validation
+    log                  messages of the training
+    training/            checkpoints to resume from
+    pretraining/         the same for pretraining on unlabeled text
 
-Every file but the log is written under another name, flushed and renamed, so that it is
-whole or not there. Nothing is ever pickled.
+All files except the log are written atomically. Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -27,33 +26,33 @@ from typing import TYPE_CHECKING, Any
 import portalocker
 
 from regard import __version__
-from regard.errors import RegardError
+from regard.errors import RegardError, format_os_error
 from regard.files import (
     UNFINISHED,
-    checksum,
+    compute_sha256,
     flush_folder,
     read_tensors,
-    reading,
+    wrap_read_errors,
+    wrap_write_errors,
     write_bytes,
     write_tensors,
     write_text,
-    writing,
 )
-from regard.settings import Table, read_toml, shown, to_toml
+from regard.settings import Table, format_value, read_toml, to_toml
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 FORMAT = 1
-READING = "reading"  # the folder, within a run, of what was read before labels were learnt
-BEFORE_THE_CARD = {"training", "log", "tokenizer.json", "recipe.toml"}
-"""What a run may have before its run.json; that comes last, so the rest is there with it."""
+PRETRAINING = "pretraining"  # subfolder for pretraining on unlabeled text
+FILES_BEFORE_CARD = {"training", "log", "tokenizer.json", "recipe.toml"}
+"""Files that a run may have before its run.json, which is written last."""
 
 Card = dict[str, Any]
 
 
-class Inside:
-    """The path of what has this name in a run folder."""
+class RunPath:
+    """A path within a run folder."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -64,120 +63,122 @@ class Inside:
 
 @dataclass(frozen=True)
 class Run:
-    """A run folder; nothing is read or written before it is asked for."""
+    """A run folder. Files are read and written only when a method is called."""
 
     path: Path
 
-    recipe_file = Inside("recipe.toml")
-    card_file = Inside("run.json")
-    model_file = Inside("model.safetensors")
-    tokenizer_file = Inside("tokenizer.json")
-    metrics_file = Inside("metrics.jsonl")
-    log_file = Inside("log")
-    checkpoints = Inside("training")
-    lock_file = Inside("training/lock")
+    recipe_file = RunPath("recipe.toml")
+    card_file = RunPath("run.json")
+    model_file = RunPath("model.safetensors")
+    tokenizer_file = RunPath("tokenizer.json")
+    metrics_file = RunPath("metrics.jsonl")
+    log_file = RunPath("log")
+    checkpoints = RunPath("training")
+    lock_file = RunPath("training/lock")
 
     def exists(self) -> bool:
-        """Whether a run was begun here; a folder of other things is refused."""
-        with reading(self.path):
+        """Return whether the folder contains a run.
+
+        Raises:
+            RegardError: If the path is a file or a folder with other content.
+        """
+        with wrap_read_errors(self.path):
             if not self.path.exists():
                 return False
             if not self.path.is_dir():
-                raise RegardError(f"{self.path}: is a file; a folder for the run is needed")
+                raise RegardError(f"{self.path}: expected a folder for the run, got a file")
             if self.card_file.exists():
                 return True
-            names = {each.name for each in self.path.iterdir() if not each.name.endswith(UNFINISHED)}
-            if names and not (self.lock_file.exists() and names <= BEFORE_THE_CARD):
-                raise RegardError(f"{self.path}: holds other things than a run; choose another folder")
+            names = {entry.name for entry in self.path.iterdir() if not entry.name.endswith(UNFINISHED)}
+            if names and not (self.lock_file.exists() and names <= FILES_BEFORE_CARD):
+                raise RegardError(f"{self.path} is not empty and not a run; choose another folder")
             return False
 
     def read_recipe(self) -> Table:
-        """The settings as they were trained with."""
+        """Read the settings of the training."""
         return read_toml(self.recipe_file)
 
     def read_card(self) -> Card:
-        """What the run is, checked to be of a format that we know."""
+        """Read the card of the run, run.json, and check its format version."""
         try:
-            with reading(self.card_file):
+            with wrap_read_errors(self.card_file):
                 if self.path.is_file():
-                    raise RegardError(f"{self.path}: is a file; a run folder is needed")
+                    raise RegardError(f"{self.path}: expected a run folder, got a file")
                 if not self.path.is_dir():
-                    raise RegardError(f"{self.path}: there is no such folder; a run made by regard train is needed")
+                    raise RegardError(f"{self.path}: not found; expected a run folder created by regard train")
                 if not self.card_file.exists():
-                    raise RegardError(f"{self.path}: is no run; there is no run.json in it")
+                    raise RegardError(f"{self.path} is not a run folder: run.json is missing")
                 card = json.loads(self.card_file.read_bytes())
         except ValueError as error:
-            raise RegardError(f"{self.card_file}: is damaged ({error}); restore it from a copy") from None
-        found = card.get("format") if isinstance(card, dict) else None
-        if type(found) is not int or found < 1:
-            raise RegardError(f"{self.card_file}: has the format {shown(found)}; this regard reads 1 to {FORMAT}")
-        if found > FORMAT:
+            raise RegardError(f"{self.card_file} is corrupt: {error}") from None
+        file_format = card.get("format") if isinstance(card, dict) else None
+        if type(file_format) is not int or file_format < 1:
+            raise RegardError(f"{self.card_file}: expected format 1 to {FORMAT}, got {format_value(file_format)}")
+        if file_format > FORMAT:
             raise RegardError(
-                f"{self.card_file}: has the format {found}, made by regard {card.get('regard')}; "
-                f"this regard {__version__} reads up to {FORMAT}: install a newer one"
+                f"{self.card_file}: format {file_format} was written by regard {card.get('regard')}; "
+                f"regard {__version__} reads formats up to {FORMAT}; upgrade regard"
             )
         return card
 
     def write_card(self, card: Mapping[str, Any]) -> None:
-        """Write what the run is, with the checksums of the files that belong to it."""
+        """Write the card, with the checksums of the run's files."""
         files = (self.recipe_file, self.tokenizer_file, self.model_file)
-        sums = {file.name: checksum(file) for file in files if file.exists()}
-        whole = {**card, "format": FORMAT, "regard": __version__, "sha256": sums}
-        write_text(self.card_file, json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
+        sums = {file.name: compute_sha256(file) for file in files if file.exists()}
+        complete_card = {**card, "format": FORMAT, "regard": __version__, "sha256": sums}
+        write_text(self.card_file, json.dumps(complete_card, indent=2, ensure_ascii=False) + "\n")
 
-    def note_best(self, best: Card) -> None:
-        """Note the best validation so far on the card; a folder within a run has none."""
+    def record_best(self, best: Card) -> None:
+        """Record the best validation so far on the card. The folder of the pretraining has no card."""
         if self.card_file.exists():
             self.write_card({**self.read_card(), "best": best})
 
     def write_recipe(self, table: Table) -> None:
-        """Write the settings."""
+        """Write the settings to recipe.toml."""
         write_text(self.recipe_file, to_toml(table))
 
     def read_parameters(self, device: str = "cpu", only: Container[str] | None = None) -> dict[str, Tensor]:
-        """The best parameters, all or those of some names; the file is checked against its checksum."""
+        """Read the best parameters, all or only those with the given names, and verify the checksum."""
         if not self.model_file.exists():
-            raise RegardError(f"{self.path}: has no model.safetensors yet; train it until its first validation")
-        self.check(self.model_file)
+            raise RegardError(f"{self.path}: model.safetensors is missing; train until the first validation")
+        self.verify_checksum(self.model_file)
         return read_tensors(self.model_file, device, only)
 
-    def check(self, file: Path) -> None:
-        """Raise a `RegardError` if a file is not the one whose checksum the card has."""
-        sums = self.read_card().get("sha256")
-        wanted = sums.get(file.name) if isinstance(sums, dict) else None
-        if wanted is not None and checksum(file) != wanted:
-            raise RegardError(
-                f"{file}: is not the file that was written (its checksum differs); restore it from a copy"
-            )
+    def verify_checksum(self, file: Path) -> None:
+        """Raise a `RegardError` if the checksum of a file differs from the one on the card."""
+        checksums = self.read_card().get("sha256")
+        expected_checksum = checksums.get(file.name) if isinstance(checksums, dict) else None
+        if expected_checksum is not None and compute_sha256(file) != expected_checksum:
+            raise RegardError(f"{file} is corrupt: its checksum differs from run.json")
 
-    def metrics(self) -> list[dict[str, Any]]:
-        """What each validation found."""
-        found = []
-        for number, line in enumerate(self._metrics().splitlines(), 1):
+    def read_metrics(self) -> list[dict[str, Any]]:
+        """Read the metrics of each validation."""
+        rows = []
+        for line_number, line in enumerate(self._read_metrics_bytes().splitlines(), 1):
             try:
                 values = json.loads(line)
             except ValueError:
                 values = None
             if not isinstance(values, dict) or type(values.get("step")) is not int:
-                raise RegardError(f"{self.metrics_file}, line {number}: is damaged; remove the line")
-            found.append(values)
-        return found
+                raise RegardError(f"{self.metrics_file}, line {line_number} is corrupt; remove the line")
+            rows.append(values)
+        return rows
 
-    def _metrics(self) -> bytes:
-        with reading(self.metrics_file):
+    def _read_metrics_bytes(self) -> bytes:
+        with wrap_read_errors(self.metrics_file):
             return self.metrics_file.read_bytes() if self.metrics_file.exists() else b""
 
     def add_metrics(self, values: Mapping[str, Any]) -> None:
-        """Put the findings of one validation behind the others."""
-        write_bytes(self.metrics_file, self._metrics() + json.dumps(dict(values)).encode() + b"\n")
+        """Append the metrics of one validation."""
+        write_bytes(self.metrics_file, self._read_metrics_bytes() + json.dumps(dict(values)).encode() + b"\n")
 
-    def cut_metrics(self, step: int) -> None:
-        """Forget what was found after a step from which training goes on."""
-        kept = [line for line in self.metrics() if line["step"] <= step]
-        write_text(self.metrics_file, "".join(json.dumps(line) + "\n" for line in kept))
+    def truncate_metrics(self, step: int) -> None:
+        """Remove the metrics after the step from which training resumes."""
+        remaining = [line for line in self.read_metrics() if line["step"] <= step]
+        write_text(self.metrics_file, "".join(json.dumps(line) + "\n" for line in remaining))
 
     def discard(self) -> None:
-        """Remove a run that has not begun, and its folder if nothing else is in it."""
+        """Remove a run that has not started training, and its folder if it is empty."""
         shutil.rmtree(self.checkpoints, ignore_errors=True)
         for file in (self.log_file, self.tokenizer_file, self.recipe_file):
             file.unlink(missing_ok=True)
@@ -185,27 +186,28 @@ class Run:
             self.path.rmdir()
 
     @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        """Hold the folder, so that no two trainings write to it."""
-        with writing(self.lock_file):
+    def lock(self) -> Iterator[None]:
+        """Lock the folder, so that only one process trains in it."""
+        with wrap_write_errors(self.lock_file):
             self.checkpoints.mkdir(parents=True, exist_ok=True)
             file = self.lock_file.open("w")
         with file:
             try:
                 portalocker.lock(file, portalocker.LOCK_EX | portalocker.LOCK_NB)
             except portalocker.AlreadyLocked:
-                raise RegardError(f"{self.path}: another training writes here; wait, or choose another --out") from None
+                raise RegardError(f"{self.path} is in use by another training; wait, or choose another --out") from None
             except portalocker.LockException as error:
-                reason = error.__cause__ if isinstance(error.__cause__, OSError) else error  # the system's own words
-                raise RegardError(f"{self.lock_file}: cannot be locked: {reason.strerror or reason}") from None
+                cause = error.__cause__
+                reason = format_os_error(cause) if isinstance(cause, OSError) else error.strerror or error
+                raise RegardError(f"cannot lock {self.lock_file}: {reason}") from None
             yield
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """All that is needed to go on from a step as if training had never stopped.
+    """The complete training state at a step; resuming from it gives the same result as not stopping.
 
-    Its folder is `step-000000100`, or `step-000000100.1` if written anew at that step.
+    Its folder is `step-000000100`, or `step-000000100.1` if written again at that step.
     """
 
     path: Path
@@ -216,47 +218,49 @@ class Checkpoint:
 
     @property
     def order(self) -> tuple[int, int]:
-        """Its step, and how many were written at that step before."""
-        step, _, before = self.path.name.removeprefix("step-").partition(".")
-        return int(step), int(before or 0)
+        """The step, and the number of checkpoints written earlier at that step."""
+        step, _, repeat = self.path.name.removeprefix("step-").partition(".")
+        return int(step), int(repeat or 0)
 
-    def state(self) -> dict[str, Any]:
-        """Counters and the like."""
+    def load_state(self) -> dict[str, Any]:
+        """Load the counters of the training."""
         return json.loads((self.path / "state.json").read_bytes())
 
-    def tensors(self, name: str, device: str = "cpu") -> dict[str, Tensor]:
-        """The parameters (`model`) or another part of what training goes on from."""
+    def load_tensors(self, name: str, device: str = "cpu") -> dict[str, Tensor]:
+        """Load the parameters (`model`) or another part of the training state."""
         return read_tensors(self.path / f"{name}.safetensors", device)
 
-    def parts(self) -> list[str]:
-        """The names of all that `tensors` can give."""
+    def list_parts(self) -> list[str]:
+        """Return the names that `load_tensors` accepts."""
         return sorted(file.stem for file in self.path.glob("*.safetensors"))
 
     def remove(self) -> None:
-        """Delete it."""
+        """Delete the checkpoint."""
         shutil.rmtree(self.path)
 
-    def is_whole(self) -> bool:
-        """Whether all its files are there and unharmed."""
+    def is_intact(self) -> bool:
+        """Return whether all files exist and match their checksums."""
         try:
-            sums = json.loads((self.path / "sha256.json").read_bytes())
+            checksums = json.loads((self.path / "sha256.json").read_bytes())
         except (OSError, ValueError):
             return False
-        if not isinstance(sums, dict) or "state.json" not in sums:
+        if not isinstance(checksums, dict) or "state.json" not in checksums:
             return False
-        return all((self.path / name).is_file() and checksum(self.path / name) == sums[name] for name in sums)
+        return all(
+            (self.path / name).is_file() and compute_sha256(self.path / name) == checksums[name] for name in checksums
+        )
 
 
-def checkpoints_of(run: Run) -> list[Checkpoint]:
-    """All checkpoints that are whole, oldest first."""
-    return [checkpoint for checkpoint in all_checkpoints(run) if checkpoint.is_whole()]
+def list_checkpoints(run: Run) -> list[Checkpoint]:
+    """Return the intact checkpoints, oldest first."""
+    return [checkpoint for checkpoint in list_all_checkpoints(run) if checkpoint.is_intact()]
 
 
-def all_checkpoints(run: Run) -> list[Checkpoint]:
-    """All checkpoints, oldest first."""
+def list_all_checkpoints(run: Run) -> list[Checkpoint]:
+    """Return all checkpoints, oldest first."""
     if not run.checkpoints.is_dir():
         return []
-    with reading(run.checkpoints):
+    with wrap_read_errors(run.checkpoints):
         paths = [path for path in run.checkpoints.iterdir() if re.fullmatch(r"step-\d+(\.\d+)?", path.name)]
     return sorted(map(Checkpoint, paths), key=lambda checkpoint: checkpoint.order)
 
@@ -266,24 +270,24 @@ def save_checkpoint(
 ) -> Checkpoint:
     """Write a checkpoint and remove all but the newest `keep`.
 
-    Those of later steps go too: training went on from before them, as they are damaged.
+    Checkpoints of later steps are removed, too: training resumed before them because they are corrupt.
     """
-    others = all_checkpoints(run)
+    others = list_all_checkpoints(run)
     same = [other.order[1] for other in others if other.step == step]
     checkpoint = Checkpoint(run.checkpoints / (f"step-{step:09d}" + (f".{max(same) + 1}" if same else "")))
     unfinished = run.checkpoints / UNFINISHED
-    with writing(checkpoint.path):
+    with wrap_write_errors(checkpoint.path):
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(parents=True)
         for name, values in tensors.items():
             write_tensors(unfinished / f"{name}.safetensors", values)
         write_text(unfinished / "state.json", json.dumps(dict(state)))
-        sums = {path.name: checksum(path) for path in sorted(unfinished.iterdir())}
-        write_text(unfinished / "sha256.json", json.dumps(sums))
+        checksums = {path.name: compute_sha256(path) for path in sorted(unfinished.iterdir())}
+        write_text(unfinished / "sha256.json", json.dumps(checksums))
         unfinished.rename(checkpoint.path)
         flush_folder(run.checkpoints)
-        kept = [other for other in others if other.step < step][-keep + 1 :] if keep > 1 else []
+        remaining = [other for other in others if other.step < step][-keep + 1 :] if keep > 1 else []
         for other in others:
-            if other not in kept:
+            if other not in remaining:
                 shutil.rmtree(other.path)
     return checkpoint

@@ -1,4 +1,4 @@
-"""How tags of words mark spans of words: BIO, IOB1, BIOES, BILOU and IO, read, written and kept consistent."""
+"""Tagging schemes for spans of words: detect, parse, write and repair BIO, IOB1, BIOES, BILOU and IO."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from regard.errors import RegardError, unknown_name
 Scheme = Literal["BIO", "IOB1", "BIOES", "BILOU", "IO", "plain"]
 
 SCHEMES: dict[str, str] = {
-    "BIO": "B- begins a span, I- goes on",
-    "IOB1": "I- is in a span, B- begins one right after another of its type",
-    "BIOES": "B- begins a span, I- goes on, E- ends it, S- is one of a single word",
-    "BILOU": "B- begins a span, I- goes on, L- ends it, U- is one of a single word",
-    "IO": "I- is in a span",
-    "plain": "each stands for itself, none marks a span",
+    "BIO": "B- begins a span, I- continues it",
+    "IOB1": "I- is inside a span, B- begins one right after another of the same type",
+    "BIOES": "B- begins a span, I- continues it, E- ends it, S- is a single-word span",
+    "BILOU": "B- begins a span, I- continues it, L- ends it, U- is a single-word span",
+    "IO": "I- is inside a span",
+    "plain": "tags of single words, no spans",
 }
-"""Every scheme, in words."""
+"""Description of each scheme."""
 
-WHOLE = {"BIO": "BI*", "BIOES": "S|BI*E", "BILOU": "S|BI*E"}
-"""What a whole span looks like, where that can be told from a broken one."""
+WHOLE_SPANS = {"BIO": "BI*", "BIOES": "S|BI*E", "BILOU": "S|BI*E"}
+"""Pattern of a complete span, for schemes that distinguish it from an incomplete one."""
 
 PREFIX = re.compile(r"([BIESLU])(?:-(.+))?|O")
 AS_BIOES = {"L": "E", "U": "S"}
@@ -34,37 +34,37 @@ UNTYPED = "_"
 
 
 class Span(NamedTuple):
-    """Some words and what they are; places of words are counted from 0, and the last belongs to the span."""
+    """A typed span of words; indices count from 0, and the last word is inclusive."""
 
     type: str
     first: int
     last: int
 
 
-class Mark(NamedTuple):
-    """A tag taken apart: one of B, I, E, S and O (L and U are read as E and S), and the type; O has none."""
+class ParsedTag(NamedTuple):
+    """The prefix of a tag (B, I, E, S or O; L and U are read as E and S) and its type, "" for O."""
 
     prefix: str
     type: str
 
 
 class Transitions(NamedTuple):
-    """Which tags may come first, which may follow which (a row may be followed by a column), and which may be last."""
+    """Which tags may come first, which may follow each other (row before column), and which may come last."""
 
     start: Bool[Tensor, " tags"]
     between: Bool[Tensor, "tags tags"]
     end: Bool[Tensor, " tags"]
 
 
-OUTSIDE = Mark("O", "")
+OUTSIDE = ParsedTag("O", "")
 
 
 def find_scheme(sequences: Iterable[Sequence[str]]) -> Scheme:
-    """The scheme in which sentences are tagged.
+    """Detect the scheme of tagged sentences.
 
-    What has tags of another form, or prefixes that no scheme has together, is plain. Where
-    spans begin with I- it is IO without any B-, IOB1 if B- never begins a span on its own,
-    and else BIO with mistakes.
+    Tags of another form, or with prefixes that no scheme combines, are plain. If spans begin
+    with I-, the scheme is IO without any B-, IOB1 if B- only separates adjacent spans, and
+    otherwise BIO with mistakes.
     """
     sentences = [tuple(tags) for tags in sequences]
     tags = {tag for sentence in sentences for tag in sentence}
@@ -83,79 +83,87 @@ def find_scheme(sequences: Iterable[Sequence[str]]) -> Scheme:
 
 
 def is_iob1(sentences: Iterable[Sequence[str]]) -> bool:
-    """Whether no B- stands but where IOB1 has it: right after a word of a span of its type."""
-    return all(may_follow(before, after, "IOB1") for tags in sentences for before, after in neighbours(marks_of(tags)))
+    """Return whether every B- follows a word of a span of the same type, as in IOB1."""
+    return all(
+        may_follow(before, after, "IOB1") for tags in sentences for before, after in iter_neighbors(parse_tags(tags))
+    )
 
 
-def neighbours(marks: Sequence[Mark]) -> Iterator[tuple[Mark, Mark]]:
-    """Each mark with that before it; the first follows the outside, which follows the last."""
+def iter_neighbors(marks: Sequence[ParsedTag]) -> Iterator[tuple[ParsedTag, ParsedTag]]:
+    """Yield each tag with its predecessor; `OUTSIDE` precedes the first and follows the last."""
     return zip((OUTSIDE, *marks), (*marks, OUTSIDE), strict=True)
 
 
-def marks_of(tags: Iterable[str]) -> list[Mark]:
-    """Tags taken apart."""
-    return [mark_of(tag) for tag in tags]
+def parse_tags(tags: Iterable[str]) -> list[ParsedTag]:
+    """Parse tags into prefix and type."""
+    return [parse_tag(tag) for tag in tags]
 
 
-def mark_of(tag: str) -> Mark:
-    """A tag taken apart; a prefix alone is of the type "_"."""
-    found = PREFIX.fullmatch(tag)
-    if found is None:
-        raise RegardError(f'tags: found "{tag}"; a tag that marks spans is O, or B-, I-, E-, S-, L- or U- and a type')
-    prefix = found[1]
-    return OUTSIDE if prefix is None else Mark(AS_BIOES.get(prefix, prefix), found[2] or UNTYPED)
+def parse_tag(tag: str) -> ParsedTag:
+    """Parse a tag into prefix and type; a prefix alone has the type "_"."""
+    match = PREFIX.fullmatch(tag)
+    if match is None:
+        raise RegardError(f'tags: expected O, or B-, I-, E-, S-, L- or U- with a type, got "{tag}"')
+    prefix = match[1]
+    return OUTSIDE if prefix is None else ParsedTag(AS_BIOES.get(prefix, prefix), match[2] or UNTYPED)
 
 
-def spans_of(tags: Sequence[str], strict: Scheme | None = None) -> list[Span]:
-    """The spans that tags mark, in their order.
+def tags_to_spans(tags: Sequence[str], strict: Scheme | None = None) -> list[Span]:
+    """Return the spans of a tagged sentence, in order.
 
-    As conlleval reads them, whatever the scheme: a span begins at B-, at S-, after E- or S-,
-    and wherever the type changes, so that no tag is left out. With a strict scheme (BIO,
-    BIOES or BILOU) only whole spans count: S-, or all from B- to E-.
+    Tags are read like conlleval does, for any scheme: a span begins at B-, at S-, after E- or S-,
+    and wherever the type changes, so every tag belongs to a span.
+
+    Args:
+        tags: Tags of one sentence.
+        strict: Scheme (BIO, BIOES or BILOU) in which only complete spans count: S-, or B- to E-.
+
+    Raises:
+        RegardError: A tag does not mark spans, or `strict` is unknown.
     """
-    if strict is not None and strict not in WHOLE:
-        raise unknown_name("strict", strict, WHOLE)
-    marks = marks_of(tags)
+    if strict is not None and strict not in WHOLE_SPANS:
+        raise unknown_name("strict", strict, WHOLE_SPANS)
+    marks = parse_tags(tags)
     spans: list[Span] = []
-    for place, (before, mark) in enumerate(neighbours(marks)):
-        if begins(before, mark):
-            spans.append(Span(mark.type, place, place))
+    for index, (before, mark) in enumerate(iter_neighbors(marks)):
+        if begins_span(before, mark):
+            spans.append(Span(mark.type, index, index))
         elif mark != OUTSIDE:
-            spans[-1] = spans[-1]._replace(last=place)
+            spans[-1] = spans[-1]._replace(last=index)
     if strict is None:
         return spans
     prefixes = "".join(mark.prefix for mark in marks)
-    return [span for span in spans if re.fullmatch(WHOLE[strict], prefixes[span.first : span.last + 1])]
+    return [span for span in spans if re.fullmatch(WHOLE_SPANS[strict], prefixes[span.first : span.last + 1])]
 
 
-def begins(before: Mark, mark: Mark) -> bool:
-    """Whether a span begins with a mark, of which the one before is known."""
+def begins_span(before: ParsedTag, mark: ParsedTag) -> bool:
+    """Return whether a span begins with a tag, given the tag before it."""
     return mark != OUTSIDE and (mark.prefix in "BS" or before.prefix in "OES" or before.type != mark.type)
 
 
-def tags_of(spans: Iterable[Span], length: int, scheme: Scheme) -> tuple[str, ...]:
-    """The tags that mark spans among so many words; in IO neighbours of one type become one span."""
+def spans_to_tags(spans: Iterable[Span], length: int, scheme: Scheme) -> tuple[str, ...]:
+    """Return the tags of a sentence of `length` words with these spans; in IO, adjacent spans of one type merge."""
     if scheme == "plain":
-        raise RegardError("tags_of: the scheme plain marks no spans; BIO, IOB1, BIOES, BILOU and IO do")
+        raise RegardError("spans_to_tags: scheme must be BIO, IOB1, BIOES, BILOU or IO, got plain")
     tags = ["O"] * length
     before: Span | None = None
     for span in sorted(spans, key=lambda span: span.first):
-        least = 0 if before is None else before.last + 1
-        if not least <= span.first <= span.last < length:
+        first_free = 0 if before is None else before.last + 1
+        if not first_free <= span.first <= span.last < length:
             raise RegardError(
-                f"tags_of: found {span.type} at words {span.first} to {span.last}; "
-                f"of {length} words those from {least} on are free"
+                f"spans_to_tags: expected a span within words {first_free} to {length - 1}, "
+                f"got {span.type} at {span.first} to {span.last}"
             )
-        beside = before is not None and before.type == span.type and span.first == least
-        for place, prefix in enumerate(prefixes_of(span.last - span.first + 1, scheme, beside), span.first):
-            tags[place] = prefix if span.type == UNTYPED else f"{prefix}-{span.type}"
+        adjacent = before is not None and before.type == span.type and span.first == first_free
+        for index, prefix in enumerate(build_prefixes(span.last - span.first + 1, scheme, adjacent), span.first):
+            tags[index] = prefix if span.type == UNTYPED else f"{prefix}-{span.type}"
         before = span
     return tuple(tags)
 
 
-def prefixes_of(length: int, scheme: Scheme, beside: bool) -> str:
-    """The prefixes of a span of so many words, which may stand right beside one of its type."""
-    if scheme == "IO" or (scheme == "IOB1" and not beside):
+def build_prefixes(length: int, scheme: Scheme, adjacent: bool) -> str:
+    """Return the prefixes of a span of `length` words; `adjacent` if it directly follows one of the same type."""
+    if scheme == "IO" or (scheme == "IOB1" and not adjacent):
         return "I" * length
     if scheme in ("BIO", "IOB1"):
         return "B" + "I" * (length - 1)
@@ -163,39 +171,39 @@ def prefixes_of(length: int, scheme: Scheme, beside: bool) -> str:
     return bioes if scheme == "BIOES" else "".join(AS_BILOU.get(prefix, prefix) for prefix in bioes)
 
 
-def repair(sequences: Iterable[Sequence[str]], scheme: Scheme) -> tuple[list[tuple[str, ...]], int]:
-    """Tags made consistent with their scheme, and how many had to change.
+def repair_tags(sequences: Iterable[Sequence[str]], scheme: Scheme) -> tuple[list[tuple[str, ...]], int]:
+    """Make tags consistent with their scheme; return them and the number of changed tags.
 
-    An I- that follows nothing to go on with begins a span, so in BIO it becomes B-.
+    An I- without a span to continue begins a span, so in BIO it becomes B-.
     """
-    given = [tuple(tags) for tags in sequences]
+    original = [tuple(tags) for tags in sequences]
     if scheme == "plain":
-        return given, 0
-    mended = [tags_of(spans_of(tags), len(tags), scheme) for tags in given]
-    changed = sum(old != new for pair in zip(given, mended, strict=True) for old, new in zip(*pair, strict=True))
-    return mended, changed
+        return original, 0
+    repaired = [spans_to_tags(tags_to_spans(tags), len(tags), scheme) for tags in original]
+    changed = sum(old != new for pair in zip(original, repaired, strict=True) for old, new in zip(*pair, strict=True))
+    return repaired, changed
 
 
-def scheme_lines(scheme: Scheme, changed: int) -> Iterator[str]:
-    """The scheme in words, and a note on the tags that were changed to keep to it."""
+def format_scheme(scheme: Scheme, changed: int) -> Iterator[str]:
+    """Yield a description of the scheme, and a note if tags were changed to match it."""
     yield f"tags: {scheme} ({SCHEMES[scheme]})"
     if changed:
         yield (
-            f"note: tags: {changed} did not keep to {scheme}, such as an I- with no span to go on with; "
-            "changed so that the same spans are marked"
+            f"note: tags: corrected {changed} that did not match {scheme}, such as I- without a span to continue; "
+            "the spans are unchanged"
         )
 
 
-def odd_tags(tags: Iterable[str]) -> list[str]:
-    """Tags of another form than most, which would mark spans without them; none where most mark no spans."""
+def find_odd_tags(tags: Iterable[str]) -> list[str]:
+    """Return tags that do not match the span format of most others; empty if most tags mark no spans."""
     all_tags = list(tags)
     odd = [tag for tag in all_tags if not PREFIX.fullmatch(tag)]
     return sorted(set(odd)) if 0 < 2 * len(odd) < len(all_tags) and any(tag[1:2] == "-" for tag in all_tags) else []
 
 
-def allowed_transitions(tags: Sequence[str], scheme: Scheme) -> Transitions:
-    """What a tagger may answer if its tags are to keep to the scheme; O before the first and after the last word."""
-    marks = [OUTSIDE for _ in tags] if scheme == "plain" else marks_of(tags)
+def build_transitions(tags: Sequence[str], scheme: Scheme) -> Transitions:
+    """Return the transitions between tags that the scheme allows, with O before the first and after the last word."""
+    marks = [OUTSIDE for _ in tags] if scheme == "plain" else parse_tags(tags)
     return Transitions(
         start=torch.tensor([may_follow(OUTSIDE, mark, scheme) for mark in marks]),
         between=torch.tensor([[may_follow(before, after, scheme) for after in marks] for before in marks]),
@@ -203,13 +211,13 @@ def allowed_transitions(tags: Sequence[str], scheme: Scheme) -> Transitions:
     )
 
 
-def may_follow(before: Mark, after: Mark, scheme: Scheme) -> bool:
-    """Whether one mark may come right after another."""
-    goes_on = before.prefix in "BI" and before.type == after.type  # if the second mark is in the span of the first
+def may_follow(before: ParsedTag, after: ParsedTag, scheme: Scheme) -> bool:
+    """Return whether one tag may directly follow another."""
+    continues = before.prefix in "BI" and before.type == after.type  # whether `after` can continue the span
     if scheme == "BIO":
-        return after.prefix != "I" or goes_on
+        return after.prefix != "I" or continues
     if scheme == "IOB1":
-        return after.prefix != "B" or goes_on
+        return after.prefix != "B" or continues
     if scheme in ("BIOES", "BILOU"):
-        return goes_on if after.prefix in "IE" else before.prefix in "OES"
+        return continues if after.prefix in "IE" else before.prefix in "OES"
     return True

@@ -1,7 +1,7 @@
-"""Sentences, LabelBatch and TagBatch: texts as words, side by side as tensors.
+"""Sentences, LabelBatch and TagBatch: batches of texts as words.
 
-A word is a number of its own, and the numbers of its pieces (letters, or subwords), so that one
-that was never seen is still known by its spelling. Each different word of a batch is spelt once.
+A word has an id and the ids of its pieces (characters or subwords), so an unseen word is still
+represented by its spelling. Each distinct word of a batch is spelled once.
 """
 
 from __future__ import annotations
@@ -13,54 +13,54 @@ from typing import NamedTuple
 from jaxtyping import Int
 from torch import Tensor
 
-from regard.batch import Movable, padded
+from regard.batch import Movable, pad_rows
 from regard.layers.lengths import SequenceLengths
 
 NO_TAG = -1
-"""At padding, and where a tag is not known."""
+"""Tag id of padding and unknown tags."""
 
-SPREAD, SLACK = 1.5, 4
-"""Texts of one group: the longest has at most this many times the words of the shortest, and some more."""
+MAX_LENGTH_RATIO, MAX_LENGTH_SLACK = 1.5, 4
+"""In a group, the longest text has at most this ratio of the words of the shortest, plus the slack."""
 
 
-class Word(NamedTuple):
-    """A word as numbers: its own, those of its pieces, and that of its vector where one was learnt elsewhere."""
+class EncodedWord(NamedTuple):
+    """The id of a word, the ids of its pieces, and the id of its pretrained vector."""
 
-    number: int
+    word_id: int
     pieces: tuple[int, ...]
-    vector: int = 0  # 0 has none
+    vector_id: int = 0  # 0 without a vector
 
 
-Text = tuple[Word, ...]
+WordSequence = tuple[EncodedWord, ...]
 
 
 @dataclass(frozen=True)
 class Sentences(Movable):
-    """Texts side by side."""
+    """A padded batch of texts."""
 
-    words: Int[Tensor, "texts words"]  # the number of each word, PAD after the end
-    spelt: Int[Tensor, "texts words"]  # the row of its spelling
-    spellings: Int[Tensor, "different pieces"]  # the pieces of each different word; the first row is padding
-    lengths: SequenceLengths  # words of each text
-    pieces: SequenceLengths  # pieces of each different word
-    vectors: Int[Tensor, "texts words"] | None = None  # the number of the vector of each word, 0 where it has none
+    word_ids: Int[Tensor, "texts words"]  # id of each word, PAD after the end
+    spelling_rows: Int[Tensor, "texts words"]  # row of each word in `spellings`
+    spellings: Int[Tensor, "different pieces"]  # pieces of each distinct word; the first row is padding
+    lengths: SequenceLengths  # number of words of each text
+    piece_lengths: SequenceLengths  # number of pieces of each distinct word
+    vector_ids: Int[Tensor, "texts words"] | None = None  # id of the vector of each word, 0 without one
 
     def __len__(self) -> int:
-        return len(self.words)
+        return len(self.word_ids)
 
 
 @dataclass(frozen=True)
 class LabelBatch(Movable):
-    """Examples to label. Their texts, each different one once, lie in groups of like length.
+    """A batch of examples to classify. Their distinct texts are in groups of similar length.
 
-    The texts of all groups are counted on from group to group; an example names its own by these numbers.
+    Examples refer to texts by index, counted across all groups.
     """
 
     groups: tuple[Sentences, ...]
     texts: Int[Tensor, " examples"]
-    seconds: Int[Tensor, " examples"] | None  # the second texts, where pairs are labelled
-    context: Int[Tensor, "examples before"] | None  # the texts before, the oldest first; -1 where there is none
-    targets: Int[Tensor, "examples labels"] | None = None  # 1 for each label that an example has
+    second_texts: Int[Tensor, " examples"] | None  # second texts of text pairs
+    context: Int[Tensor, "examples before"] | None  # preceding texts, oldest first; -1 if missing
+    targets: Int[Tensor, "examples labels"] | None = None  # 1 for each label of an example
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -68,36 +68,36 @@ class LabelBatch(Movable):
 
 @dataclass(frozen=True)
 class TagBatch(Movable):
-    """Sentences to tag."""
+    """A batch of sentences to tag."""
 
     sentences: Sentences
-    tags: Int[Tensor, "texts words"] | None = None  # NO_TAG at padding, and where a tag is not known
+    tags: Int[Tensor, "texts words"] | None = None  # NO_TAG for padding and unknown tags
 
     def __len__(self) -> int:
         return len(self.sentences)
 
 
-def side_by_side(texts: Sequence[Text]) -> Sentences:
-    """Texts as tensors."""
+def stack_texts(texts: Sequence[WordSequence]) -> Sentences:
+    """Build a padded batch of texts."""
     rows: dict[tuple[int, ...], int] = {(): 0}
-    spelt = [[rows.setdefault(word.pieces, len(rows)) for word in text] for text in texts]
-    words, lengths = padded([[word.number for word in text] for text in texts])
-    spellings, pieces = padded(list(rows))
-    vectors, _ = padded([[word.vector for word in text] for text in texts])
+    spelling_rows = [[rows.setdefault(word.pieces, len(rows)) for word in text] for text in texts]
+    words, lengths = pad_rows([[word.word_id for word in text] for text in texts])
+    spellings, pieces = pad_rows(list(rows))
+    vectors, _ = pad_rows([[word.vector_id for word in text] for text in texts])
     return Sentences(
-        words, padded(spelt)[0], spellings, SequenceLengths.of(lengths), SequenceLengths.of(pieces), vectors
+        words, pad_rows(spelling_rows)[0], spellings, SequenceLengths.of(lengths), SequenceLengths.of(pieces), vectors
     )
 
 
-def in_groups(texts: Sequence[Text]) -> tuple[tuple[Sentences, ...], list[int]]:
-    """Texts in groups of like length, and for each where it now stands."""
-    order = sorted(range(len(texts)), key=lambda place: len(texts[place]))
+def group_by_length(texts: Sequence[WordSequence]) -> tuple[tuple[Sentences, ...], list[int]]:
+    """Group texts by similar length; return the groups and the new index of each text."""
+    order = sorted(range(len(texts)), key=lambda index: len(texts[index]))
     groups: list[list[int]] = []
-    for place in order:
-        if not groups or len(texts[place]) > SPREAD * len(texts[groups[-1][0]]) + SLACK:
+    for index in order:
+        if not groups or len(texts[index]) > MAX_LENGTH_RATIO * len(texts[groups[-1][0]]) + MAX_LENGTH_SLACK:
             groups.append([])
-        groups[-1].append(place)
-    where = {place: now for now, place in enumerate(order)}
-    return tuple(side_by_side([texts[place] for place in group]) for group in groups), [
-        where[place] for place in range(len(texts))
+        groups[-1].append(index)
+    positions = {index: position for position, index in enumerate(order)}
+    return tuple(stack_texts([texts[index] for index in group]) for group in groups), [
+        positions[index] for index in range(len(texts))
     ]

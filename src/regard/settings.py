@@ -1,8 +1,7 @@
-"""Tables of plain values <-> typed dataclasses, strictly.
+"""Convert between tables of plain values and typed dataclasses, with strict checks.
 
-A dataclass says once which settings there are, of which type, with which default; a
-recipe (TOML) and the command line are read against it. The remark behind a field in
-its source is its help.
+A dataclass defines the names, types and defaults of settings. Recipes (TOML) and command-line
+options are parsed against it. The comment behind a field in the source is its help text.
 """
 
 from __future__ import annotations
@@ -23,33 +22,33 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from regard.errors import RegardError, unknown_name
+from regard.errors import RegardError, format_os_error, unknown_name
 
 Settings = TypeVar("Settings")
 Table = dict[str, Any]
 
 
 Mark = Literal["path", "origin", "may_change", "read_once", "whole_name", "no_option"]
-"""What else is known of a setting.
+"""Properties of a setting.
 
-path: a file or folder, which is looked for beside the recipe first; origin: where the data come from, so that the
-rest of its section belongs to it; may_change: may differ when a run goes on; read_once: a file that a run needs
-until its first checkpoint, and that may have moved by then; whole_name: a section whose settings are called as
-those of others are, so that a command line has to name it, too; no_option: not for a command line at all.
+path: a file or folder, looked up in the folder of the recipe first; origin: the source of the data, to which the rest
+of its section belongs; may_change: may change when a run resumes; read_once: a file that is read only before the first
+checkpoint; whole_name: a section whose options need the section name (`--pretraining.steps`), since other sections have
+settings of the same names; no_option: not available on the command line.
 """
 
 
-class Between(NamedTuple):
-    """The least and the greatest value of an option, in its annotation; `above` is less than any."""
+class Bounds(NamedTuple):
+    """The bounds of an option, used in its annotation."""
 
-    least: float | None = None
-    greatest: float | None = None
-    above: float | None = None
+    minimum: float | None = None
+    maximum: float | None = None
+    exclusive_minimum: float | None = None
 
 
 @dataclass(frozen=True)
 class Field:
-    """One setting, as help shows it."""
+    """A setting: its name, type, default, help text and marks."""
 
     name: str
     type: Any
@@ -59,49 +58,49 @@ class Field:
 
 
 def setting(default: Any, *marks: Mark) -> Any:
-    """A field of settings with marks."""
-    return dataclasses.field(default=default, metadata=with_marks(*marks))
+    """Return a dataclass field with marks."""
+    return dataclasses.field(default=default, metadata=make_metadata(*marks))
 
 
-def with_marks(*marks: Mark) -> dict[str, frozenset[Mark]]:
-    """The metadata of a field with marks."""
+def make_metadata(*marks: Mark) -> dict[str, frozenset[Mark]]:
+    """Return the metadata of a dataclass field with marks."""
     return {"marks": frozenset(marks)}
 
 
-def check_least(settings: Any, least: float, *names: str) -> None:
-    """Raise a `RegardError` for a setting that is less; None is not."""
+def check_minimum(settings: Any, minimum: float, *names: str) -> None:
+    """Raise a `RegardError` if a setting is below the minimum; None is allowed."""
     for name in names:
         value = getattr(settings, name)
-        if value is not None and value < least:
-            raise RegardError(f"{name} is {value}; {least} is the least")
+        if value is not None and value < minimum:
+            raise RegardError(f"{name} must be at least {minimum}, got {value}")
 
 
 def check_shares(settings: Any, *names: str) -> None:
-    """Raise a `RegardError` for a setting that is no share from 0 to below 1; None is one."""
+    """Raise a `RegardError` if a setting is below 0, or 1 or above; None is allowed."""
     for name in names:
         value = getattr(settings, name)
         if value is not None and not 0 <= value < 1:
-            raise RegardError(f"{name} is {value}; a share from 0 to below 1 is needed")
+            raise RegardError(f"{name} must be at least 0 and below 1, got {value}")
 
 
-def check_known(settings: Any, **known: Iterable[str]) -> None:
-    """Raise a `RegardError` for a setting that names something which is not there, or one of several that does."""
-    for name, names in known.items():
+def check_choices(settings: Any, **choices: Iterable[str]) -> None:
+    """Raise a `RegardError` if a setting, or an item of a tuple, is not one of its choices."""
+    for name, names in choices.items():
         value = getattr(settings, name)
-        for each in value if isinstance(value, tuple) else (value,):
-            if each not in names:
-                raise unknown_name(name, each, names)
+        for item in value if isinstance(value, tuple) else (value,):
+            if item not in names:
+                raise unknown_name(name, item, names)
 
 
-def fields_of(kind: type) -> dict[str, Field]:
-    """The settings of a dataclass by name."""
-    types_, remarks = get_type_hints(kind), remarks_of(kind)
+def get_fields(kind: type) -> dict[str, Field]:
+    """Return the settings of a dataclass by name."""
+    hints, comments = get_type_hints(kind), get_field_comments(kind)
     return {
         field.name: Field(
             field.name,
-            types_[field.name],
-            default_of(field),
-            remarks.get(field.name, ""),
+            hints[field.name],
+            get_default(field),
+            comments.get(field.name, ""),
             field.metadata.get("marks", frozenset()),
         )
         for field in dataclasses.fields(kind)
@@ -109,253 +108,269 @@ def fields_of(kind: type) -> dict[str, Field]:
 
 
 def merge_fields(tables: Iterable[Mapping[str, Field]]) -> dict[str, Field]:
-    """The settings of several dataclasses as those of one: of all types and remarks where these differ."""
+    """Merge settings of several dataclasses by name; types and help texts that differ are joined."""
     merged: dict[str, Field] = {}
-    for each in (field for table in tables for field in table.values()):
-        other = merged.setdefault(each.name, each)
-        if other.type != each.type:
-            merged[each.name] = other = dataclasses.replace(other, type=other.type | each.type)
-        if each.help not in other.help:
-            merged[each.name] = dataclasses.replace(other, help=f"{other.help}; {each.help}")
+    for new_field in (field for table in tables for field in table.values()):
+        known_field = merged.setdefault(new_field.name, new_field)
+        if known_field.type != new_field.type:
+            merged[new_field.name] = known_field = dataclasses.replace(
+                known_field, type=known_field.type | new_field.type
+            )
+        if new_field.help not in known_field.help:
+            merged[new_field.name] = dataclasses.replace(known_field, help=f"{known_field.help}; {new_field.help}")
     return merged
 
 
-def default_of(field: dataclasses.Field[Any]) -> Any:
-    """The default of a field, or `dataclasses.MISSING`."""
+def get_default(field: dataclasses.Field[Any]) -> Any:
+    """Return the default of a field, or `dataclasses.MISSING`."""
     return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
 
 
 @cache
-def remarks_of(kind: type) -> dict[str, str]:
-    """The remark behind each field in the source of its class, or of the class it comes from."""
-    found: dict[str, str] = {}
+def get_field_comments(kind: type) -> dict[str, str]:
+    """Return the comment behind each field in the source of its class, inherited fields included."""
+    comments: dict[str, str] = {}
     for base in reversed(kind.__mro__):
         if dataclasses.is_dataclass(base):
-            found |= own_remarks(base)
-    return found
+            comments |= parse_field_comments(base)
+    return comments
 
 
-def own_remarks(kind: type) -> dict[str, str]:
-    """The remarks behind the fields that a class itself defines; none where its source is not at hand."""
+def parse_field_comments(kind: type) -> dict[str, str]:
+    """Return the comments behind the fields that a class defines itself; none if the source is unavailable."""
     try:
         lines = textwrap.dedent(inspect.getsource(kind)).splitlines()
     except OSError:
         return {}
     body = ast.parse("\n".join(lines)).body[0]
     assert isinstance(body, ast.ClassDef)
-    found = {}
+    comments = {}
     for node in body.body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             assert node.end_lineno is not None
-            behind = lines[node.end_lineno - 1].encode()[node.end_col_offset :].decode()  # columns are of bytes
-            _, mark, remark = behind.partition("# ")
-            if mark:
-                found[node.target.id] = remark.strip()
-    return found
+            trailing = lines[node.end_lineno - 1].encode()[node.end_col_offset :].decode()  # columns count bytes
+            _, hash_sign, comment = trailing.partition("# ")
+            if hash_sign:
+                comments[node.target.id] = comment.strip()
+    return comments
 
 
-def from_table(kind: type[Settings], table: Mapping[str, Any], where: str) -> Settings:
-    """A dataclass from a table, in which every name and type must be right."""
-    known = fields_of(kind)
+def parse_settings(kind: type[Settings], table: Mapping[str, Any], location: str) -> Settings:
+    """Build a dataclass from a table.
+
+    Raises:
+        RegardError: For an unknown or missing setting, or a value of the wrong type. `location` is where the table is.
+    """
+    fields = get_fields(kind)
     for name in table:
-        if name not in known:
-            raise unknown_name(beside(where, "settings"), name, known)
-    missing = [name for name, field in known.items() if field.default is dataclasses.MISSING and name not in table]
+        if name not in fields:
+            raise unknown_name(join_location(location, "setting"), name, fields)
+    missing = [name for name, field in fields.items() if field.default is dataclasses.MISSING and name not in table]
     if missing:
-        raise RegardError(beside(where, f"{', '.join(missing)} must be set"))
-    values = {name: fitting(value, known[name].type, place(where, known[name])) for name, value in table.items()}
+        raise RegardError(join_location(location, f"missing {', '.join(missing)}"))
+    values = {
+        name: convert_value(value, fields[name].type, locate_field(location, fields[name]))
+        for name, value in table.items()
+    }
     try:
         return kind(**values)
     except RegardError as error:
-        raise RegardError(beside(where, str(error))) from None
+        raise RegardError(join_location(location, str(error))) from None
 
 
-def from_part(kind: type[Settings], table: Any, where: str) -> Settings:
-    """A dataclass from those settings of a table that it knows; all others are passed over."""
-    found = table if isinstance(table, dict) else {}
-    return from_table(kind, {name: value for name, value in found.items() if name in fields_of(kind)}, where)
+def parse_known_settings(kind: type[Settings], table: Any, location: str) -> Settings:
+    """Build a dataclass from a table; unknown settings are ignored."""
+    values = table if isinstance(table, dict) else {}
+    return parse_settings(kind, {name: value for name, value in values.items() if name in get_fields(kind)}, location)
 
 
-def beside(where: str, text: str) -> str:
-    """Where something is, and what; the name of a table, in brackets, needs no colon."""
-    return f"{where} {text}" if where.endswith("]") else f"{where}: {text}"
+def join_location(location: str, text: str) -> str:
+    """Join a location and a text with a colon, or with a space after a table name in brackets."""
+    return f"{location} {text}" if location.endswith("]") else f"{location}: {text}"
 
 
-def place(where: str, field: Field) -> str:
-    """Where a setting stands: `copy.longest`, or in a file `de-en.toml: [data] longest`."""
+def locate_field(location: str, field: Field) -> str:
+    """Return the location of a setting: `copy.max_length`, or in a file `de-en.toml: [data] max_length`."""
     if is_table(field.type):
-        return beside(where, f"[{field.name}]")
-    return beside(where, field.name) if where.endswith("]") else f"{where}.{field.name}"
+        return join_location(location, f"[{field.name}]")
+    return join_location(location, field.name) if location.endswith("]") else f"{location}.{field.name}"
 
 
-def is_table(wanted: Any) -> bool:
-    """Whether the values of a type are tables."""
-    return get_origin(wanted) is dict or (isinstance(wanted, type) and dataclasses.is_dataclass(wanted))
+def is_table(expected_type: Any) -> bool:
+    """Return whether the values of a type are tables."""
+    return get_origin(expected_type) is dict or (
+        isinstance(expected_type, type) and dataclasses.is_dataclass(expected_type)
+    )
 
 
-def fitting(value: Any, wanted: Any, where: str) -> Any:
-    """A value of TOML or of Python in the type of its field; an int will do for a float, and no more than that."""
-    origin, inside = get_origin(wanted), get_args(wanted)
-    if is_table(wanted):
+def convert_value(value: Any, expected_type: Any, location: str) -> Any:
+    """Convert a plain value to the type of its field. The only implicit conversion is from int to float."""
+    origin, type_arguments = get_origin(expected_type), get_args(expected_type)
+    if is_table(expected_type):
         if isinstance(value, Mapping):
-            return dict(value) if origin is dict else from_table(wanted, value, where)
-        if origin is None and isinstance(value, wanted):
+            return dict(value) if origin is dict else parse_settings(expected_type, value, location)
+        if origin is None and isinstance(value, expected_type):
             return value
     elif origin is Literal:
-        if any(value == each and type(value) is type(each) for each in inside):
+        if any(value == item and type(value) is type(item) for item in type_arguments):
             return value
-        raise unknown_name(where, value, (str(each) for each in inside))
+        raise unknown_name(location, value, (str(item) for item in type_arguments))
     elif origin in (Union, types.UnionType):
-        return first_fitting(value, inside, where)
+        return convert_to_first(value, type_arguments, location)
     elif origin is tuple:
-        if isinstance(value, (list, tuple)) and all(accepts(inside[0], each) for each in value):
-            return tuple(fitting(each, inside[0], where) for each in value)
-        if isinstance(value, str) and accepts(wanted, as_list := plain_value(value, wanted)):
-            raise RegardError(f"{where} is {shown(value)}; {in_words(wanted)} is needed: {shown(as_list)}")
-    elif wanted is float:
+        if isinstance(value, (list, tuple)) and all(accepts(type_arguments[0], item) for item in value):
+            return tuple(convert_value(item, type_arguments[0], location) for item in value)
+        if isinstance(value, str) and accepts(expected_type, as_list := to_plain_value(value, expected_type)):
+            expected = f"{format_type(expected_type)} such as {format_value(as_list)}"
+            raise RegardError(f"{location}: expected {expected}, got {format_value(value)}")
+    elif expected_type is float:
         if type(value) in (int, float) and (abs(value) <= sys.float_info.max or abs(value) == float("inf")):
             return float(value)
-    elif type(value) is str and not can_be_written(value):
-        raise RegardError(f"{where} is {shown(value)}; a text that UTF-8 can write is needed")
-    elif wanted is Any or type(value) is wanted:
+    elif type(value) is str and not is_encodable(value):
+        raise RegardError(f"{location}: expected a string that UTF-8 can encode, got {format_value(value)}")
+    elif expected_type is Any or type(value) is expected_type:
         return value
-    raise RegardError(f"{where} is {shown(value)}; {in_words(wanted)} is needed")
+    raise RegardError(f"{location}: expected {format_type(expected_type)}, got {format_value(value)}")
 
 
-def first_fitting(value: Any, kinds: tuple[Any, ...], where: str) -> Any:
-    """A value in the first of several types that takes it."""
+def convert_to_first(value: Any, kinds: tuple[Any, ...], location: str) -> Any:
+    """Convert a value to the first type that accepts it."""
     if value is None and types.NoneType in kinds:
         return None
-    others = [kind for kind in kinds if kind is not types.NoneType]
-    if len(others) == 1:
-        return fitting(value, others[0], where)
-    for kind in others:
+    candidates = [kind for kind in kinds if kind is not types.NoneType]
+    if len(candidates) == 1:
+        return convert_value(value, candidates[0], location)
+    for kind in candidates:
         if accepts(kind, value):
-            return fitting(value, kind, where)
-    raise RegardError(f"{where} is {shown(value)}; {' or '.join(map(in_words, others))} is needed")
+            return convert_value(value, kind, location)
+    expected = " or ".join(map(format_type, candidates))
+    raise RegardError(f"{location}: expected {expected}, got {format_value(value)}")
 
 
 def accepts(kind: Any, value: Any) -> bool:
-    """Whether a type takes a value."""
+    """Return whether a type accepts a value."""
     try:
-        fitting(value, kind, "")
+        convert_value(value, kind, "")
     except RegardError:
         return False
     return True
 
 
-def can_be_written(text: str) -> bool:
-    """Whether UTF-8, and so TOML, has a text; not half a surrogate, as in a file name of another encoding."""
+def is_encodable(text: str) -> bool:
+    """Return whether UTF-8 can encode a text: not if it has surrogates, as file names in other encodings do."""
     return not re.search("[\ud800-\udfff]", text)
 
 
-def read_value(text: str, wanted: Any, where: str) -> Any:
-    """What somebody typed, in the type of its field."""
-    return fitting(plain_value(text, wanted), wanted, where)
+def parse_value(text: str, expected_type: Any, location: str) -> Any:
+    """Parse text from a command line to the type of its field."""
+    return convert_value(to_plain_value(text, expected_type), expected_type, location)
 
 
-def plain_value(text: str, wanted: Any) -> Any:
-    """What somebody typed as the plain value it most likely means for a type, or as it is."""
-    origin, inside = get_origin(wanted), get_args(wanted)
+def to_plain_value(text: str, expected_type: Any) -> Any:
+    """Parse text to the most likely plain value for a type, or return it unchanged."""
+    origin, type_arguments = get_origin(expected_type), get_args(expected_type)
     if origin in (Union, types.UnionType):
-        if text == "none" and types.NoneType in inside:
+        if text == "none" and types.NoneType in type_arguments:
             return None
-        meanings = [(kind, plain_value(text, kind)) for kind in inside if kind is not types.NoneType]
+        meanings = [(kind, to_plain_value(text, kind)) for kind in type_arguments if kind is not types.NoneType]
         return next((value for kind, value in meanings if accepts(kind, value)), text)
     if origin is tuple:
-        return [plain_value(each.strip(), inside[0]) for each in text.split(",") if each.strip()]
+        return [to_plain_value(item.strip(), type_arguments[0]) for item in text.split(",") if item.strip()]
     if origin is Literal:
-        return next((each for each in inside if str(each) == text), text)
-    if wanted is bool:
+        return next((item for item in type_arguments if str(item) == text), text)
+    if expected_type is bool:
         return {"true": True, "yes": True, "false": False, "no": False}.get(text.lower(), text)
-    if wanted in (int, float):
-        return number_in(text)
-    if wanted is Any:  # "no" and "nan" are languages
-        known = {"true": True, "false": False}
-        return known[text] if text in known else number_in(text) if any(map(str.isdigit, text)) else text
+    if expected_type in (int, float):
+        return parse_number(text)
+    if expected_type is Any:  # "no" and "nan" are language codes
+        booleans = {"true": True, "false": False}
+        return booleans[text] if text in booleans else parse_number(text) if any(map(str.isdigit, text)) else text
     return text
 
 
-def number_in(text: str) -> int | float | str:
-    """The number that a text is, or the text."""
-    for number in (int, float):
+def parse_number(text: str) -> int | float | str:
+    """Parse a number, or return the text unchanged."""
+    for number_type in (int, float):
         try:
-            return number(text)
+            return number_type(text)
         except ValueError:
             continue
     return text
 
 
-def in_words(wanted: Any) -> str:
-    """A type as a reader who knows no Python would say it."""
-    origin, inside = get_origin(wanted), get_args(wanted)
+def format_type(expected_type: Any) -> str:
+    """Return a type in plain words: "an integer", "a list of strings"."""
+    origin, type_arguments = get_origin(expected_type), get_args(expected_type)
     if origin in (Union, types.UnionType):
-        return " or ".join(in_words(each) for each in inside)
+        return " or ".join(format_type(item) for item in type_arguments)
     if origin is Literal:
-        return ", ".join(str(each) for each in inside)
+        return ", ".join(str(item) for item in type_arguments)
     if origin is tuple:
-        return f"a list of {in_words(inside[0]).removeprefix('a ')}s"
-    names = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
-    return names.get(wanted, "a table")
+        return f"a list of {format_type(type_arguments[0]).removeprefix('a ').removeprefix('an ')}s"
+    names = {int: "an integer", float: "a number", str: "a string", bool: "true or false"}
+    return names.get(expected_type, "a table")
 
 
-def shown(value: Any) -> str:
-    """A value as TOML writes it."""
-    return "none" if value is None else toml_value(value)
+def format_value(value: Any) -> str:
+    """Format a value as in TOML; None is "none"."""
+    return "none" if value is None else format_toml_value(value)
 
 
 def to_table(settings: Any) -> Table:
-    """All settings of a dataclass as plain values; what is None is left out, as TOML knows no such thing."""
-    found = {}
+    """Return the settings of a dataclass as plain values, without those that are None, which TOML lacks."""
+    table = {}
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)
         if value is not None:
-            found[field.name] = to_table(value) if dataclasses.is_dataclass(value) else value
-    return found
+            table[field.name] = to_table(value) if dataclasses.is_dataclass(value) else value
+    return table
 
 
 def read_toml(path: Path) -> Table:
-    """The table in a TOML file."""
+    """Read a TOML file."""
     try:
         return tomllib.loads(path.read_text("utf-8-sig"))
-    except (OSError, ValueError, RecursionError) as error:  # that of a number too long to read is a ValueError alone
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise RegardError(f"{path}: {reason}; a TOML file is needed") from None
+    except OSError as error:
+        raise RegardError(f"cannot read {path}: {format_os_error(error)}") from None
+    except (ValueError, RecursionError) as error:  # a number that is too long is a plain ValueError
+        raise RegardError(f"{path} is not valid TOML: {error}") from None
 
 
 def to_toml(table: Mapping[str, Any]) -> str:
-    """A table as TOML: plain values first, then each table under its name. What is None is left out."""
-    return "\n".join(toml_lines(table, "")).strip() + "\n"
+    """Format a table as TOML: plain values first, then each nested table. Values that are None are skipped."""
+    return "\n".join(iter_toml_lines(table, "")).strip() + "\n"
 
 
-def toml_lines(table: Mapping[str, Any], path: str) -> Iterator[str]:
-    """The lines of a table and of the tables in it."""
+def iter_toml_lines(table: Mapping[str, Any], path: str) -> Iterator[str]:
+    """Yield the TOML lines of a table and its nested tables."""
     if path:
         yield f"[{path}]"
     for name, value in table.items():
         if not isinstance(value, Mapping) and value is not None:
-            yield f"{toml_key(name)} = {toml_value(value)}"
+            yield f"{format_toml_key(name)} = {format_toml_value(value)}"
     for name, value in table.items():
         if isinstance(value, Mapping):
             yield ""
-            yield from toml_lines(value, f"{path}.{toml_key(name)}" if path else toml_key(name))
+            yield from iter_toml_lines(value, f"{path}.{format_toml_key(name)}" if path else format_toml_key(name))
 
 
-def toml_key(name: str) -> str:
-    """A name as TOML writes it: bare where it may be."""
-    return name if re.fullmatch("[A-Za-z0-9_-]+", name) else toml_value(name)
+def format_toml_key(name: str) -> str:
+    """Format a key as in TOML, quoted only if necessary."""
+    return name if re.fullmatch("[A-Za-z0-9_-]+", name) else format_toml_value(name)
 
 
-def toml_value(value: Any) -> str:
-    """A plain value as TOML writes it."""
+def format_toml_value(value: Any) -> str:
+    """Format a plain value as in TOML."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=not can_be_written(value)).replace("\x7f", "\\u007f")
+        return json.dumps(value, ensure_ascii=not is_encodable(value)).replace("\x7f", "\\u007f")
     if isinstance(value, (list, tuple)):
-        return f"[{', '.join(toml_value(each) for each in value)}]"
+        return f"[{', '.join(format_toml_value(item) for item in value)}]"
     if isinstance(value, Mapping):
-        pairs = (f"{toml_key(name)} = {toml_value(each)}" for name, each in value.items() if each is not None)
+        pairs = (
+            f"{format_toml_key(name)} = {format_toml_value(item)}" for name, item in value.items() if item is not None
+        )
         return f"{{{', '.join(pairs)}}}"
     if isinstance(value, (date, time)):
         return value.isoformat()

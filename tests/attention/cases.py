@@ -1,4 +1,4 @@
-"""What the tests of attention share: every score, and the formulas in NumPy's float64."""
+"""Shared by the tests of attention: every score, and the formulas in NumPy's float64."""
 
 import math
 from collections.abc import Callable
@@ -44,7 +44,7 @@ def tensors(
     query = torch.randn(*batch, n, WIDTH, dtype=dtype) * spread
     keys = torch.randn(*batch, m, WIDTH, dtype=dtype) * spread
     if n and m:
-        keys[..., 0, :] = query[..., 0, :]  # one that `exact` finds
+        keys[..., 0, :] = query[..., 0, :]  # a match for `exact`
     return query, keys, torch.randn(*batch, m, width, dtype=dtype)
 
 
@@ -52,16 +52,18 @@ def numpy_weights(name: str, score: Score, query: np.ndarray, keys: np.ndarray, 
     """The weights of one (n, d) query and (m, d) keys by the formula of SYSTEMS, pair by pair."""
     formula, is_kernel = FORMULAS[name]
     parameters = {key: value.detach().double().cpu().numpy() for key, value in score.named_parameters()}
-    found = np.array([[formula(q, k, parameters) for k in keys] for q in query]).reshape(len(query), len(keys))
+    all_scores = np.array([[formula(q, k, parameters) for k in keys] for q in query]).reshape(len(query), len(keys))
     if name == "hard":
-        found = np.where(visible, found, -np.inf)
-        best = np.zeros_like(found)
-        for row, scores in zip(best, found, strict=True):
+        all_scores = np.where(visible, all_scores, -np.inf)
+        best = np.zeros_like(all_scores)
+        for row, scores in zip(best, all_scores, strict=True):
             if np.isfinite(scores).any():
                 row[int(np.argmax(scores))] = 1
         return best
     with np.errstate(over="ignore"):
-        weights = found if is_kernel else np.exp(found - found.max(initial=-math.inf, axis=1, keepdims=True))
+        weights = (
+            all_scores if is_kernel else np.exp(all_scores - all_scores.max(initial=-math.inf, axis=1, keepdims=True))
+        )
     weights = np.where(visible, weights, 0)
     total = weights.sum(1, keepdims=True)
     return np.divide(weights, total, out=np.zeros_like(weights), where=total > 0)

@@ -1,4 +1,4 @@
-"""attend itself: values a reader can derive, the edges, and what is refused."""
+"""`attend`: outputs a reader can derive, edge cases, and errors."""
 
 import math
 import subprocess
@@ -12,15 +12,15 @@ import torch
 from regard import RegardError, attend, causal, lengths
 from regard.attention import Boxcar, Score
 from regard.attention.call import Call, Terms
-from regard.attention.functional import listening
-from regard.attention.kernels.table import choose_kernel
-from regard.attention.normalise import as_normaliser
+from regard.attention.functional import hook_attend_calls
+from regard.attention.kernels.dispatch import choose_kernel
+from regard.attention.normalizers import as_normalizer
 from regard.attention.scores import as_score
 from tests.gradients import gradcheck
 
 from .cases import DEVICES, FINITE, NAMES, SMOOTH, STEPS, make_score, tensors
 
-PATHS = ["reference", "sdpa", "tiled"]  # those for dot products; `uniform` has one more
+PATHS = ["reference", "sdpa", "tiled"]  # paths for dot products; `uniform` has one more
 
 
 def paths_of(name: str) -> list[str]:
@@ -62,9 +62,9 @@ def test_exact_and_hard_look_up_a_table():
         assert attend(keys[3:4], keys, values, score).item() == 4
     assert attend(torch.full((1, 5), 0.5), keys, values, "exact").item() == 0  # not in the table
     twice = torch.cat([keys, keys[3:4]])  # the same key twice: exact gives the average, hard the first
-    found = torch.cat([values, torch.tensor([[10.0]])])
-    assert attend(keys[3:4], twice, found, "exact").item() == 7
-    assert attend(keys[3:4], twice, found, "hard").item() == 4
+    more_values = torch.cat([values, torch.tensor([[10.0]])])
+    assert attend(keys[3:4], twice, more_values, "exact").item() == 7
+    assert attend(keys[3:4], twice, more_values, "hard").item() == 4
 
 
 @pytest.mark.parametrize("path", [*PATHS, "mean"])
@@ -77,8 +77,8 @@ def test_uniform_is_the_average_of_what_may_be_seen(path, dtype):
     torch.testing.assert_close(whole, values.mean(-2, keepdim=True).expand(2, 4, 3), rtol=1e-2, atol=1e-2)
     torch.testing.assert_close(short[1], values[1, :5].mean(0).expand(4, 3), rtol=1e-2, atol=1e-2)
     assert not short[0].any()
-    wanted = torch.tensor([[0.0] * 7, [0.2] * 5 + [0.0] * 2]).to(weights.dtype)[:, None].expand(2, 4, 7)
-    torch.testing.assert_close(weights.dense(), wanted)
+    expected = torch.tensor([[0.0] * 7, [0.2] * 5 + [0.0] * 2]).to(weights.dtype)[:, None].expand(2, 4, 7)
+    torch.testing.assert_close(weights.dense(), expected)
     torch.testing.assert_close(weights.entropy()[1], torch.full((4,), math.log(5), dtype=weights.dtype))
     assert (weights.argmax()[0] == -1).all()
     (gradient,) = torch.autograd.grad(short.sum(), values)  # of each value: four queries, a fifth of the weight
@@ -87,13 +87,13 @@ def test_uniform_is_the_average_of_what_may_be_seen(path, dtype):
 
 
 @pytest.mark.parametrize(("name", "path"), EVERY)
-@pytest.mark.parametrize("normaliser", ["softmax", "sparsemax", "entmax15"])
-def test_outputs_lie_in_the_hull_of_the_values(name, path, normaliser):
-    if normaliser != "softmax" and (name in [*FINITE, "hard"] or path == "sdpa"):
+@pytest.mark.parametrize("normalizer", ["softmax", "sparsemax", "entmax15"])
+def test_outputs_lie_in_the_hull_of_the_values(name, path, normalizer):
+    if normalizer != "softmax" and (name in [*FINITE, "hard"] or path == "sdpa"):
         pytest.skip("not offered")
     query, keys, _ = tensors(3)
     values = torch.randn(3, 7, 2, dtype=torch.float64)
-    out, weights = attend(query, keys, values, make_score(name), normaliser=normaliser, path=path, return_weights=True)
+    out, weights = attend(query, keys, values, make_score(name), normalizer=normalizer, path=path, return_weights=True)
     dense = weights.dense()
     assert (dense >= 0).all()
     reached = dense.sum(-1) > 0
@@ -145,12 +145,12 @@ class Attend(torch.nn.Module):
 
 
 @pytest.mark.parametrize("name", ["dot", "additive", "gaussian"])
-@pytest.mark.parametrize("normaliser", ["sparsemax", "entmax15", "none"])
+@pytest.mark.parametrize("normalizer", ["sparsemax", "entmax15", "none"])
 @pytest.mark.parametrize("path", ["reference", "tiled"])
-def test_gradients_of_the_other_normalisers_are_right(name, normaliser, path):
+def test_gradients_of_the_other_normalizers_are_right(name, normalizer, path):
     query, keys, values = (tensor.requires_grad_() for tensor in tensors(2, spread=1.0))
     bias = torch.randn(2, 4, 7, dtype=torch.float64, requires_grad=True)
-    run = Attend(make_score(name), causal(), path, normaliser=normaliser)
+    run = Attend(make_score(name), causal(), path, normalizer=normalizer)
     assert gradcheck(run, (query, keys, values, bias), atol=1e-4)
 
 
@@ -162,7 +162,7 @@ def test_the_reference_has_a_second_derivative_and_the_others_say_that_they_have
         with pytest.raises(RegardError) as error:
             torch.autograd.grad(out.sum(), query, create_graph=True)
         assert str(error.value) == (
-            'attend: this path has no second derivative; take path="reference" where create_graph=True'
+            'attend: this path has no second derivative; pass path="reference" to use create_graph=True'
         )
 
 
@@ -227,12 +227,12 @@ def test_every_type_of_number_is_near_float64_of_the_same_inputs(name, path, dty
     exact = [t.to(dtype).double().to(device) for t in tensors(2, 3)]
     score = make_score(name, dtype).to(device)
     reference = make_score(name, dtype).double().to(device)
-    wanted, wanted_weights = attend(*exact, reference, path="reference", return_weights=True)
+    expected, wanted_weights = attend(*exact, reference, path="reference", return_weights=True)
     out, weights = attend(*(t.to(dtype) for t in exact), score, path=path, return_weights=True)
     assert out.dtype == dtype
     assert weights.dense().dtype == torch.float32
     eps = torch.finfo(dtype).eps
-    torch.testing.assert_close(out.double(), wanted, rtol=0, atol=8 * eps)
+    torch.testing.assert_close(out.double(), expected, rtol=0, atol=8 * eps)
     torch.testing.assert_close(weights.dense().double(), wanted_weights.dense(), rtol=0, atol=8 * eps)
 
 
@@ -241,11 +241,11 @@ def test_every_type_of_number_is_near_float64_of_the_same_inputs(name, path, dty
 @pytest.mark.parametrize("device", DEVICES)
 def test_weights_of_half_precision_inputs_have_full_precision(name, dtype, device):
     query, keys, values = (t.to(dtype).to(device) for t in tensors(2, n=40, m=60, spread=2.0))
-    wanted = attend(query.double(), keys.double(), values.double(), name, path="reference", return_weights=True)[
+    expected = attend(query.double(), keys.double(), values.double(), name, path="reference", return_weights=True)[
         1
     ].dense()
     weights = attend(query, keys, values, name, path="sdpa", return_weights=True)[1]
-    torch.testing.assert_close(weights.dense().double(), wanted, rtol=0, atol=1e-4)  # a tenth of float16's eps
+    torch.testing.assert_close(weights.dense().double(), expected, rtol=0, atol=1e-4)  # a tenth of float16's eps
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -270,8 +270,8 @@ def test_leading_axes_broadcast(name, path):
     score = make_score(name, torch.float32)
     out, weights = attend(query * 0.3, keys * 0.3, values, score, path=path, return_weights=True)
     full = [t.expand(2, 3, 5, *t.shape[-2:]).contiguous() for t in (query * 0.3, keys * 0.3, values)]
-    wanted, wanted_weights = attend(*full, score, path="reference", return_weights=True)
-    torch.testing.assert_close(out, wanted)
+    expected, wanted_weights = attend(*full, score, path="reference", return_weights=True)
+    torch.testing.assert_close(out, expected)
     torch.testing.assert_close(weights.dense(), wanted_weights.dense())
     torch.testing.assert_close(weights.received(), wanted_weights.received())
 
@@ -284,12 +284,12 @@ def test_grouped_heads_equal_repeated_keys(path, device):
         for heads, length in ((4, 5), (1, 9), (1, 9))
     )
     attend(query, keys, values, visible=causal(), path=path).square().sum().backward()
-    found = [t.grad for t in (query, keys, values)]
+    gradients = [t.grad for t in (query, keys, values)]
     many = [t.detach().expand(2, 3, 4, *t.shape[-2:]).clone().requires_grad_() for t in (query, keys, values)]
     attend(*many, visible=causal(), path="reference").square().sum().backward()
-    for one, ours, theirs in zip(found, many, (query, keys, values), strict=True):
-        assert ours.grad is not None
-        torch.testing.assert_close(one, ours.grad.sum_to_size(theirs.shape), rtol=1e-4, atol=1e-5)
+    for gradient, expanded, tensor in zip(gradients, many, (query, keys, values), strict=True):
+        assert expanded.grad is not None
+        torch.testing.assert_close(gradient, expanded.grad.sum_to_size(tensor.shape), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["scaled_dot", "additive", "epanechnikov"])
@@ -315,7 +315,7 @@ def test_dropout_follows_the_seed_and_its_gradient_is_right(path):
 
     def run(*tensors):
         torch.manual_seed(5)
-        return attend(*tensors, dropout=0.5, normaliser="entmax15", path=path)
+        return attend(*tensors, dropout=0.5, normalizer="entmax15", path=path)
 
     assert torch.equal(run(query, keys, values), run(query, keys, values))
     assert gradcheck(run, (query, keys, values), atol=1e-4)
@@ -337,14 +337,14 @@ def test_a_score_with_dropout_of_its_own_draws_the_same_numbers_in_backward():
     def run(path):
         torch.manual_seed(2)
         out = attend(query, keys, values, score, path=path)
-        torch.manual_seed(99)  # others draw numbers before backward
+        torch.manual_seed(99)  # other code draws random numbers before backward
         return out, torch.autograd.grad(out.square().sum(), (query, keys, values))
 
     state = torch.get_rng_state()
     out, gradients = run("tiled")
-    reference, wanted = run("reference")
+    reference, expected = run("reference")
     torch.testing.assert_close(out, reference)
-    torch.testing.assert_close(gradients, wanted)
+    torch.testing.assert_close(gradients, expected)
     assert not torch.equal(torch.get_rng_state(), state)
 
 
@@ -354,15 +354,15 @@ def test_bias_with_minus_infinity_hides_without_a_nan():
     bias[0, 2] = -math.inf
     bias[1, :, 3:] = -math.inf
     bias.requires_grad_()
-    found = []
+    gradients = []
     for path in PATHS:
         out, weights = attend(query, keys, values, bias=bias, path=path, return_weights=True)
         assert not out[0, 2].any()
         assert not weights.dense()[1, :, 3:].any()
-        found.append(torch.autograd.grad(out.square().sum() + weights[..., 1].sum(), (query, keys, values, bias)))
-        assert all(gradient.isfinite().all() for gradient in found[-1])
-    torch.testing.assert_close(found[1], found[0])
-    torch.testing.assert_close(found[2], found[0])
+        gradients.append(torch.autograd.grad(out.square().sum() + weights[..., 1].sum(), (query, keys, values, bias)))
+        assert all(gradient.isfinite().all() for gradient in gradients[-1])
+    torch.testing.assert_close(gradients[1], gradients[0])
+    torch.testing.assert_close(gradients[2], gradients[0])
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -371,10 +371,10 @@ def test_rows_need_not_lie_in_one_piece(path, device):
     x = torch.randn(2, 8, 30, device=device)
     strided = [x.mT.requires_grad_() for _ in range(3)]
     whole = [x.mT.contiguous().requires_grad_() for _ in range(3)]
-    found, wanted = attend(*strided, path=path), attend(*whole, path="reference")
-    torch.testing.assert_close(found, wanted)
-    ours = torch.autograd.grad(found.square().sum(), strided)
-    torch.testing.assert_close(ours, torch.autograd.grad(wanted.square().sum(), whole), rtol=1e-4, atol=1e-5)
+    output, expected = attend(*strided, path=path), attend(*whole, path="reference")
+    torch.testing.assert_close(output, expected)
+    gradients = torch.autograd.grad(output.square().sum(), strided)
+    torch.testing.assert_close(gradients, torch.autograd.grad(expected.square().sum(), whole), rtol=1e-4, atol=1e-5)
     same = torch.randn(2, 30, 1, device=device).expand(2, 30, 8)
     torch.testing.assert_close(attend(same, x.mT, same, path=path), attend(same, x.mT, same, path="reference"))
 
@@ -391,20 +391,22 @@ def test_a_batch_of_values_alone_has_its_gradients(name, path):
     query, keys, _ = (tensor.requires_grad_() for tensor in tensors())
     values = torch.randn(2, 7, 3, dtype=torch.float64, requires_grad=True)
     inputs = [values] if name in STEPS else [query, keys, values]
-    found = torch.autograd.grad(attend(query, keys, values, make_score(name), path=path).square().sum(), inputs)
-    wanted = torch.autograd.grad(attend(query, keys, values, make_score(name), path="reference").square().sum(), inputs)
-    torch.testing.assert_close(found, wanted)
+    gradients = torch.autograd.grad(attend(query, keys, values, make_score(name), path=path).square().sum(), inputs)
+    expected = torch.autograd.grad(
+        attend(query, keys, values, make_score(name), path="reference").square().sum(), inputs
+    )
+    torch.testing.assert_close(gradients, expected)
 
 
 @pytest.mark.parametrize("path", ["sdpa", "tiled"])
 @pytest.mark.parametrize("device", DEVICES)
 def test_gaussian_is_exact_far_from_the_origin(path, device):
     years = torch.arange(2000.0, 2021.0, device=device)[:, None].requires_grad_()
-    found = attend(years + 0.3, years, (years / 3).sin(), "gaussian", path=path)
+    output = attend(years + 0.3, years, (years / 3).sin(), "gaussian", path=path)
     exact = years.detach().double().requires_grad_()
-    wanted = attend(exact + 0.3, exact, (exact / 3).sin(), "gaussian", path="reference")
-    torch.testing.assert_close(found.double(), wanted, rtol=0, atol=1e-4)
-    (gradient,), (right,) = torch.autograd.grad(found.sum(), years), torch.autograd.grad(wanted.sum(), exact)
+    expected = attend(exact + 0.3, exact, (exact / 3).sin(), "gaussian", path="reference")
+    torch.testing.assert_close(output.double(), expected, rtol=0, atol=1e-4)
+    (gradient,), (right,) = torch.autograd.grad(output.sum(), years), torch.autograd.grad(expected.sum(), exact)
     torch.testing.assert_close(gradient.double(), right, rtol=0, atol=1e-3)
 
 
@@ -445,17 +447,17 @@ def test_threads_can_train_one_score():
 
 
 def test_the_path_is_chosen_for_speed():
-    def chosen(name, *, n=300, dropout=0.0, normaliser="softmax", dtype=torch.float32, visible=None):
+    def chosen(name, *, n=300, dropout=0.0, normalizer="softmax", dtype=torch.float32, visible=None):
         score = as_score(make_score(name, dtype))
         query, keys = torch.zeros(2, n, 6, dtype=dtype), torch.zeros(2, 300, 6, dtype=dtype)
-        terms = Terms(score, visible, as_normaliser(normaliser, score), torch.Size((2, n, 300)), dropout=dropout)
+        terms = Terms(score, visible, as_normalizer(normalizer, score), torch.Size((2, n, 300)), dropout=dropout)
         return choose_kernel(Call(terms, query, keys)).name
 
     assert chosen("scaled_dot") == chosen("gaussian") == chosen("bilinear") == "sdpa"
     assert chosen("uniform") == chosen("uniform", visible=lengths(torch.tensor([3, 4]))) == "mean"
     assert chosen("uniform", visible=causal()) == "sdpa"
     assert chosen("additive") == chosen("concat") == chosen("scaled_dot", n=3000, dropout=0.1) == "tiled"
-    assert chosen("scaled_dot", n=3000, normaliser="sparsemax") == chosen("boxcar", n=3000) == "tiled"
+    assert chosen("scaled_dot", n=3000, normalizer="sparsemax") == chosen("boxcar", n=3000) == "tiled"
     assert chosen("additive", n=1) == "reference"  # one step of a decoder
     assert chosen("scaled_dot", n=0) == "reference"
 
@@ -463,61 +465,61 @@ def test_the_path_is_chosen_for_speed():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"path": "flash"}, 'path: there is no "flash"; there are: mean, reference, sdpa, tiled'),
+        ({"path": "flash"}, 'unknown path "flash"; choose from mean, reference, sdpa, tiled'),
         (
             {"path": "sdpa", "score": "boxcar"},
-            'path: "sdpa" cannot be had: Boxcar is no dot product here; leave out path, or take "tiled" or "reference"',
+            'path "sdpa" does not support this call: Boxcar is not a dot product here; '
+            'use path=None, "tiled" or "reference"',
         ),
         (
             {"path": "mean"},
-            'path: "mean" cannot be had: ScaledDot does not weigh all keys alike; '
-            'leave out path, or take "tiled" or "reference"',
+            'path "mean" does not support this call: ScaledDot does not give all keys the same score; '
+            'use path=None, "tiled" or "reference"',
         ),
         (
             {"path": "mean", "score": "uniform", "visible": causal()},
-            'path: "mean" cannot be had: queries differ in what they may see; '
-            'leave out path, or take "tiled" or "reference"',
+            'path "mean" does not support this call: not all queries see the same keys; '
+            'use path=None, "tiled" or "reference"',
         ),
         (
             {"path": "mean", "score": "uniform", "dropout": 0.5},
-            'path: "mean" cannot be had: it takes neither a bias nor dropout nor another normaliser; '
-            'leave out path, or take "tiled" or "reference"',
+            'path "mean" does not support this call: it supports neither bias nor dropout nor normalizers '
+            'other than softmax; use path=None, "tiled" or "reference"',
         ),
-        ({"normaliser": "sparse"}, 'normaliser: there is no "sparse"; did you mean "sparsemax"?'),
+        ({"normalizer": "sparse"}, 'unknown normalizer "sparse"; did you mean "sparsemax"?'),
         (
-            {"normaliser": "sparsemax", "score": "boxcar"},
-            'normaliser: "sparsemax" does not go with Boxcar, a kernel of finite support; '
-            'leave it at "softmax" (divided by its sum) or take "none"',
+            {"normalizer": "sparsemax", "score": "boxcar"},
+            'normalizer "sparsemax" cannot be combined with Boxcar, a kernel of finite support; '
+            "choose from softmax (divide by the sum), none",
         ),
         (
-            {"normaliser": "none", "score": "hard"},
-            'normaliser: "none" does not go with Hard, whose best key gets all the weight',
+            {"normalizer": "none", "score": "hard"},
+            'normalizer "none" cannot be combined with Hard, which gives the best key all the weight',
         ),
-        ({"dropout": 1.5}, "attend: dropout is 1.5; a share from 0 to 1 is needed"),
-        ({"dropout": "a"}, "attend: dropout is 'a'; a share from 0 to 1 is needed"),
-        ({"normaliser": ["softmax"]}, 'normaliser: there is no "[\'softmax\']"; did you mean "softmax"?'),
+        ({"dropout": 1.5}, "attend: dropout must be at least 0 and at most 1, got 1.5"),
+        ({"dropout": "a"}, "attend: dropout must be at least 0 and at most 1, got 'a'"),
+        ({"normalizer": ["softmax"]}, 'unknown normalizer "[\'softmax\']"; did you mean "softmax"?'),
         (
             {"visible": torch.ones(2, 7, 4, dtype=torch.bool)},
-            "visible: has shape (2, 7, 4), which does not broadcast to (2, 4, 7)",
+            "visible: shape (2, 7, 4) does not broadcast to (2, 4, 7)",
         ),
         (
             {"visible": torch.ones(2, 7, dtype=torch.bool)},
-            "visible: has shape (2, 7), which does not broadcast to (2, 4, 7); "
-            "for keys of each sequence put axes of 1 between",
+            "visible: shape (2, 7) does not broadcast to (2, 4, 7); for one mask per sequence, insert axes of size 1",
         ),
         (
             {"visible": torch.ones(2, 4, 7)},
-            "visible: found float32; give a bool tensor (True = may look) or a rule such as causal()",
+            "visible must be a bool tensor (True = visible) or a rule such as causal(), got float32",
         ),
-        ({"bias": torch.ones(3, 7)}, "bias: has shape (3, 7), which does not broadcast to (2, 4, 7)"),
+        ({"bias": torch.ones(3, 7)}, "bias: shape (3, 7) does not broadcast to (2, 4, 7)"),
         (
             {"visible": lengths(torch.tensor([1, 2, 3]))},
-            "lengths: made for a batch of (3,); the first axes of (2,) are expected",
+            "lengths: expected the first axes of the batch (2,), got (3,)",
         ),
     ],
 )
 def test_what_does_not_fit_is_said(settings, message, monkeypatch):
-    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as outside of tests, where any value may come
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # type checks are on only in tests
     with pytest.raises(RegardError) as error:
         attend(*tensors(2), **settings)
     assert str(error.value) == message
@@ -525,18 +527,18 @@ def test_what_does_not_fit_is_said(settings, message, monkeypatch):
 
 def test_a_listener_is_told_of_each_call_before_it_is_computed():
     query, keys, values = torch.zeros(1, 2), torch.tensor([[3.0, 4.0], [0.0, 1.0]]), torch.eye(2)
-    score, told = Boxcar(), []
+    score, calls = Boxcar(), []
 
     def widen(terms, query, keys):
-        told.append((terms.shape, torch.cdist(query, keys).tolist()))
+        calls.append((terms.shape, torch.cdist(query, keys).tolist()))
         terms.score.width.fill_(9.0)
 
-    with torch.no_grad(), listening(widen):
-        found = attend(query, keys, values, score)
-    assert told == [((1, 2), [[5.0, 1.0]])]
-    assert found.tolist() == [[0.5, 0.5]]  # both within 9
+    with torch.no_grad(), hook_attend_calls(widen):
+        output = attend(query, keys, values, score)
+    assert calls == [((1, 2), [[5.0, 1.0]])]
+    assert output.tolist() == [[0.5, 0.5]]  # both within 9
     attend(query, keys, values, score)
-    assert len(told) == 1
+    assert len(calls) == 1
 
 
 def test_the_first_call_loads_no_algebra():

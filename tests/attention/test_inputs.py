@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from regard import RegardError, attend, causal
-from regard.attention.inputs import checked, fitting_bias
-from regard.attention.normalise import Softmax
+from regard.attention.inputs import prepare_bias, prepare_inputs
+from regard.attention.normalizers import Softmax
 
 from .cases import tensors
 
@@ -14,16 +14,16 @@ from .cases import tensors
 @pytest.mark.parametrize(
     ("shapes", "message"),
     [
-        (((4, 6), (7, 6), (6, 3)), "attend: there are 7 keys and 6 values; each key needs one"),
+        (((4, 6), (7, 6), (6, 3)), "attend: keys and values must have the same length, got 7 and 6"),
         (
             ((2, 4, 6), (3, 7, 6), (3, 7, 3)),
-            "attend: leading axes of query, keys and values are (2,), (3,), (3,); they do not broadcast",
+            "attend: the leading axes of query, keys and values do not broadcast: (2,), (3,), (3,)",
         ),
     ],
 )
 def test_shapes_that_do_not_fit_are_said(shapes, message):
     with pytest.raises(RegardError) as error:
-        checked(*(torch.zeros(shape) for shape in shapes), None)
+        prepare_inputs(*(torch.zeros(shape) for shape in shapes), None)
     assert str(error.value) == message
 
 
@@ -31,29 +31,27 @@ def test_types_that_differ_are_said():
     query, keys, values = tensors()
     with pytest.raises(RegardError) as error:
         attend(query.float(), keys, values)
-    assert (
-        str(error.value) == "attend: query, keys and values are float32, float64, float64; one type for all is needed"
-    )
+    assert str(error.value) == "attend: query, keys and values must have the same type, got float32, float64, float64"
 
 
 def test_a_bias_of_true_and_false_is_said():
     with pytest.raises(RegardError) as error:
-        fitting_bias(torch.ones(4, 7, dtype=torch.bool), Softmax(), None, torch.zeros(4, 6), torch.Size((4, 7)))
-    assert str(error.value) == "bias: is bool; a float type is needed (what may be seen is said with visible)"
+        prepare_bias(torch.ones(4, 7, dtype=torch.bool), Softmax(), None, torch.zeros(4, 6), torch.Size((4, 7)))
+    assert str(error.value) == "bias must have a float type, got bool; use visible to choose which keys may be seen"
 
 
 def test_a_bias_that_is_no_tensor_is_said(monkeypatch):
-    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as outside of tests, where any value may come
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # type checks are on only in tests
     with pytest.raises(RegardError) as error:
         attend(*tensors(), bias=1.0)
-    assert str(error.value) == "bias: is float; a torch tensor is needed"
+    assert str(error.value) == "bias must be a tensor, got float"
 
 
 @pytest.mark.parametrize("path", ["sdpa", "tiled", "reference"])
-@pytest.mark.parametrize("normaliser", ["softmax", "sparsemax", "entmax15"])
+@pytest.mark.parametrize("normalizer", ["softmax", "sparsemax", "entmax15"])
 @pytest.mark.parametrize("hidden", [-1e9, -1e4, torch.finfo(torch.float32).min, 1e9])
-def test_a_row_that_a_large_bias_moves_is_as_exact_as_the_others(path, normaliser, hidden):
-    if path == "sdpa" and normaliser != "softmax":
+def test_a_row_that_a_large_bias_moves_is_as_exact_as_the_others(path, normalizer, hidden):
+    if path == "sdpa" and normalizer != "softmax":
         pytest.skip("the fused operators know softmax alone")
     inputs = [tensor.float() for tensor in tensors(2, n=5, m=300, spread=1.0)]
     bias = torch.zeros(5, 300)
@@ -62,15 +60,15 @@ def test_a_row_that_a_large_bias_moves_is_as_exact_as_the_others(path, normalise
 
     def answer(*tensors, **options):
         leaves = [tensor.detach().clone().requires_grad_() for tensor in tensors]
-        output, weights = attend(*leaves, normaliser=normaliser, return_weights=True, **options)
+        output, weights = attend(*leaves, normalizer=normalizer, return_weights=True, **options)
         gradients = torch.autograd.grad(output.sin().sum(), leaves)
         return output, weights.dense(), weights.received(), *gradients
 
-    found = answer(*inputs, bias=bias, path=path)
-    shifted = bias.double()  # the same by hand, for truth: what is added to all scores of a row changes nothing
+    results = answer(*inputs, bias=bias, path=path)
+    shifted = bias.double()  # by hand: a constant added to all scores of a row changes nothing
     shifted[3] -= hidden
     exact = answer(*(tensor.double() for tensor in inputs), bias=shifted, path="reference")
-    torch.testing.assert_close([tensor.double() for tensor in found], list(exact), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close([tensor.double() for tensor in results], list(exact), rtol=1e-4, atol=1e-5)
 
 
 def test_a_bias_that_is_moved_has_its_own_gradient():
@@ -81,10 +79,10 @@ def test_a_bias_that_is_moved_has_its_own_gradient():
     )
 
 
-def test_without_a_normaliser_a_large_bias_counts_as_it_is():
+def test_without_a_normalizer_a_large_bias_counts_as_it_is():
     query, keys, values = tensors(n=3, m=5)
-    found = attend(query, keys, values, "dot", bias=torch.full((3, 5), -1e3), normaliser="none")
-    torch.testing.assert_close(found, (query @ keys.mT - 1e3) @ values)
+    output = attend(query, keys, values, "dot", bias=torch.full((3, 5), -1e3), normalizer="none")
+    torch.testing.assert_close(output, (query @ keys.mT - 1e3) @ values)
 
 
 @pytest.mark.parametrize("path", ["sdpa", "tiled", "reference"])
@@ -103,6 +101,6 @@ def test_an_expanded_bias_is_not_copied_out(axes):
     if -1 in axes:
         small = small.narrow(axes.index(-1), 0, 1)
     wide = (small - 1e9).expand(2, 3, 5, 5)
-    found = fitting_bias(wide, Softmax(), None, torch.zeros(2, 3, 5, 6), torch.Size((2, 3, 5, 5)))
-    assert found is not None
-    assert found.shape == small.shape
+    prepared = prepare_bias(wide, Softmax(), None, torch.zeros(2, 3, 5, 6), torch.Size((2, 3, 5, 5)))
+    assert prepared is not None
+    assert prepared.shape == small.shape

@@ -11,8 +11,8 @@ from .cases import WIDTH, tensors
 def test_gaussian_is_its_kernel_divided_by_the_sum():
     query, keys, values = tensors(2)
     kernel = torch.exp(-(query[:, :, None] - keys[:, None]).square().sum(-1) / 2)
-    wanted = kernel @ values / kernel.sum(-1, keepdim=True)
-    torch.testing.assert_close(attend(query, keys, values, "gaussian", path="sdpa"), wanted)
+    expected = kernel @ values / kernel.sum(-1, keepdim=True)
+    torch.testing.assert_close(attend(query, keys, values, "gaussian", path="sdpa"), expected)
 
 
 def test_gaussian_equals_dot_where_all_keys_have_one_norm():
@@ -37,8 +37,8 @@ def test_the_width_of_a_kernel_measures_distance(kind):
 def test_a_learnable_width_rounds_nothing_of_double_precision(heads):
     query, keys, values = tensors(3)
     score = Gaussian(1.3, learnable=True, heads=heads)
-    wanted = attend(query, keys, values, score, path="reference")
-    torch.testing.assert_close(attend(query, keys, values, score, path="sdpa"), wanted, rtol=1e-12, atol=1e-12)
+    expected = attend(query, keys, values, score, path="reference")
+    torch.testing.assert_close(attend(query, keys, values, score, path="sdpa"), expected, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", [Gaussian, Epanechnikov])
@@ -61,8 +61,8 @@ def test_epanechnikov_by_hand():
     keys = torch.tensor([[0.0], [0.5], [1.0], [3.0]])
     values = torch.tensor([[1.0], [2.0], [4.0], [8.0]])
     query = torch.tensor([[0.0], [2.0]])  # distances 0, .5, 1, 3 and 2, 1.5, 1, 1: the second reaches none
-    wanted = torch.tensor([[(1 * 1 + 0.5 * 2) / 1.5], [0.0]])
-    torch.testing.assert_close(attend(query, keys, values, "epanechnikov"), wanted)
+    expected = torch.tensor([[(1 * 1 + 0.5 * 2) / 1.5], [0.0]])
+    torch.testing.assert_close(attend(query, keys, values, "epanechnikov"), expected)
     squared = torch.tensor([[(1 * 1 + 0.75 * 2) / 1.75], [0.0]])
     torch.testing.assert_close(attend(query, keys, values, Epanechnikov(power=2)), squared)
 
@@ -76,17 +76,17 @@ def test_boxcar_takes_the_edge_in():
 @pytest.mark.parametrize("width", [0, -1.0, float("nan"), "a", None])
 @pytest.mark.parametrize("kind", [Gaussian, Boxcar, Epanechnikov])
 def test_a_width_that_cannot_be_is_said(kind, width, monkeypatch):
-    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as outside of tests, where any value may come
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # type checks are on only in tests
     with pytest.raises(RegardError) as error:
         kind(width)
-    assert str(error.value) == f"{kind.__name__}: width is {width!r}; a kernel's width is above 0"
+    assert str(error.value) == f"{kind.__name__}: width must be above 0, got {width!r}"
 
 
 def test_a_power_that_cannot_be_is_said(monkeypatch):
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
     with pytest.raises(RegardError) as error:
         Epanechnikov(power="a")
-    assert str(error.value) == "Epanechnikov: power is 'a'; a number above 0 is needed"
+    assert str(error.value) == "Epanechnikov: power must be above 0, got 'a'"
 
 
 def test_gaussian_has_second_derivatives_also_where_query_and_key_are_one():

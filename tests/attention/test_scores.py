@@ -16,7 +16,7 @@ from regard.attention import (
     Score,
     build_score,
 )
-from regard.attention.scores import EQUAL_WIDTHS, SCORES, as_score, without_gradient
+from regard.attention.scores import EQUAL_WIDTHS, SCORES, as_score, find_scores_without_gradient
 
 from .cases import FORMULAS, NAMES, SMOOTH, STEPS, WIDTH, make_score, numpy_weights, tensors
 
@@ -27,10 +27,10 @@ def test_a_score_follows_its_formula(name):
     score = make_score(name)
     formula, is_kernel = FORMULAS[name]
     parameters = {key: value.detach().numpy() for key, value in score.named_parameters()}
-    wanted = np.array([[formula(q, k, parameters) for k in keys.numpy()] for q in query.numpy()])
-    found = score(query, keys).detach().numpy()
+    expected = np.array([[formula(q, k, parameters) for k in keys.numpy()] for q in query.numpy()])
+    scores = score(query, keys).detach().numpy()
     np.testing.assert_allclose(
-        np.exp(found) if is_kernel and name != "uniform" else found + (name == "uniform"), wanted
+        np.exp(scores) if is_kernel and name != "uniform" else scores + (name == "uniform"), expected
     )
 
 
@@ -41,12 +41,12 @@ def test_weights_and_output_follow_the_formula(name, path):
     score = make_score(name)
     visible = np.random.default_rng(0).random((4, 7)) < 0.7
     visible[2] = False
-    wanted = numpy_weights(name, score, query.numpy(), keys.numpy(), visible)
+    expected = numpy_weights(name, score, query.numpy(), keys.numpy(), visible)
     out, weights = attend(query, keys, values, score, visible=torch.from_numpy(visible), path=path, return_weights=True)
-    np.testing.assert_allclose(weights.dense().detach().numpy(), wanted, atol=1e-12)
-    np.testing.assert_allclose(out.detach().numpy(), wanted @ values.numpy(), atol=1e-12)
-    assert wanted[0].sum() == pytest.approx(1)  # the case is not an empty one
-    assert not wanted[2].any()
+    np.testing.assert_allclose(weights.dense().detach().numpy(), expected, atol=1e-12)
+    np.testing.assert_allclose(out.detach().numpy(), expected @ values.numpy(), atol=1e-12)
+    assert expected[0].sum() == pytest.approx(1)  # not an empty case
+    assert not expected[2].any()
 
 
 def test_concat_equals_additive_with_the_matrix_split():
@@ -78,17 +78,17 @@ def test_heads_have_parameters_of_their_own():
         many = make_score(name, heads=3)
         for head in range(3):
             one = make_score(name)
-            for own, ours in zip(one.parameters(), many.parameters(), strict=True):
-                own.data = ours.data[head]
+            for parameter, stacked in zip(one.parameters(), many.parameters(), strict=True):
+                parameter.data = stacked.data[head]
             torch.testing.assert_close(many(query, keys)[:, head], one(query[:, head], keys[:, head]), msg=name)
 
 
 def test_additive_takes_another_activation():
     query, keys, values = tensors()
     score = Additive(WIDTH, WIDTH, 5, activation=torch.relu).double()
-    wanted = torch.relu((query @ score.query_weight.T)[:, None] + (keys @ score.key_weight.T)[None]) @ score.energy
-    torch.testing.assert_close(score(query, keys), wanted)
-    torch.testing.assert_close(attend(query, keys, values, score, path="tiled"), torch.softmax(wanted, -1) @ values)
+    expected = torch.relu((query @ score.query_weight.T)[:, None] + (keys @ score.key_weight.T)[None]) @ score.energy
+    torch.testing.assert_close(score(query, keys), expected)
+    torch.testing.assert_close(attend(query, keys, values, score, path="tiled"), torch.softmax(expected, -1) @ values)
 
 
 class Manhattan(Score):
@@ -99,7 +99,7 @@ class Manhattan(Score):
 
 
 class HalfDot(Score):
-    """One with a dot form, which leaves out a term that no softmax sees."""
+    """A score with a dot form that omits a constant which softmax ignores."""
 
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
         return query @ keys.mT / 2 + query.sum(-1, keepdim=True)
@@ -117,7 +117,7 @@ def test_a_score_of_the_users_own_works_on_every_path():
     for path in ("reference", "tiled", "sdpa", None):
         torch.testing.assert_close(attend(query, keys, values, HalfDot(), path=path), half)
     plain = (query @ keys.mT / 2 + query.sum(-1, keepdim=True)) @ values
-    torch.testing.assert_close(attend(query, keys, values, HalfDot(), normaliser="none", path="tiled"), plain)
+    torch.testing.assert_close(attend(query, keys, values, HalfDot(), normalizer="none", path="tiled"), plain)
 
 
 @pytest.mark.parametrize("name", SMOOTH)
@@ -133,13 +133,13 @@ def test_all_names_are_listed():
 @pytest.mark.parametrize(
     ("score", "message"),
     [
-        ("scaled-dot", 'score: there is no "scaled-dot"; did you mean "scaled_dot"?'),
-        ("additive", 'score: "additive" has parameters; make it with regard.attention.build_score("additive", ...)'),
+        ("scaled-dot", 'unknown score "scaled-dot"; did you mean "scaled_dot"?'),
+        ("additive", 'score "additive" has parameters; use regard.attention.build_score("additive", ...)'),
         (
             torch.dot,
-            "score: found builtin_function_or_method; give a name or a score, such as regard.attention.Gaussian()",
+            "score must be a name or a score such as regard.attention.Gaussian(), got builtin_function_or_method",
         ),
-        (Gaussian, "score: found the class Gaussian; give a name or a score, such as regard.attention.Gaussian()"),
+        (Gaussian, "score must be a name or a score such as regard.attention.Gaussian(), got the class Gaussian"),
     ],
 )
 def test_a_wrong_score_is_said(score, message):
@@ -152,8 +152,8 @@ def test_unequal_widths_are_said():
     with pytest.raises(RegardError) as error:
         attend(torch.randn(4, 5), torch.randn(7, 6), torch.randn(7, 2))
     assert str(error.value) == (
-        "ScaledDot: query has width 5, keys have 6; equal widths are needed "
-        "(Bilinear, ReducedRank, Additive and Concat take any)"
+        "ScaledDot: query and keys must have the same width, got 5 and 6 "
+        "(Bilinear, ReducedRank, Additive and Concat accept different widths)"
     )
 
 
@@ -169,7 +169,7 @@ def test_dot_products_of_unit_variance_have_variance_one_when_scaled():
 def test_other_widths_than_a_score_was_made_for_are_said(kind):
     with pytest.raises(RegardError) as error:
         attend(torch.randn(4, 5), torch.randn(7, 8), torch.randn(7, 2), kind)
-    assert str(error.value) == f"{type(kind).__name__}: made for keys of width 6, found width 8"
+    assert str(error.value) == f"{type(kind).__name__}: expected keys of width 6, got 8"
 
 
 def test_a_score_shows_its_parameters():
@@ -182,25 +182,25 @@ def test_a_score_shows_its_parameters():
 def test_settled_keys_score_as_before(name, path):
     query, keys, values = (tensor.requires_grad_() for tensor in tensors(2, 3))
     score = make_score(name, heads=3)
-    wanted = attend(query, keys, values, score, path="reference")
-    settled, prepared = score.settle(keys)
-    found = attend(query, prepared, values, settled, path=path)
-    torch.testing.assert_close(found, wanted)
+    expected = attend(query, keys, values, score, path="reference")
+    settled, prepared = score.precompute_keys(keys)
+    output = attend(query, prepared, values, settled, path=path)
+    torch.testing.assert_close(output, expected)
     sources = [query, keys, values, *(p for p in score.parameters() if p.requires_grad)]
-    pulled, expected = (
+    gradients, expected_gradients = (
         torch.autograd.grad(out.square().sum(), sources, allow_unused=True, materialize_grads=True)
-        for out in (found, wanted)
+        for out in (output, expected)
     )
-    torch.testing.assert_close(pulled, expected)
+    torch.testing.assert_close(gradients, expected_gradients)
 
 
 @pytest.mark.parametrize("name", ["additive", "concat", "reduced_rank"])
 def test_keys_are_prepared_once(name):
     score = make_score(name)
-    settled, prepared = score.settle(tensors()[1])
+    settled, prepared = score.precompute_keys(tensors()[1])
     with torch.no_grad():
         if name == "concat":
-            score.weight[:, WIDTH:] = 0  # no longer looked at
+            score.weight[:, WIDTH:] = 0  # ignores the keys
         else:
             score.key_weight.zero_()
     query = tensors()[0]
@@ -209,14 +209,14 @@ def test_keys_are_prepared_once(name):
 
 def test_the_scores_that_teach_nothing_are_found_in_a_model():
     model = nn.ModuleDict({name: make_score(name) for name in NAMES})
-    assert without_gradient(model) == {name: name.capitalize() for name in STEPS}
+    assert find_scores_without_gradient(model) == {name: name.capitalize() for name in STEPS}
 
 
 def test_the_names_that_need_equal_widths_are_those_that_refuse_others():
     for name in SCORES:
         score = build_score(name, 3, 4)
         if name in EQUAL_WIDTHS:
-            with pytest.raises(RegardError, match="equal widths are needed"):
+            with pytest.raises(RegardError, match="must have the same width"):
                 score(torch.zeros(2, 3), torch.zeros(2, 4))
         else:
             assert score(torch.zeros(2, 3), torch.zeros(5, 4)).shape == (2, 5)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard import RegardError, attend, causal, documents, lengths, window
-from regard.attention.visible import Rule, as_rule, conjuncts
+from regard.attention.visible import Rule, as_rule, split_conjunction
 
 CPU = torch.device("cpu")
 
@@ -66,8 +66,8 @@ def test_rules_combine_as_their_matrices(n):
     assert torch.equal(matrix(one & given_, n, 5, 2), a & c)
     assert torch.equal(matrix(given_ & one, n, 5, 2), a & c)
     assert torch.equal(matrix(given_ | one, n, 5, 2), a | c)
-    assert len(conjuncts(one & (other & third))) == 3
-    assert len(conjuncts(one & (other | third))) == 2
+    assert len(split_conjunction(one & (other & third))) == 3
+    assert len(split_conjunction(one & (other | third))) == 2
 
 
 rules = st.recursive(
@@ -99,17 +99,17 @@ def test_a_rule_answers_for_any_tile_and_knows_what_it_shows(rule, n, start, siz
     reach = rule.reach(range(rows.start, rows.stop), shape)
     outside = [key for key in range(6) if key not in reach]
     assert not whole[:, rows][:, :, outside].any()
-    certain = rule.certain(range(rows.start, rows.stop), shape)
+    certain = rule.certainly_visible(range(rows.start, rows.stop), shape)
     assert whole[:, rows][:, :, certain.start : certain.stop].all()
     assert certain.stop <= 6
 
 
 def test_most_of_a_causal_window_is_certain():
     shape = torch.Size((2, 100, 100))
-    assert causal().certain(range(40, 50), shape) == range(41)
-    assert (causal() & window(30, None)).certain(range(40, 50), shape) == range(19, 41)
-    assert (causal() | window(30, 5)).certain(range(40, 50), shape) == range(41)
-    assert not (~causal()).certain(range(40, 50), shape)
+    assert causal().certainly_visible(range(40, 50), shape) == range(41)
+    assert (causal() & window(30, None)).certainly_visible(range(40, 50), shape) == range(19, 41)
+    assert (causal() | window(30, 5)).certainly_visible(range(40, 50), shape) == range(41)
+    assert not (~causal()).certainly_visible(range(40, 50), shape)
 
 
 @given(rules, st.integers(1, 6))
@@ -118,10 +118,10 @@ def test_every_path_follows_every_rule(rule, n):
     query, keys, values = torch.randn(2, n, 3), torch.randn(2, 6, 3), torch.randn(2, 6, 4)
     seen = matrix(rule, n, 6, 2)
     scores = (query @ keys.mT).masked_fill(~seen, -torch.inf)
-    wanted = torch.nan_to_num(torch.softmax(scores, -1)) @ values
+    expected = torch.nan_to_num(torch.softmax(scores, -1)) @ values
     for path in ("reference", "sdpa", "tiled"):
         out, weights = attend(query, keys, values, "dot", visible=rule, path=path, return_weights=True)
-        torch.testing.assert_close(out, wanted)
+        torch.testing.assert_close(out, expected)
         assert not weights.dense()[~seen].any()
 
 
@@ -129,7 +129,7 @@ def test_every_path_follows_every_rule(rule, n):
 def test_padding_on_either_side_changes_nothing(path):
     torch.manual_seed(0)
     query, keys, values = torch.randn(2, 4, 3), torch.randn(2, 5, 3), torch.randn(2, 5, 6)
-    wanted = attend(query, keys, values, path="reference")
+    expected = attend(query, keys, values, path="reference")
     noise = torch.full((2, 3, 3), 1e4), torch.full((2, 3, 6), torch.nan_to_num(torch.tensor(1e4)))
     right = attend(
         query,
@@ -138,40 +138,40 @@ def test_padding_on_either_side_changes_nothing(path):
         visible=lengths(torch.tensor([5, 5])),
         path=path,
     )
-    torch.testing.assert_close(right, wanted)
+    torch.testing.assert_close(right, expected)
     seen = torch.tensor([False] * 3 + [True] * 5)[None, None]
     left = attend(query, torch.cat([noise[0], keys], 1), torch.cat([noise[1], values], 1), visible=seen, path=path)
-    torch.testing.assert_close(left, wanted)
+    torch.testing.assert_close(left, expected)
     self_padded = attend(
         torch.cat([query, query[:, :2]], 1), torch.cat([keys, noise[0]], 1), torch.cat([values, noise[1]], 1),
         visible=lengths(torch.tensor([5, 5])), path=path,
     )  # fmt: skip
-    torch.testing.assert_close(self_padded[:, :4], wanted)
+    torch.testing.assert_close(self_padded[:, :4], expected)
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: window(-1, 0), "window: left is -1; give a whole number, 0 or more, or None for no limit"),
+        (lambda: window(-1, 0), "window: left must be None or an integer of at least 0, got -1"),
         (
             lambda: documents(torch.zeros(5, dtype=torch.long)).check(torch.Size((3, 4))),
-            "documents: numbers for 5 keys and 5 queries; there are 4 keys and 3 queries",
+            "documents: expected numbers for 4 keys and 3 queries, got 5 and 5",
         ),
         (
             lambda: causal() and lengths(3),
-            "visible: a rule is neither true nor false; combine rules with &, | and ~, not and, or, not",
+            "visible: a rule has no truth value; combine rules with &, | and ~, not and, or, not",
         ),
-        (lambda: window("a", 1), "window: left is 'a'; give a whole number, 0 or more, or None for no limit"),  # type: ignore[arg-type]
-        (lambda: lengths([1.5]), "lengths: found float32; whole numbers are needed"),
-        (lambda: lengths(None), "lengths: found NoneType; whole numbers are needed"),
-        (lambda: lengths([[1], [2, 3]]), "lengths: found list; whole numbers are needed"),
-        (lambda: documents(None), "documents: found NoneType; whole numbers are needed"),
-        (lambda: documents(3), "documents: found one number; one for each position is needed"),
-        (lambda: as_rule("x"), "visible: found str; give a bool tensor (True = may look) or a rule such as causal()"),
+        (lambda: window("a", 1), "window: left must be None or an integer of at least 0, got 'a'"),  # type: ignore[arg-type]
+        (lambda: lengths([1.5]), "lengths: expected integers, got float32"),
+        (lambda: lengths(None), "lengths: expected integers, got NoneType"),
+        (lambda: lengths([[1], [2, 3]]), "lengths: expected integers, got list"),
+        (lambda: documents(None), "documents: expected integers, got NoneType"),
+        (lambda: documents(3), "documents: expected one number per position, got a single number"),
+        (lambda: as_rule("x"), "visible must be a bool tensor (True = visible) or a rule such as causal(), got str"),
     ],
 )
 def test_a_rule_that_cannot_be_is_said(make, message, monkeypatch):
-    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as outside of tests, where any value may come
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # type checks are on only in tests
     with pytest.raises(RegardError) as error:
         make()
     assert str(error.value) == message

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from regard import RegardError, Weights, attend, causal, watch
-from regard.attention.watch import watching
+from regard.attention.watch import is_watching
 from regard.batch import Batch
 from regard.decoding.beam import beam_search
 from regard.decoding.greedy import greedy
@@ -53,7 +53,7 @@ def test_every_call_is_seen_by_module_path(model):
     assert [call.shape for call in seen["layers.0"]] == [(3, 2, 5, 5), (1, 2, 5, 5)]
     direct = model.layers[0](X, return_weights=True)[1]
     torch.testing.assert_close(seen["layers.0"][0].dense(), direct.dense().detach())
-    assert repr(seen) == "Seen({'layers.0': 2, 'layers.1': 2, 'last': 2})"
+    assert repr(seen) == "AttentionRecording({'layers.0': 2, 'layers.1': 2, 'last': 2})"
 
 
 @pytest.mark.parametrize("keep", ["top:2", "received", "entropy", "argmax", "dense"])
@@ -62,8 +62,8 @@ def test_what_is_kept_is_what_was_asked_for(model, keep):
         model(X)
     for path, (kept,) in seen.items():
         (weights,) = everything[path]
-        wanted = weights.dense() if keep == "dense" else weights.reduce(keep)[0]
-        torch.testing.assert_close(kept, wanted)
+        expected = weights.dense() if keep == "dense" else weights.reduce(keep)[0]
+        torch.testing.assert_close(kept, expected)
 
 
 def test_a_function_keeps_what_it_returns(model):
@@ -86,23 +86,23 @@ def test_gradients_are_kept_on_request(model):
 
 
 def test_a_training_step_is_seen_and_kept(model):
-    optimiser = torch.optim.SGD(model.parameters(), 0.1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
     with watch(model) as seen:
         for _ in range(2):
             model(X).sum().backward()
-            optimiser.step()
-            optimiser.zero_grad()
+            optimizer.step()
+            optimizer.zero_grad()
     first, second = seen["layers.1"]
-    assert not torch.equal(first.dense(), second.dense())  # each of its own step
+    assert not torch.equal(first.dense(), second.dense())  # each is of its own step
 
 
 def test_nothing_is_left_behind(model):
-    assert not watching()
+    assert not is_watching()
     with contextlib.suppress(ZeroDivisionError), watch(model):
-        assert watching()
+        assert is_watching()
         model(X)
         raise ZeroDivisionError
-    assert not watching()
+    assert not is_watching()
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
 
 
@@ -132,7 +132,7 @@ def test_watching_inside_watching(model):
 
 
 def test_each_thread_sees_its_own_calls(model):
-    found = {}
+    sizes = {}
     barrier = threading.Barrier(2)
 
     def run(size):
@@ -141,7 +141,7 @@ def test_each_thread_sees_its_own_calls(model):
             for _ in range(5):
                 model(X[:size])
             barrier.wait()
-        found[size] = [call.shape[0] for path in seen for call in seen[path]]
+        sizes[size] = [call.shape[0] for path in seen for call in seen[path]]
         assert seen._running == []
 
     threads = [threading.Thread(target=run, args=(size,)) for size in (1, 2)]
@@ -149,7 +149,7 @@ def test_each_thread_sees_its_own_calls(model):
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == {1: [1] * 15, 2: [2] * 15}
+    assert sizes == {1: [1] * 15, 2: [2] * 15}
 
 
 def test_a_call_outside_the_model_is_not_seen(model):
@@ -157,7 +157,7 @@ def test_a_call_outside_the_model_is_not_seen(model):
         attend(X, X, X)
         model.last(X)
     assert len(seen) == 0
-    with pytest.raises(KeyError, match="nothing was seen at 'last'; calls were seen at: no path"):
+    with pytest.raises(KeyError, match="no attention recorded at 'last'; recorded paths: none"):
         seen["last"]
 
 
@@ -176,12 +176,12 @@ def test_weights_from_a_cache_stay_what_they_were(model):
 def test_a_reduction_has_no_gradient_to_keep(model):
     with pytest.raises(RegardError) as error, watch(model, "entropy", grad=True):
         pass
-    assert str(error.value) == 'watch: "entropy" has no gradient; keep "all" or "dense" with grad=True'
+    assert str(error.value) == 'watch: grad=True cannot be combined with keep="entropy"; pass keep="all" or "dense"'
 
 
 def test_a_wrong_name_is_said_before_the_run(model):
     with (
-        pytest.raises(RegardError, match='reduction: there is no "entropies"; did you mean "entropy"'),
+        pytest.raises(RegardError, match='unknown reduction "entropies"; did you mean "entropy"'),
         watch(model, "entropies"),
     ):
         pass
@@ -190,22 +190,20 @@ def test_a_wrong_name_is_said_before_the_run(model):
 def test_all_that_can_be_kept_is_named(model):
     with pytest.raises(RegardError) as error, watch(model, "mean"):
         pass
-    assert str(error.value) == (
-        'reduction: there is no "mean"; there are: all, argmax, dense, entropy, received, top:8'
-    )
+    assert str(error.value) == ('unknown reduction "mean"; choose from all, argmax, dense, entropy, received, top:8')
 
 
 @pytest.mark.parametrize("training", [False, True])
 def test_torchs_own_attention_is_said_not_to_be_seen_where_it_runs(model, training):
-    theirs = torch.nn.TransformerEncoder(
+    encoder = torch.nn.TransformerEncoder(
         torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2, enable_nested_tensor=False
     )
-    both = torch.nn.Sequential(model.layers[0], theirs).train(training)
-    with pytest.warns(UserWarning, match="is not seen") as told, watch(both) as seen:
+    both = torch.nn.Sequential(model.layers[0], encoder).train(training)
+    with pytest.warns(UserWarning, match="cannot record") as caught, watch(both) as seen:
         both(X)
-    assert [str(warning.message) for warning in told] == [
-        "regard.watch: 1.layers.0.self_attn: the attention of torch.nn.MultiheadAttention is not seen; "
-        "that of regard.layers.MultiHeadAttention is"
+    assert [str(warning.message) for warning in caught] == [
+        "regard.watch: 1.layers.0.self_attn: cannot record torch.nn.MultiheadAttention; "
+        "use regard.layers.MultiHeadAttention instead"
     ]
     assert list(seen) == ["0"]
     with watch(both) as seen:
@@ -231,7 +229,7 @@ def test_nothing_is_said_of_torchs_attention_whose_forward_is_another(model):
 
 
 def stepwise(layer, steps):
-    """Attend to what came before, some rows at a time; each row sees itself and all before it."""
+    """Causal attention, computed some rows at a time."""
     cache = layer.new_cache(3, capacity=5)
     for rows in steps:
         layer(X[:, rows], cache=cache, visible=causal())
@@ -243,8 +241,8 @@ def test_steps_are_joined_to_what_one_call_sees(model, steps):
     whole = layer(X[:, :end], visible=causal(), return_weights=True)[1].dense().detach()
     with torch.no_grad(), watch(layer) as seen, watch(layer, "dense") as dense:
         stepwise(layer, steps)
-    torch.testing.assert_close(seen.joined("").dense(), whole)
-    torch.testing.assert_close(dense.joined(""), whole)
+    torch.testing.assert_close(seen.join_steps("").dense(), whole)
+    torch.testing.assert_close(dense.join_steps(""), whole)
 
 
 @pytest.mark.parametrize("keep", ["top:3", "received", "entropy", "argmax"])
@@ -253,7 +251,7 @@ def test_what_is_kept_of_steps_is_joined(model, keep):
     whole = layer(X, visible=causal(), return_weights=True)[1]
     with torch.no_grad(), watch(layer, keep) as seen:
         stepwise(layer, [slice(0, 1), slice(1, 2), slice(2, 4), slice(4, 5)])
-    torch.testing.assert_close(seen.joined(""), whole.reduce(keep)[0])
+    torch.testing.assert_close(seen.join_steps(""), whole.reduce(keep)[0])
 
 
 def test_steps_that_look_at_one_source_are_joined(model):
@@ -262,7 +260,7 @@ def test_steps_that_look_at_one_source_are_joined(model):
     with torch.no_grad(), watch(layer, "dense") as seen:
         for step in range(3):
             layer(X[:, step : step + 1], X)
-    torch.testing.assert_close(seen.joined(""), whole)
+    torch.testing.assert_close(seen.join_steps(""), whole)
 
 
 @pytest.mark.parametrize(
@@ -270,13 +268,12 @@ def test_steps_that_look_at_one_source_are_joined(model):
     [
         (
             [X, X],
-            "joined: 'layers.0': call 2 has 5 queries and keys up to 5, the one before had keys up to 5; "
-            "greedy or sampled steps with a cache, of one text, can be joined",
+            "join_steps: 'layers.0': call 2 does not continue the previous one: 5 queries and keys up to 5 after keys "
+            "up to 5; only greedy or sampled steps with a cache can be joined",
         ),
         (
             [X[:, :1], X[:2, :1]],
-            "joined: 'layers.0': call 2 has a batch of (2, 2), the one before of (3, 2); "
-            "steps of one batch can be joined",
+            "join_steps: 'layers.0': all calls must have the same batch shape, got (3, 2) and (2, 2) for call 2",
         ),
     ],
 )
@@ -284,40 +281,40 @@ def test_calls_that_do_not_continue_each_other_are_not_joined(model, calls, erro
     with watch(model, "entropy") as seen:
         for call in calls:
             model(call)
-    with pytest.raises(RegardError) as found:
-        seen.joined("layers.0")
-    assert str(found.value) == error
+    with pytest.raises(RegardError) as caught:
+        seen.join_steps("layers.0")
+    assert str(caught.value) == error
 
 
 def test_what_a_function_kept_is_not_joined(model):
     with watch(model, lambda weights: weights.shape) as seen:
         model(X)
     with pytest.raises(RegardError) as error:
-        seen.joined("last")
+        seen.join_steps("last")
     assert str(error.value) == (
-        'joined: \'last\': what a function kept cannot be joined; keep "all", "top:8" or the like'
+        'join_steps: \'last\': cannot join the results of a function; watch with keep="all" or "top:8"'
     )
-    with pytest.raises(KeyError, match="nothing was seen at 'lost'"):
-        seen.joined("lost")
+    with pytest.raises(KeyError, match="no attention recorded at 'lost'"):
+        seen.join_steps("lost")
 
 
 def test_a_beam_of_our_own_is_not_joined():
     torch.manual_seed(0)
     sizes = {"width": 8, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
-    model = Transformer(TransformerConfig(source_size=9, target_size=9, **sizes)).eval()
+    model = Transformer(TransformerConfig(source_vocab_size=9, target_vocab_size=9, **sizes)).eval()
     batch = Batch(torch.tensor([[5, 6, 7]]), SequenceLengths.of(torch.tensor([3]), "cpu"))
     with watch(model, "dense") as seen:
-        greedy(model, batch, longest=4)
+        greedy(model, batch, max_length=4)
     for path in seen:
-        assert seen.joined(path).shape[:2] == (1, 2)
+        assert seen.join_steps(path).shape[:2] == (1, 2)
     with watch(model, "dense") as seen:
-        beam_search(model, batch, width=2, longest=4)
-    several = [path for path in seen if len(seen[path]) > 1]
-    assert len(several) == 2  # of the decoder
+        beam_search(model, batch, width=2, max_length=4)
+    decoder_paths = [path for path in seen if len(seen[path]) > 1]
+    assert len(decoder_paths) == 2  # of the decoder
     with pytest.raises(RegardError) as error:
-        seen.joined(several[0])
+        seen.join_steps(decoder_paths[0])
     assert str(error.value) == (
-        f"joined: {several[0]!r}: a beam was reordered between the calls, so their rows belong to different "
+        f"join_steps: {decoder_paths[0]!r}: beam search reordered the batch between calls, so rows belong to different "
         "hypotheses; watch one forced pass over the result instead"
     )
 
@@ -330,21 +327,21 @@ torch.manual_seed(0)
 model = torch.nn.Sequential(MultiHeadAttention(8, 2), MultiHeadAttention(8, 2, score="additive"))
 x = torch.randn(3, 5, 8)
 plain = model(x)
-(wanted,) = torch.autograd.grad(plain.sum(), model[0].keys.weight)
+(expected,) = torch.autograd.grad(plain.sum(), model[0].keys.weight)
 compiled = torch.compile(model, backend="eager")
 torch.testing.assert_close(compiled(x), plain)
-(found,) = torch.autograd.grad(compiled(x).sum(), model[0].keys.weight)
-torch.testing.assert_close(found, wanted)
-with warnings.catch_warnings(record=True) as said:
+(gradient,) = torch.autograd.grad(compiled(x).sum(), model[0].keys.weight)
+torch.testing.assert_close(gradient, expected)
+with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     with watch(compiled) as seen:
         torch.testing.assert_close(compiled(x), plain)
-print(list(seen), [str(each.message) for each in said])
+print(list(seen), [str(warning.message) for warning in caught])
 """
 
 
 @pytest.mark.slow
-def test_a_compiled_model_is_watched_uncompiled():  # in a process of its own: the checks of shapes do not compile
+def test_a_compiled_model_is_watched_uncompiled():  # in a new process: shape checks do not compile
     run = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     assert run.stdout == "['0', '1'] ['regard.watch: the compiled model runs uncompiled while it is watched']\n"

@@ -11,40 +11,42 @@ from regard.bench import training
 from regard.bench.measure import Timing
 from regard.bench.settings import TrainingBench
 from regard.bench.training import (
-    both_sides,
-    contests,
-    endless,
+    build_both_sides,
+    check_targets,
+    compute_speeds,
+    count_parameters,
+    iter_batches,
+    iter_notes,
+    list_comparisons,
     make_table,
-    notes,
-    our_update,
-    parameters_of,
-    seconds_a_token,
-    speeds,
-    targets,
+    measure_seconds_per_token,
+    run_update,
 )
 from regard.cli import main
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # nothing is asked of the network
 
-TINY = TrainingBench(words=20, width=8, lstm_layers=2, gpt_layers=2, heads=2, segment=6, context=8, tokens=24)
-LSTM, LOCKED, GPT = "lstm-lm, variational=false", "lstm-lm", "gpt"
+TINY = TrainingBench(
+    words=20, width=8, lstm_layers=2, gpt_layers=2, heads=2, segment_length=6, context_length=8, batch_tokens=24
+)
+LSTM, LOCKED, GPT = "lstm-lm, variational_dropout=false", "lstm-lm", "gpt"
 
 
 def contest(name):
     if name == GPT:
         pytest.importorskip("transformers")
-    return next(each for each in contests(TINY) if each.name == name)
+    return next(each for each in list_comparisons(TINY) if each.name == name)
 
 
 @pytest.mark.parametrize("name", [LSTM, LOCKED, GPT])
 def test_both_sides_do_the_same_work_dropout_included(name, tmp_path, monkeypatch):
     for module in ("dropout", "recurrent"):  # draw what to drop as the other side does
         monkeypatch.setattr(f"regard.layers.{module}.drop", torch.nn.functional.dropout)
-    trainer, loop = both_sides(contest(name), TINY, tmp_path)
-    assert parameters_of(trainer.engine.model) == parameters_of(loop.model)
+    trainer, loop = build_both_sides(contest(name), TINY, tmp_path)
+    assert count_parameters(trainer.engine.model) == count_parameters(loop.model)
     for step in (1, 2, 3):  # what was carried on, and the updates before, are the same too
         before = trainer.counters.loss
-        tokens = our_update(trainer)  # seeds each step by its number
+        tokens = run_update(trainer)  # seeds each step by its number
         torch.manual_seed(step)
         assert loop.update() == tokens
         assert loop.loss == pytest.approx((trainer.counters.loss - before) / tokens, rel=1e-5)
@@ -53,8 +55,8 @@ def test_both_sides_do_the_same_work_dropout_included(name, tmp_path, monkeypatc
 
 @pytest.mark.parametrize("name", [LSTM, LOCKED, GPT])
 def test_something_is_dropped_on_both_sides(name, tmp_path):  # or the same work above would say nothing of it
-    trainer, loop = both_sides(contest(name), TINY, tmp_path)
-    batch = next(endless(trainer.batches))
+    trainer, loop = build_both_sides(contest(name), TINY, tmp_path)
+    batch = next(iter_batches(trainer.batches))
     assert all(model.train() for model in (trainer.engine.model, loop.model))
     (ours, again), (theirs, once_more) = (
         [call()[0] for _ in range(2)]
@@ -69,24 +71,24 @@ def test_something_is_dropped_on_both_sides(name, tmp_path):  # or the same work
 
 @pytest.mark.parametrize(("name", "rows", "widths"), [(LSTM, 4, {5, 6}), (GPT, 3, {8})])
 def test_batches_are_full(name, rows, widths, tmp_path):
-    trainer, _ = both_sides(contest(name), TINY, tmp_path)
-    found = [trainer.batches.batch(places, 0) for places in trainer.batches.plan(0)]
-    assert len(found) >= 16
-    assert {len(batch) for batch in found} == {rows}
-    assert {batch.tokens.shape[1] for batch in found[:-1]} <= widths  # the last has what is left
-    assert all((batch.targets != PAD).all() for batch in found)
-    assert [batch.fresh for batch in found[1:]] == [name == GPT] * (len(found) - 1)
+    trainer, _ = build_both_sides(contest(name), TINY, tmp_path)
+    result = [trainer.batches.batch(places, 0) for places in trainer.batches.plan(0)]
+    assert len(result) >= 16
+    assert {len(batch) for batch in result} == {rows}
+    assert {batch.tokens.shape[1] for batch in result[:-1]} <= widths  # the last has what is left
+    assert all((batch.targets != PAD).all() for batch in result)
+    assert [batch.fresh for batch in result[1:]] == [name == GPT] * (len(result) - 1)
 
 
 def test_the_clock_counts_tokens(monkeypatch):
     ticks = iter([10.0, 16.0])
     monkeypatch.setattr(time, "perf_counter", lambda: next(ticks))
-    assert seconds_a_token(lambda: 24) == 0.25
+    assert measure_seconds_per_token(lambda: 24) == 0.25
 
 
 def new_speeds(ours, theirs, quiet=True):
     timing = Timing([{"regard": o, "nn.LSTM": t} for o, t in zip(ours, theirs, strict=True)], quiet)
-    return speeds(contest(LSTM), timing, vocabulary=25, parameters=1234, tokens=20.0)
+    return compute_speeds(contest(LSTM), timing, vocabulary=25, parameters=1234, tokens=20.0)
 
 
 def test_a_ratio_is_the_median_of_how_much_faster_ours_is_in_each_round():
@@ -102,26 +104,26 @@ def test_the_table_has_speeds_of_both_and_the_ratio_of_ours():
         console.print(make_table(new_speeds([0.001], [0.0015])))
     lines = [line.strip("│").split("│") for line in capture.get().splitlines() if line.startswith("│")]
     assert [[cell.strip() for cell in line] for line in lines] == [
-        ["lstm-lm, variational=false", "nn.LSTM", "1,234", "20", "30.0", "667", ""],
+        ["lstm-lm, variational_dropout=false", "nn.LSTM", "1,234", "20", "30.0", "667", ""],
         ["", "regard", "1,234", "20", "20.0", "1,000", "1.50x"],
     ]
 
 
 def test_a_miss_is_called_a_miss_and_a_busy_machine_is_noted():
     rows = [*new_speeds([1.0], [1.0]), *new_speeds([1.0], [0.9], quiet=False)]
-    assert list(targets(rows)) == [
+    assert list(check_targets(rows)) == [
         "Targets:",
-        "met   tokens a second of lstm-lm, variational=false, of nn.LSTM: 1.000x, at least 1.00x",
-        "MISS  tokens a second of lstm-lm, variational=false, of nn.LSTM: 0.900x, at least 1.00x",
+        "met   tokens a second of lstm-lm, variational_dropout=false, of nn.LSTM: 1.000x, at least 1.00x",
+        "MISS  tokens a second of lstm-lm, variational_dropout=false, of nn.LSTM: 0.900x, at least 1.00x",
     ]
-    busy = "lstm-lm, variational=false: other programs were busy meanwhile; these times are unsound"
-    assert [note for note in notes(rows) if not note.startswith("gpt")] == [busy]
+    busy = "lstm-lm, variational_dropout=false: other programs were running; these times are unreliable"
+    assert [note for note in iter_notes(rows) if not note.startswith("gpt")] == [busy]
 
 
 def test_the_command_measures_and_keeps_its_rows_and_says_what_it_skips(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(training, "has_transformers", lambda: False)
     kept = tmp_path / "rows.jsonl"
-    sizes = ["--words", "20", "--width", "8", "--segment", "6", "--context", "8", "--tokens", "24"]
+    sizes = ["--words", "20", "--width", "8", "--segment-length", "6", "--context-length", "8", "--batch-tokens", "24"]
     assert main(["bench", "training", "--quick", *sizes, "--repeats", "1", "--jsonl", str(kept)]) == 0
     out, err = capsys.readouterr()
     assert err == ""
@@ -148,12 +150,15 @@ def test_the_command_measures_and_keeps_its_rows_and_says_what_it_skips(tmp_path
 @pytest.mark.parametrize(
     ("options", "line"),
     [
-        (["--gpt-layers", "0"], "--gpt-layers is 0; 1 or more is needed"),
-        (["--words", "-1"], "--words is -1; 1 or more is needed"),
-        (["--heads", "3"], "--heads is 3; what divides --width, which is 256, is needed"),
-        (["--segment", "64", "--tokens", "63"], "--tokens is 63; --segment, which is 64, or more is needed"),
-        (["--tokens", "255"], "--tokens is 255; --context, which is 256, or more is needed"),
-        (["--jsonl", "."], ".: cannot be written: Is a directory"),
+        (["--gpt-layers", "0"], "--gpt-layers must be at least 1, got 0"),
+        (["--words", "-1"], "--words must be at least 1, got -1"),
+        (["--heads", "3"], "--width must be divisible by --heads, got 256 and 3"),
+        (
+            ["--segment-length", "64", "--batch-tokens", "63"],
+            "--batch-tokens must be at least --segment-length (64), got 63",
+        ),
+        (["--batch-tokens", "255"], "--batch-tokens must be at least --context-length (256), got 255"),
+        (["--jsonl", "."], "cannot write .: is a directory"),
         (["--width", "x"], 'invalid value for --width: unable to convert "x" into int.'),
     ],
 )

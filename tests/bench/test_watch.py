@@ -7,7 +7,16 @@ from rich.console import Console
 
 from regard.bench import measure, watch
 from regard.bench.settings import WatchBench
-from regard.bench.watch import EAGER, UNWATCHED, WATCHED, Look, make_calls, make_table, notes, targets
+from regard.bench.watch import (
+    EAGER,
+    UNWATCHED,
+    WATCHED,
+    WatchRow,
+    check_targets,
+    iter_notes,
+    make_table,
+    make_watch_calls,
+)
 from regard.cli import main
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # nothing is asked of the network
@@ -15,14 +24,14 @@ pytest.importorskip("transformers")
 
 TINY = WatchBench(length=12, layers=2, width=16, heads=4, keep="dense")
 ROWS = [
-    Look(UNWATCHED, 2.0, 1.0, 30_000_000, 3),
-    Look(WATCHED, 2.5, 1.25, 40_000_000, 3),
-    Look(EAGER, 9.0, 4.5, 2 * 10**9, 3),
+    WatchRow(UNWATCHED, 2.0, 1.0, 30_000_000, 3),
+    WatchRow(WATCHED, 2.5, 1.25, 40_000_000, 3),
+    WatchRow(EAGER, 9.0, 4.5, 2 * 10**9, 3),
 ]
 
 
 def test_all_ways_compute_the_same_and_see_the_same():
-    calls = make_calls(TINY)
+    calls = make_watch_calls(TINY)
     (plain, nothing), (watched, seen), (eager, _) = (calls[way]() for way in (UNWATCHED, WATCHED, EAGER))
     assert nothing is None
     assert plain.attentions is None
@@ -45,23 +54,23 @@ def test_the_table_has_a_line_for_each_way():
 
 
 def test_a_miss_is_called_a_miss_and_what_is_unsound_is_noted():
-    assert list(targets(ROWS)) == ["Targets:", "met   SDPA, watched, of SDPA, unwatched: 1.250x, at most 1.50x"]
-    missed = [ROWS[0], Look(WATCHED, 3.2, 1.6, quiet=False), Look(EAGER, note="skipped: too large")]
-    assert list(targets(missed))[1] == "MISS  SDPA, watched, of SDPA, unwatched: 1.600x, at most 1.50x"
-    assert list(notes(missed)) == [
+    assert list(check_targets(ROWS)) == ["Targets:", "met   SDPA, watched, of SDPA, unwatched: 1.250x, at most 1.50x"]
+    missed = [ROWS[0], WatchRow(WATCHED, 3.2, 1.6, quiet=False), WatchRow(EAGER, note="skipped: too large")]
+    assert list(check_targets(missed))[1] == "MISS  SDPA, watched, of SDPA, unwatched: 1.600x, at most 1.50x"
+    assert list(iter_notes(missed)) == [
         "eager, output_attentions=True: skipped: too large",
-        "other programs were busy meanwhile; these times are unsound",
+        "other programs were running; these times are unreliable",
     ]
 
 
 def test_eager_is_skipped_where_its_weights_do_not_fit(monkeypatch):
-    monkeypatch.setattr(measure, "free_memory", lambda _: 4 * 5 * 12**2 * 4 - 1)
+    monkeypatch.setattr(measure, "get_free_memory", lambda _: 4 * 5 * 12**2 * 4 - 1)
     monkeypatch.setattr(watch, "measure_apart", lambda *_: [0])
-    *others, eager = watch.measure_looks(TINY, lambda _: None)
+    *others, eager = watch.measure_watch_rows(TINY, lambda _: None)
     assert [row.way for row in others] == [UNWATCHED, WATCHED]
     assert (eager.way, eager.note) == (EAGER, "skipped: needs about 0.0 GB, 0.0 GB are free")
-    monkeypatch.setattr(measure, "free_memory", lambda _: 4 * 5 * 12**2 * 4)
-    assert [row.note for row in watch.measure_looks(TINY, lambda _: None)] == ["", "", ""]
+    monkeypatch.setattr(measure, "get_free_memory", lambda _: 4 * 5 * 12**2 * 4)
+    assert [row.note for row in watch.measure_watch_rows(TINY, lambda _: None)] == ["", "", ""]
 
 
 @pytest.mark.slow
@@ -85,10 +94,10 @@ def test_the_command_measures_and_keeps_its_rows(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("options", "line"),
     [
-        (["--layers", "0"], "--layers is 0; 1 or more is needed"),
-        (["--heads", "5"], "--heads is 5; what divides --width, which is 768, is needed"),
-        (["--quick", "--keep", "tops"], 'reduction: there is no "tops"; did you mean "top:8"?'),
-        (["--jsonl", "."], ".: cannot be written: Is a directory"),
+        (["--layers", "0"], "--layers must be at least 1, got 0"),
+        (["--heads", "5"], "--width must be divisible by --heads, got 768 and 5"),
+        (["--quick", "--keep", "tops"], 'unknown reduction "tops"; did you mean "top:8"?'),
+        (["--jsonl", "."], "cannot write .: is a directory"),
     ],
 )
 def test_bad_options_are_one_line(options, line, capsys):

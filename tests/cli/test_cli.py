@@ -9,7 +9,7 @@ import pytest
 
 from regard import RegardError, __version__
 from regard.cli import main
-from regard.cli.names import as_typed
+from regard.cli.command_name import get_command_name
 
 COMMAND = "import sys; from regard.cli import main; sys.exit(main())"
 WITHOUT_TORCH = """
@@ -32,7 +32,7 @@ def python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         (["demo", "--help"], "Example: regard demo"),
         (["predict", "--help"], "Example: regard predict runs/dates --beam 5 < in.txt > out.txt"),
         (["evaluate", "--help"], "Example: regard evaluate runs/mine --source t.en --target t.de"),
-        (["align", "--help"], "Example: regard align runs/mine --source t.en --target t.de"),
+        (["align", "--help"], "Example: regard align runs/mine t.en t.de > links.txt"),
         (["look", "--help"], 'Example: regard look runs/dates "3 mars 2017"'),
         (["inspect", "--help"], "Example: regard inspect runs/dates"),
         (["bench", "--help"], "Example: regard bench attention --quick"),
@@ -43,9 +43,9 @@ def python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     ],
 )
 def test_help_needs_no_torch_and_ends_with_an_example(arguments, example):
-    found = python(WITHOUT_TORCH, *arguments)
-    assert (found.returncode, found.stderr) == (0, "")
-    assert found.stdout.rstrip().splitlines()[-1] == example
+    result = python(WITHOUT_TORCH, *arguments)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.rstrip().splitlines()[-1] == example
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["predict", "--version"]])
@@ -63,7 +63,7 @@ def test_the_command_is_a_module_too(tmp_path):
     version = as_module("--version")
     assert (version.returncode, version.stdout, version.stderr) == (0, f"{__version__}\n", "")
     missing = as_module("inspect", "runs")
-    line = "regard: runs: there is no such folder; a run made by regard train is needed\n"
+    line = "regard: runs: not found; expected a run folder created by regard train\n"
     assert (missing.returncode, missing.stdout, missing.stderr) == (2, "", line)
 
 
@@ -72,30 +72,31 @@ def test_the_command_is_a_module_too(tmp_path):
     [
         (
             ["dmeo"],
-            'unknown command "dmeo". Did you mean "demo"? Available commands: '
-            "demo, inspect, serve, predict, evaluate, look, explain, generate, ...",
+            'unknown command "dmeo"; did you mean "regard demo"?',
         ),
         (
             ["bench", "atention"],
             'unknown command "atention". Did you mean "attention"? Available commands: attention, training, watch.',
         ),
-        (["demo", "--oot", "x"], "unknown option: --oot. Did you mean --out?"),
+        (["plot"], 'unknown command "plot"; did you mean "regard look"?'),
+        (["xyzzy"], 'unknown command "xyzzy"; see regard --help'),
+        (["demo", "--oot", "x"], "demo: unknown option --oot; did you mean --out?"),
         (["demo", "--out"], 'command "demo" parameter --out requires an argument.'),
-        (["demo", "x"], "nothing takes the argument x; regard --help says what there is"),
+        (["demo", "x"], "unexpected argument x; see regard --help"),
         (["bench", "attention", "--length", "x"], 'invalid value for --length: unable to convert "x" into int.'),
-        (["bench", "attention", "--heads", "0"], "--heads is 0; 1 or more is needed"),
-        (["bench", "attention", "--scores", "dott"], '--scores: there is no "dott"; did you mean "dot"?'),
+        (["bench", "attention", "--heads", "0"], "--heads must be at least 1, got 0"),
+        (["bench", "attention", "--scores", "dott"], '--scores: unknown value "dott"; did you mean "dot"?'),
         (
             ["bench", "attention", "--device", "meta"],
             '--device: "meta" cannot be used here: Tensor.item() cannot be called on meta tensors',
         ),
-        (["bench", "attention", "--scores", "dot dott"], '--scores: there is no "dott"; did you mean "dot"?'),
+        (["bench", "attention", "--scores", "dot dott"], '--scores: unknown value "dott"; did you mean "dot"?'),
         (
             ["bench", "attention", "--scores", ","],
-            "--scores: has no name in it; there are: dot, scaled_dot, bilinear, reduced_rank, gaussian, uniform, "
+            "--scores is empty; choose from dot, scaled_dot, bilinear, reduced_rank, gaussian, uniform, "
             "additive, concat, boxcar, epanechnikov, exact, hard, dropout, sparsemax, entmax15, weights",
         ),
-        (["bench", "attention", "--scores", "dot", "--jsonl", "."], ".: cannot be written: Is a directory"),
+        (["bench", "attention", "--scores", "dot", "--jsonl", "."], "cannot write .: is a directory"),
     ],
 )
 def test_what_a_user_can_put_right_is_one_line_and_status_2(arguments, line, capsys):
@@ -117,12 +118,12 @@ def test_an_error_of_several_lines_becomes_one(monkeypatch, capsys):
 
 
 def test_a_bug_of_ours_shows_its_traceback_and_status_70(monkeypatch, capsys):
-    monkeypatch.setattr("regard.cli.demo.demo", raising(ZeroDivisionError("inner")))
+    monkeypatch.setattr("regard.cli.demo.demo", raising(ZeroDivisionError("app")))
     assert main(["demo"]) == 70
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("Traceback (most recent call last):\n")
-    assert err.endswith("ZeroDivisionError: inner\n")
+    assert err.endswith("ZeroDivisionError: app\n")
 
 
 def test_an_interrupt_is_quiet(monkeypatch, capsys):
@@ -161,7 +162,7 @@ def test_output_may_be_closed_full_or_of_another_encoding():
     closed = shell("$regard --help >&- 2>&-")
     assert (closed.returncode, closed.stdout, closed.stderr) == (0, b"", b"")
     full = shell("$regard --help > /dev/full")
-    line = b"regard: standard output: cannot be written: no space is left there\n"
+    line = b"regard: cannot write standard output: no space left on device\n"
     assert (full.returncode, full.stderr) == (2, line)
     other = shell("$regard --help", PYTHONIOENCODING="ascii")
     assert (other.returncode, other.stderr) == (0, b"")
@@ -169,7 +170,7 @@ def test_output_may_be_closed_full_or_of_another_encoding():
 
 
 @pytest.mark.parametrize(
-    ("path", "found", "name"),
+    ("path", "result", "name"),
     [
         ("-c", None, "regard"),
         ("/x/pytest/__main__.py", None, "regard"),
@@ -178,11 +179,11 @@ def test_output_may_be_closed_full_or_of_another_encoding():
         ("bin/regard", None, "bin/regard"),
     ],
 )
-def test_the_command_is_called_as_it_can_be_typed(path, found, name, monkeypatch):
-    monkeypatch.setattr("shutil.which", lambda _: found)
+def test_the_command_is_called_as_it_can_be_typed(path, result, name, monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda _: result)
     monkeypatch.setattr(sys, "argv", [path])
     monkeypatch.setattr(sys, "executable", "/x/bin/python3")
-    assert as_typed() == name
+    assert get_command_name() == name
 
 
 @pytest.mark.slow
@@ -191,8 +192,8 @@ def test_bench_attention_measures_and_keeps_its_rows(tmp_path):
     sizes = ["--length", "16", "--width", "8", "--heads", "2", "--repeats", "2"]
     options = [*sizes, "--quick", "--scores", "dot, additive,sparsemax ,weights", "--growth", "--jsonl", str(kept)]
     kept.write_text('{"group": "of another run"}\n')
-    found = python(COMMAND, "bench", "attention", *options)
-    assert (found.returncode, found.stderr) == (0, "")
+    result = python(COMMAND, "bench", "attention", *options)
+    assert (result.returncode, result.stderr) == (0, "")
     older, *rows = (json.loads(line) for line in kept.read_text().splitlines())
     assert older == {"group": "of another run"}
     assert [(row["group"], row["case"]) for row in rows if row["group"] == "additive"] == [
@@ -205,5 +206,5 @@ def test_bench_attention_measures_and_keeps_its_rows(tmp_path):
     assert all(row["forward"]["seconds"] > 0 and row["forward"]["rounds"] == 2 for row in rows if "forward" in row)
     assert [row["length"] for row in rows if row["group"] == "growth"] == [16, 32, 64, 128]
     for words in ("weights.reduce(all three)", "length 16, 2 heads of width 8", "length 128:"):
-        assert words in found.stdout
-    assert "Targets" not in found.stdout  # which are for another length
+        assert words in result.stdout
+    assert "Targets" not in result.stdout  # which are for another length

@@ -9,10 +9,15 @@ import pytest
 
 from regard.cli import main
 
-SHORT = ["--data.corpus.alphabet", "abcdefgh", "--data.corpus.longest", "6"]
-LONG = ["--data.corpus.alphabet", "abcdefghijkl", "--data.corpus.longest", "8"]  # where what is short is learnt unseen
-LONGEST = ["--data.corpus.alphabet", "abcdefghijklmnop", "--data.corpus.longest", "9"]
-SMALL = ["--hidden", "32", "--embedding", "32", "--dropout", "0.2", "--rate", "8e-3"]
+SHORT = ["--data.corpus.alphabet", "abcdefgh", "--data.corpus.max-length", "6"]
+LONG = [
+    "--data.corpus.alphabet",
+    "abcdefghijkl",
+    "--data.corpus.max-length",
+    "8",
+]  # where what is short is learned unseen
+LONGEST = ["--data.corpus.alphabet", "abcdefghijklmnop", "--data.corpus.max-length", "9"]
+SMALL = ["--hidden", "32", "--embedding", "32", "--dropout", "0.2", "--learning-rate", "8e-3"]
 BARE = [*LONGEST, *SMALL, "--dropout", "0", "--steps", "600"]
 PRESETS = {
     "simple-attention": [*BARE, "--hidden", "48", "--embedding", "48", "--steps", "800"],
@@ -23,7 +28,7 @@ PRESETS = {
     "luong-concat": [*SHORT, *SMALL],
     "transformer": [
         *(*SHORT, "--width", "32", "--dropout", "0.05", "--encoder-layers", "2", "--decoder-layers", "2"),
-        *("--rate", "5e-3", "--steps", "500"),
+        *("--learning-rate", "5e-3", "--steps", "500"),
     ],
 }
 SCORES = {
@@ -44,7 +49,7 @@ CASES = {name: ["--model", name, *more] for name, more in PRESETS.items()} | {
 def learn_to_reverse(tmp_path, capsys, monkeypatch) -> Callable[[list[str]], dict[str, Any]]:
     """What trains by the command, as a user runs it, without the checks of types, and gives what evaluation finds."""
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
-    usual = ["--count", "3000", "--steps", "300", "--training.tokens", "700", "--validate-every", "1000"]
+    usual = ["--corpus-size", "3000", "--steps", "300", "--training.batch-tokens", "700", "--validate-every", "1000"]
 
     def learn(settings: list[str]) -> dict[str, Any]:
         run = str(tmp_path / settings[1])
@@ -57,11 +62,11 @@ def learn_to_reverse(tmp_path, capsys, monkeypatch) -> Callable[[list[str]], dic
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
-def test_reverse_is_learnt_with_the_attention_on_the_right_letter(case, learn_to_reverse):
-    found = learn_to_reverse(CASES[case])
-    assert found["text"]["exact_match"]["value"] >= 0.8
-    assert found["alignment"]["precision"] >= 0.9
-    assert found["alignment"]["recall"] >= 0.9
+def test_reverse_is_learned_with_the_attention_on_the_right_letter(case, learn_to_reverse):
+    result = learn_to_reverse(CASES[case])
+    assert result["text"]["exact_match"]["value"] >= 0.8
+    assert result["alignment"]["precision"] >= 0.9
+    assert result["alignment"]["recall"] >= 0.9
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ import pytest
 
 from regard import RegardError
 from regard.cli import main
-from regard.cli.serve import known_token
+from regard.cli.serve import read_token
 
 WITHOUT = """
 import importlib.machinery, sys
@@ -24,32 +24,32 @@ def python(code, *arguments):
 
 
 def test_without_fastapi_it_says_what_to_install():
-    found = python(WITHOUT, "serve", "runs/none")
-    assert (found.returncode, found.stdout) == (2, "")
-    assert found.stderr == "regard: regard serve needs FastAPI and uvicorn: pip install 'regard[serve]'\n"
+    result = python(WITHOUT, "serve", "runs/none")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == "regard: regard serve requires FastAPI and uvicorn: pip install 'regard[serve]'\n"
 
 
 @pytest.mark.slow
 def test_all_else_works_without_fastapi():
-    found = python(WITHOUT, "inspect", "runs/none")
-    assert found.stderr == "regard: runs/none: there is no such folder; a run made by regard train is needed\n"
+    result = python(WITHOUT, "inspect", "runs/none")
+    assert result.stderr == "regard: runs/none: not found; expected a run folder created by regard train\n"
     program = "import sys, regard.cli, regard.api; assert not {'fastapi', 'uvicorn', 'pydantic'} & set(sys.modules)"
     assert python(program).returncode == 0
 
 
 def test_the_help_ends_with_an_example():
-    found = python(WITHOUT, "serve", "--help")
-    assert found.stdout.rstrip().splitlines()[-1] == "Example: regard serve runs/dates runs/plain --port 8000"
+    result = python(WITHOUT, "serve", "--help")
+    assert result.stdout.rstrip().splitlines()[-1] == "Example: regard serve runs/dates runs/plain --port 8000"
 
 
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["runs/none"], "runs/none: there is no such folder; a run made by regard train is needed"),
-        (["runs/none", "--port", "-1"], "--port is -1; 0 is the least"),
+        (["runs/none"], "runs/none: not found; expected a run folder created by regard train"),
+        (["runs/none", "--port", "-1"], "--port must be at least 0, got -1"),
         (["runs/none", "--token-file", "none"], "--token-file none: cannot be read: No such file or directory"),
         (["runs/none", "--host", "no.such.host.invalid"], "cannot listen on no.such.host.invalid, port 8000: "),
-        (["a", "./a"], "a: is given twice; give each run once"),
+        (["a", "./a"], "a is listed twice"),
         ([], 'command "serve" parameter RUN requires an argument.'),
     ],
 )
@@ -62,19 +62,19 @@ def test_what_is_wrong_is_said_in_one_line(arguments, line, capsys):
 
 def test_the_token_comes_from_a_file_or_the_environment(tmp_path, monkeypatch):
     monkeypatch.delenv("REGARD_TOKEN", raising=False)
-    assert known_token(None) is None
+    assert read_token(None) is None
     monkeypatch.setenv("REGARD_TOKEN", "from-outside")
-    assert known_token(None) == "from-outside"
+    assert read_token(None) == "from-outside"
     (tmp_path / "token").write_text("from-a-file\n")
-    assert known_token(tmp_path / "token") == "from-a-file"
+    assert read_token(tmp_path / "token") == "from-a-file"
 
 
 @pytest.mark.parametrize("content", [b"", b" \n", b"two words", "é".encode(), b"a\x00b", b"\xff"])
 def test_what_is_no_token_is_refused(tmp_path, content):
     (tmp_path / "token").write_bytes(content)
     what = "cannot be read: it is not text" if content == b"\xff" else (
-        "holds no token; letters, digits and signs without spaces are needed"
+        "expected a token of printable ASCII characters without spaces"
     )  # fmt: skip
     with pytest.raises(RegardError) as caught:
-        known_token(tmp_path / "token")
+        read_token(tmp_path / "token")
     assert str(caught.value) == f"--token-file {tmp_path / 'token'}: {what}"

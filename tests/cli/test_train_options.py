@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.cli.train_options import SYNONYMS, known_fields, override
+from regard import aliases
+from regard.cli.train_options import find_known_fields, override
 from regard.errors import RegardError
 from regard.models import MODELS
 from regard.settings import Field
@@ -22,20 +23,23 @@ MODEL_NAMES = ", ".join(sorted(MODELS))
         ([("model", "bahdanau"), ("hidden", "64")], {"model": {"name": "bahdanau", "hidden": 64}}),
         ([("hidden", "64"), ("model", "luong-dot")], {"model": {"name": "luong-dot", "hidden": 64}}),
         ([("model.name", "seq2seq"), ("model.dropout", "0.3")], {"model": {"name": "seq2seq", "dropout": 0.3}}),
-        ([("valid-source", "a"), ("data.valid_target", "b")], {"data": {"valid_source": "a", "valid_target": "b"}}),
+        (
+            [("validation-source", "a"), ("data.validation_target", "b")],
+            {"data": {"validation_source": "a", "validation_target": "b"}},
+        ),
         ([("columns", "de,en")], {"data": {"columns": ("de", "en")}}),
         ([("steps", "10"), ("steps", "20")], {"training": {"steps": 20}}),
         ([("compile", None), ("lowercase", "no")], {"training": {"compile": True}, "text": {"lowercase": False}}),
         ([("heads", "2"), ("score", "dot")], {"model": {"heads": 2, "score": "dot"}}),
         ([("cell", "lstm"), ("layers", "2")], {"model": {"cell": "lstm", "layers": 2}}),
-        ([("joint", "auto")], {"text": {"joint": "auto"}}),
-        ([("joint", None)], {"text": {"joint": True}}),
+        ([("shared-vocab", "auto")], {"text": {"shared_vocab": "auto"}}),
+        ([("shared-vocab", None)], {"text": {"shared_vocab": True}}),
         ([("tied", "all")], {"model": {"tied": "all"}}),
         ([("tied-embeddings", None)], {"model": {"tied_embeddings": True}}),
         ([("seed", "3"), ("beam", "7")], {"training": {"seed": 3}, "decoding": {"beam": 7}}),
         (
-            [("data.corpus.longest", "5"), ("train", "copy"), ("data.corpus.alphabet", "123")],
-            {"data": {"train": "copy", "corpus": {"longest": 5, "alphabet": "123"}}},
+            [("data.corpus.max-length", "5"), ("train", "copy"), ("data.corpus.alphabet", "123")],
+            {"data": {"train": "copy", "corpus": {"max_length": 5, "alphabet": "123"}}},
         ),
     ],
 )
@@ -45,36 +49,36 @@ def test_what_is_typed_finds_its_place_and_type(options, table):
 
 
 def test_what_is_typed_replaces_what_a_recipe_says_and_nothing_else():
-    before = {"model": {"name": "bahdanau", "hidden": 8}, "data": {"train": "copy", "corpus": {"longest": 4}}}
-    found = override(before, [("hidden", "9"), ("data.corpus.shortest", "2")])
-    assert found["model"] == {"name": "bahdanau", "hidden": 9}
-    assert found["data"] == {"train": "copy", "corpus": {"longest": 4, "shortest": 2}}
-    assert before["data"]["corpus"] == {"longest": 4}
+    before = {"model": {"name": "bahdanau", "hidden": 8}, "data": {"train": "copy", "corpus": {"max_length": 4}}}
+    result = override(before, [("hidden", "9"), ("data.corpus.min-length", "2")])
+    assert result["model"] == {"name": "bahdanau", "hidden": 9}
+    assert result["data"] == {"train": "copy", "corpus": {"max_length": 4, "min_length": 2}}
+    assert before["data"]["corpus"] == {"max_length": 4}
 
 
 @pytest.mark.parametrize(
     ("option", "text", "line"),
     [
-        ("hiden", "3", "train: there is no option --hiden; did you mean --hidden?"),
-        ("xyzzy", "3", "train: there is no option --xyzzy; regard train --help lists all"),
-        ("foo.bar", "3", "train: there is no option --foo.bar; regard train --help lists all"),
-        ("", "3", "train: there is no option --; regard train --help lists all"),
-        ("model.hiden", "3", '--model.hiden: there is no "hiden"; did you mean "hidden"?'),
-        ("model", "bahdanu", '--model: there is no "bahdanu"; did you mean "bahdanau"?'),
-        ("model", "", f'--model: there is no ""; there are: {MODEL_NAMES}'),
-        ("model", None, "--model: a value is missing"),
-        ("hidden", None, "--hidden: a value is missing"),
-        ("hidden", "x", '--hidden is "x"; a whole number is needed'),
-        ("hidden", "2.5", "--hidden is 2.5; a whole number is needed"),
-        ("rate", "fast", '--rate is "fast"; a number is needed'),
-        ("compile", "perhaps", '--compile is "perhaps"; true or false is needed'),
-        ("cell", "grU", '--cell: there is no "grU"; did you mean "gru"?'),
-        ("corpus", "3", '--corpus is "3"; a table is needed'),
+        ("hiden", "3", "train: unknown option --hiden; did you mean --hidden?"),
+        ("xyzzy", "3", "train: unknown option --xyzzy; see regard train --help-all"),
+        ("foo.bar", "3", "train: unknown option --foo.bar; see regard train --help-all"),
+        ("", "3", "train: unknown option --; see regard train --help-all"),
+        ("model.hiden", "3", '--model.hiden: unknown value "hiden"; did you mean "hidden"?'),
+        ("model", "bahdanu", '--model: unknown value "bahdanu"; did you mean "bahdanau"?'),
+        ("model", "", f'--model: unknown value ""; choose from {MODEL_NAMES}'),
+        ("model", None, "--model requires a value"),
+        ("hidden", None, "--hidden requires a value"),
+        ("hidden", "x", '--hidden: expected an integer, got "x"'),
+        ("hidden", "2.5", "--hidden: expected an integer, got 2.5"),
+        ("learning-rate", "fast", '--learning-rate: expected a number, got "fast"'),
+        ("compile", "perhaps", '--compile: expected true or false, got "perhaps"'),
+        ("cell", "grU", '--cell: unknown value "grU"; did you mean "gru"?'),
+        ("corpus", "3", '--corpus: expected a table, got "3"'),
         (
-            "data.corpus.longest",
+            "data.corpus.max-length",
             "3",
-            "--data.corpus.longest: is for a built-in corpus (copy, dates, numbers, reverse, sort, toy-en-de); "
-            "found none",
+            "--data.corpus.max-length requires a built-in corpus (copy, dates, numbers, reverse, sort, toy-en-de), "
+            "got none",
         ),
     ],
 )
@@ -87,53 +91,71 @@ def test_what_is_typed_wrong_is_said_with_its_option(option, text, line):
 def test_an_option_of_another_model_is_refused():
     assert error_of(override, {}, [("width", "8"), ("model", "bahdanau")]) == (
         "--width: bahdanau has no such setting; it has embedding, hidden, layers, cell, bidirectional, reverse-source, "
-        "dropout, attention, score, heads, project, normaliser, learn-width, composition, input-feeding, tied, "
+        "dropout, attention, score, heads, project, normalizer, learn-width, composition, input-feeding, tied, "
         "tied-embeddings"
     )
 
 
 @pytest.mark.parametrize(
-    ("option", "said"),
-    [("lr", "--rate"), ("learning-rate", "--rate"), ("epochs", "--steps, in updates"), ("max_steps", "--steps")],
-)
-def test_what_other_programs_call_an_option(option, said):
-    line = f"train: there is no option --{option}; here it is {said}"
-    assert error_of(override, {}, [(option, "1")]) == line
+    ("options", "table"),
+    [
+        ([("lr", "1")], {"training": {"learning_rate": 1.0}}),
+        ([("training.lr", "1")], {"training": {"learning_rate": 1.0}}),
+        ([("max_steps", "1")], {"training": {"steps": 1}}),
+        ([("num-layers", "2")], {"model": {"layers": 2}}),
+        ([("d-model", "8"), ("model", "bahdanau")], {"model": {"name": "bahdanau", "hidden": 8}}),
+        ([("layers", "2"), ("model", "transformer")],
+         {"model": {"name": "transformer", "encoder_layers": 2, "decoder_layers": 2}}),
+        ([("block-size", "9"), ("model", "gpt")], {"model": {"name": "gpt", "context_length": 9}}),
+        ([("task", "ner")], {"data": {"task": "tag"}}),
+    ],
+)  # fmt: skip
+def test_what_other_programs_call_an_option(options, table):
+    assert override({}, options) == table
+
+
+def test_what_is_typed_of_steps_and_epochs_replaces_the_other_of_a_recipe():
+    assert override({"training": {"steps": 5}}, [("epochs", "2")]) == {"training": {"epochs": 2.0}}
+    assert override({"training": {"epochs": 2}}, [("steps", "5")]) == {"training": {"steps": 5}}
 
 
 def test_every_synonym_leads_somewhere():
     sections = ("data", "text", "model", "training", "decoding")
-    known = {name.replace("_", "-") for section in sections for name in known_fields(section, {})}
-    for name, meant in SYNONYMS.items():
+    known = {name.replace("_", "-") for section in sections for name in find_known_fields(section, {})}
+    for candidates in aliases.SETTINGS.values():
+        assert {part.replace("_", "-") for candidate in candidates for part in candidate.split("+")} <= known
+    for name, hint in aliases.HINTS.items():
         assert name.replace("_", "-") not in known
-        assert set(re.findall(r"--([a-z-]+)", meant)) <= known | {"out", "quiet"}
+        assert set(re.findall(r"--([a-z-]+)", hint)) <= known | {"out", "from", "device", "model"}
 
 
 def test_settings_of_reading_have_whole_names_alone():
-    found = override({}, [("steps", "5"), ("reading.steps", "7"), ("reading.dropout", "0"), ("dropout", "0.1")])
-    assert found == {"training": {"steps": 5}, "reading": {"steps": 7, "dropout": 0.0}, "model": {"dropout": 0.1}}
-    assert error_of(override, {}, [("repeats", "2")]) == (
-        "train: there is no option --repeats; it may be --reading.repeats"
+    result = override(
+        {}, [("steps", "5"), ("pretraining.steps", "7"), ("pretraining.dropout", "0"), ("dropout", "0.1")]
     )
-    assert error_of(override, {}, [("reading.stepps", "2")]).endswith('did you mean "steps"?')
+    assert result == {"training": {"steps": 5}, "pretraining": {"steps": 7, "dropout": 0.0}, "model": {"dropout": 0.1}}
+    assert error_of(override, {}, [("labeled-repeats", "2")]) == (
+        "train: unknown option --labeled-repeats; did you mean --pretraining.labeled-repeats?"
+    )
+    assert error_of(override, {}, [("pretraining.stepps", "2")]).endswith('did you mean "steps"?')
 
 
 def test_settings_of_a_built_in_corpus_have_short_names_where_no_other_has_them():
-    found = override({}, [("alphabet", "abc"), ("train", "copy")])
-    assert found == {"data": {"train": "copy", "corpus": {"alphabet": "abc"}}}
+    result = override({}, [("alphabet", "abc"), ("train", "copy")])
+    assert result == {"data": {"train": "copy", "corpus": {"alphabet": "abc"}}}
     recurrent = {"data": {"train": "copy"}, "model": {"name": "bahdanau"}}
-    assert override(recurrent, [("longest", "5")])["data"]["corpus"] == {"longest": 5}
-    assert error_of(override, {"data": {"train": "copy"}}, [("longest", "5")]) == (
-        "--longest: may be --model.longest or --data.corpus.longest; say which"
+    assert override(recurrent, [("max-length", "5")])["data"]["corpus"] == {"max_length": 5}
+    assert error_of(override, {"data": {"train": "copy"}}, [("max-length", "5")]) == (
+        "--max-length is ambiguous; use --model.max-length or --data.corpus.max-length"
     )
     assert error_of(override, {"data": {"train": "a.tsv"}}, [("alphabet", "abc")]) == (
-        "train: there is no option --alphabet; regard train --help lists all"
+        "train: unknown option --alphabet; see regard train --help-all"
     )
 
 
 def test_a_setting_that_two_sections_have_needs_its_whole_name(monkeypatch):
-    monkeypatch.setattr("regard.cli.train_options.every_model_field", lambda: {"seed": Field("seed", int, 0, "")})
-    with pytest.raises(RegardError, match=r"^--seed: may be --model\.seed or --training\.seed; say which$"):
+    monkeypatch.setattr("regard.cli.train_options.get_all_model_fields", lambda: {"seed": Field("seed", int, 0, "")})
+    with pytest.raises(RegardError, match=r"^--seed is ambiguous; use --model\.seed or --training\.seed$"):
         override({}, [("seed", "3")])
 
 
@@ -151,9 +173,9 @@ def test_whatever_is_typed_is_a_table_or_one_line(options):
         ([("data.documents", "line"), ("task", "tag")],
          "--data.documents is for the task text; this recipe is for tag"),
         ([("model", "gpt"), ("beam", "3")], "--beam is for the task pairs; this recipe is for text"),
-        ([("task", "text"), ("reading.steps", "3")],
-         "--reading.steps is for the tasks tag and label; this recipe is for text"),
-        ([("task", "taag")], '--task: there is no "taag"; did you mean "tag"?'),
+        ([("task", "text"), ("pretraining.steps", "3")],
+         "--pretraining.steps is for the tasks tag and label; this recipe is for text"),
+        ([("task", "taag")], '--task: unknown value "taag"; did you mean "tag"?'),
     ],
 )  # fmt: skip
 def test_an_option_of_another_task_is_refused(options, line):

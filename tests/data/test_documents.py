@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.data import documents
-from regard.data.documents import Chunk, chunks, last_gap, read_documents
+from regard.data.documents import Chunk, find_last_gap, read_documents, split_chunks
 from regard.errors import RegardError
 from regard.text import KINDS, TextSteps
-from regard.text.learn import learn_text
+from regard.text.learn import learn_lm_tokenizer
 
 TEXT = "Once upon a time,\n\n  there was\ta ΣΑΣ's cat. It cost 12 €, naïve\u3000Zoë!\n" * 3
-TOKENIZERS = {kind: learn_text(kind, [TEXT], size=None if kind == "bytes" else 300) for kind in KINDS}
-LOWER = learn_text("bpe", [TEXT], size=300, steps=TextSteps(lowercase=True))
+TOKENIZERS = {kind: learn_lm_tokenizer(kind, [TEXT], vocab_size=None if kind == "bytes" else 300) for kind in KINDS}
+LOWER = learn_lm_tokenizer("bpe", [TEXT], vocab_size=300, steps=TextSteps(lowercase=True))
 
 PARTS = [*TEXT.split(), " ", "  ", "\n", "\n\n", " \n", "\t", "\x1c", "\u2028", "\u3000", "\x85", "'", "e\u0301", "Σ"]
 any_text = st.text(max_size=60) | st.lists(st.sampled_from(PARTS), max_size=30).map("".join)
@@ -26,14 +26,14 @@ any_text = st.text(max_size=60) | st.lists(st.sampled_from(PARTS), max_size=30).
 
 def whole(path, what="file"):
     """All documents, each as one text."""
-    found, held = [], ""
+    texts, held = [], ""
     for text, last in read_documents(path, what):
         held += text
         if last:
-            found.append(held)
+            texts.append(held)
             held = ""
     assert held == ""
-    return found
+    return texts
 
 
 def parted(text, sizes):
@@ -48,29 +48,29 @@ def parted(text, sizes):
 @given(text=any_text, sizes=st.lists(st.integers(0, 9), max_size=12), most=st.integers(0, 9))
 def test_no_tokenizer_sees_where_a_document_is_cut(kind, text, sizes, most):
     tokenizer = LOWER if kind == "lower" else TOKENIZERS[kind]
-    with patch.object(documents, "CHUNK", most):
-        found = list(chunks(parted(text, sizes)))
-    assert "".join(chunk.text for chunk in found) == (text if text.strip() else "")
-    assert [chunk.last for chunk in found] == [False] * (len(found) - 1) + [True] * bool(found)
+    with patch.object(documents, "CHUNK_CHARACTERS", most):
+        chunks = list(split_chunks(parted(text, sizes)))
+    assert "".join(chunk.text for chunk in chunks) == (text if text.strip() else "")
+    assert [chunk.last for chunk in chunks] == [False] * (len(chunks) - 1) + [True] * bool(chunks)
     if text.strip():
-        assert [number for chunk in found for number in tokenizer.encode(chunk.text)] == tokenizer.encode(text)
-    assert sum(len(chunk.text.split()) for chunk in found) == len(text.split())
+        assert [number for chunk in chunks for number in tokenizer.encode(chunk.text)] == tokenizer.encode(text)
+    assert sum(len(chunk.text.split()) for chunk in chunks) == len(text.split())
 
 
 @given(any_text)
 def test_the_last_gap_by_looking_at_every_place(text):
     gaps = [n for n in range(1, len(text)) if text[n].isspace() and not text[n - 1].isspace()]
-    assert last_gap(text) == max(gaps, default=0)
+    assert find_last_gap(text) == max(gaps, default=0)
 
 
 @given(st.lists(st.sampled_from(["a", " ", "\r", "\n", "\r\n", "é", "☃", "🚀"]), max_size=30), st.integers(2, 6))
 def test_blocks_of_any_size_hold_the_same_text(parts, size):
     raw = "".join(parts).encode()
-    with patch.object(documents, "CHUNK", size), patch.object(documents, "LONGEST", size):
-        found = list(documents.text_blocks(io.BytesIO(b"\xef\xbb\xbf" + raw), "text"))
+    with patch.object(documents, "CHUNK_CHARACTERS", size), patch.object(documents, "MAX_LINE_BYTES", size):
+        blocks = list(documents.iter_text_blocks(io.BytesIO(b"\xef\xbb\xbf" + raw), "text"))
     expected = raw.decode().replace("\r\n", "\n").replace("\r", "\n")
-    assert "".join(found) == expected
-    assert list(documents.lines_of(found, "text")) == expected.split("\n")
+    assert "".join(blocks) == expected
+    assert list(documents.iter_lines(blocks, "text")) == expected.split("\n")
 
 
 def test_what_a_document_is(tmp_path):
@@ -78,7 +78,7 @@ def test_what_a_document_is(tmp_path):
     path.write_bytes("\ufeffOne \r\n  two\r\rthree\n \nfour\n".encode())
     assert whole(path) == ["One \n  two\n\nthree\n \nfour\n"]
     assert whole(path, "line") == ["One", "two", "three", "four"]
-    assert whole(path, "blank") == ["One \n  two", "three", "four"]
+    assert whole(path, "paragraph") == ["One \n  two", "three", "four"]
 
 
 def test_gzip_and_standard_input(tmp_path, monkeypatch):
@@ -86,7 +86,7 @@ def test_gzip_and_standard_input(tmp_path, monkeypatch):
     path.write_bytes(gzip.compress(b"a\nb"))
     assert list(read_documents(path)) == [Chunk("a\nb", True)]
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(b"a\n\nb")))
-    assert whole("-", "blank") == ["a", "b"]
+    assert whole("-", "paragraph") == ["a", "b"]
 
 
 def test_a_folder_is_read_in_order(tmp_path):
@@ -113,25 +113,25 @@ def test_long_documents_come_in_chunks_and_take_little_memory(tmp_path):
 
 
 def test_what_has_no_gap_is_cut_anywhere():
-    with patch.object(documents, "CHUNK", 4), patch.object(documents, "LONGEST", 8):
-        found = list(chunks(["abc", "def", "ghi", "jk l", "m"]))
-    assert found == [Chunk("abcdefghi", False), Chunk("jk", False), Chunk(" lm", True)]
+    with patch.object(documents, "CHUNK_CHARACTERS", 4), patch.object(documents, "MAX_LINE_BYTES", 8):
+        chunks = list(split_chunks(["abc", "def", "ghi", "jk l", "m"]))
+    assert chunks == [Chunk("abcdefghi", False), Chunk("jk", False), Chunk(" lm", True)]
 
 
 @pytest.mark.parametrize(
     ("content", "what", "message"),
     [
-        (b"", "file", "{}: there is no text in it; some is needed"),
-        (b" \n\n", "line", "{}: there is no text in it; some is needed"),
-        (b"a\nb\xffc", "file", "{}, line 2: byte 2 is 0xff, which is no UTF-8 there; save the file as UTF-8"),
-        (b"a\nb\xc3", "line", "{}, line 2: byte 2 is 0xc3, which is no UTF-8 there; save the file as UTF-8"),
+        (b"", "file", "{}: no text"),
+        (b" \n\n", "line", "{}: no text"),
+        (b"a\nb\xffc", "file", "{}, line 2: byte 2 (0xff) is not valid UTF-8; save the file as UTF-8"),
+        (b"a\nb\xc3", "line", "{}, line 2: byte 2 (0xc3) is not valid UTF-8; save the file as UTF-8"),
         (
             b"a\n\nPK\0\0",
-            "blank",
-            "{}, line 3: byte 3 is 0x00, which text never holds; save the file as UTF-8",
+            "paragraph",
+            "{}, line 3: byte 3 is 0x00, which is not text; save the file as UTF-8",
         ),
-        (b"\xff\xfea\0", "file", "{}, line 1: begins like UTF-16; save the file as UTF-8"),
-        (b"\x1f\x8b\x08", "file", "{}: is gzip; let its name end in .gz, or unzip it"),
+        (b"\xff\xfea\0", "file", "{}, line 1: looks like UTF-16; save the file as UTF-8"),
+        (b"\x1f\x8b\x08", "file", "{} is gzipped; rename it to end in .gz, or decompress it"),
     ],
 )
 @pytest.mark.parametrize("inside", [False, True])
@@ -145,21 +145,21 @@ def test_what_is_no_text(tmp_path, content, what, message, inside):
 
 
 def test_the_line_is_right_in_later_blocks():
-    with patch.object(documents, "CHUNK", 4), pytest.raises(RegardError) as caught:
-        list(documents.text_blocks(io.BytesIO(b"aaaa\nbbbb\ncccc\nd\xffd\n"), "text"))
-    assert str(caught.value) == "text, line 4: byte 2 is 0xff, which is no UTF-8 there; save the file as UTF-8"
+    with patch.object(documents, "CHUNK_CHARACTERS", 4), pytest.raises(RegardError) as caught:
+        list(documents.iter_text_blocks(io.BytesIO(b"aaaa\nbbbb\ncccc\nd\xffd\n"), "text"))
+    assert str(caught.value) == "text, line 4: byte 2 (0xff) is not valid UTF-8; save the file as UTF-8"
 
 
 def test_a_line_may_not_be_endless():
-    with patch.object(documents, "LONGEST", 8), pytest.raises(RegardError) as caught:
-        list(documents.lines_of(["a\nbbbbb", "bbbbb"], "text"))
-    assert str(caught.value) == "text, line 2: has more than 8 characters; shorter lines are needed"
+    with patch.object(documents, "MAX_LINE_BYTES", 8), pytest.raises(RegardError) as caught:
+        list(documents.iter_lines(["a\nbbbbb", "bbbbb"], "text"))
+    assert str(caught.value) == "text, line 2: line is longer than 8 characters"
 
 
 def test_nothing_there(tmp_path):
     for path, message in (
-        (tmp_path / "none", f"{tmp_path / 'none'}: there is no such file"),
-        (tmp_path, f"{tmp_path}: there are no files in this folder; files of text are needed"),
+        (tmp_path / "none", f"cannot read {tmp_path / 'none'}: not found"),
+        (tmp_path, f"{tmp_path}: no text files in this folder"),
     ):
         with pytest.raises(RegardError) as caught:
             list(read_documents(path))

@@ -44,12 +44,12 @@ def error(call, *args, **kwargs) -> str:
 def mo(*entries: tuple[bytes, bytes], order: str = "<") -> bytes:
     """An MO file as the manual of GNU gettext lays it out."""
     count, start = len(entries), 28
-    place, tables, strings = start + 16 * count, [b"", b""], b""
+    index, tables, strings = start + 16 * count, [b"", b""], b""
     for side in range(2):
         for entry in entries:
-            tables[side] += struct.pack(f"{order}2I", len(entry[side]), place + len(strings))
+            tables[side] += struct.pack(f"{order}2I", len(entry[side]), index + len(strings))
             strings += entry[side] + b"\0"
-    head = struct.pack(f"{order}7I", 0x950412DE, 0, count, start, start + 8 * count, 0, place)
+    head = struct.pack(f"{order}7I", 0x950412DE, 0, count, start, start + 8 * count, 0, index)
     return head + tables[0] + tables[1] + strings
 
 
@@ -103,20 +103,20 @@ def test_junk_is_read_or_refused(tmp_path_factory, kind, junk, start):
 
 
 def test_only_what_was_asked_for_is_read(write):
-    found = read_pairs(write("a.tsv", b"a\tb\n" + b"\xff\n"))
-    assert next(found) == Example("a", "b")
+    examples = read_pairs(write("a.tsv", b"a\tb\n" + b"\xff\n"))
+    assert next(examples) == Example("a", "b")
     with pytest.raises(RegardError):
-        next(found)
+        next(examples)
 
 
 @pytest.mark.parametrize("said", [None, "csv"])
 def test_standard_input_is_tsv_unless_told_otherwise(monkeypatch, said):
     separator = b"," if said else b"\t"
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a" + separator + b"b\nx\n")))
-    found = read_pairs("-", format=said)
-    assert next(found) == Example("a", "b")
-    with pytest.raises(RegardError, match=r"^standard input, line 2: found 1 column"):
-        next(found)
+    examples = read_pairs("-", format=said)
+    assert next(examples) == Example("a", "b")
+    with pytest.raises(RegardError, match=r"^standard input, line 2: expected 2 columns"):
+        next(examples)
     assert not sys.stdin.buffer.closed
 
 
@@ -148,10 +148,10 @@ def test_as_many_lines_as_newlines(tmp_path_factory, texts):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"a\nb\xffc\n", "a, line 2: byte 2 is 0xff, which is no UTF-8 there; save the file as UTF-8"),
-        (b"\xff\xfea\0", "a, line 1: begins like UTF-16; save the file as UTF-8"),
-        (gzip.compress(b"ab", mtime=0), "a: is gzip; let its name end in .gz, or unzip it"),
-        (b"ab\0c", "a, line 1: byte 3 is 0x00, which text never holds; save the file as UTF-8"),
+        (b"a\nb\xffc\n", "a, line 2: byte 2 (0xff) is not valid UTF-8; save the file as UTF-8"),
+        (b"\xff\xfea\0", "a, line 1: looks like UTF-16; save the file as UTF-8"),
+        (gzip.compress(b"ab", mtime=0), "a is gzipped; rename it to end in .gz, or decompress it"),
+        (b"ab\0c", "a, line 1: byte 3 is 0x00, which is not text; save the file as UTF-8"),
     ],
 )
 def test_what_is_no_text(write, content, said):
@@ -159,29 +159,29 @@ def test_what_is_no_text(write, content, said):
 
 
 def test_a_line_without_end_is_refused(write, monkeypatch):
-    monkeypatch.setattr(lines_module, "LONGEST", 4)
+    monkeypatch.setattr(lines_module, "MAX_LINE_BYTES", 4)
     assert list(read_lines(write("a", "abc\nabcd"[:7]))) == ["abc", "abc"]
-    said = "a, line 2: has more than 4 bytes; one text a line is expected"
+    said = "a, line 2: line is longer than 4 bytes; expected one text per line"
     assert error(read_lines, write("a", "abc\nabcde\n")) == said
 
 
 def test_files_that_cannot_be_read(write, tmp_path):
-    assert error(read_lines, "none.txt") == "none.txt: there is no such file"
-    assert error(read_lines, tmp_path) == f"{tmp_path}: is a folder; a file is needed"
-    assert error(read_lines, "a\0b") == '"a b": is no file\'s name; it holds the byte 0x00'
-    assert error(read_lines, f"{write('a', '')}/b") == "a/b: cannot be read (Not a directory)"
+    assert error(read_lines, "none.txt") == "cannot read none.txt: not found"
+    assert error(read_lines, tmp_path) == f"cannot read {tmp_path}: expected a file, got a folder"
+    assert error(read_lines, "a\0b") == '"a b" is not a valid file name: it contains the byte 0x00'
+    assert error(read_lines, f"{write('a', '')}/b") == "cannot read a/b: Not a directory"
 
 
 def test_damaged_gzip(write, tmp_path):
     whole = gzip.compress(b"some text\n" * 9, mtime=0)
-    for raw, found in [
+    for raw, reason in [
         (whole[:-9], "Compressed file ended before the end-of-stream marker was reached"),
         (b"plain", "Not a gzipped file (b'pl')"),
     ]:
         (tmp_path / "a.gz").write_bytes(raw)
-        assert error(read_lines, "a.gz") == f"a.gz: is no whole gzip file ({found}); make or fetch it again"
+        assert error(read_lines, "a.gz") == f"a.gz is corrupt: not a complete gzip file ({reason})"
     (tmp_path / "a.gz").write_bytes(whole[:12] + b"\xff" + whole[13:])
-    assert error(read_lines, "a.gz").startswith("a.gz: is no whole gzip file (")
+    assert error(read_lines, "a.gz").startswith("a.gz is corrupt: not a complete gzip file (")
 
 
 # Which format, which columns, what is empty
@@ -189,13 +189,14 @@ def test_damaged_gzip(write, tmp_path):
 
 def test_a_name_that_tells_no_format(write):
     said = (
-        "train.txt.gz: its name does not tell its format; end it in .csv, .gmo, .jsonl, .mo, .ndjson, .po, .tab, .tmx, "
-        ".tsv, say which it has (--data.format tsv), or, if it is text, name a language model (--model lstm-lm)"
+        "train.txt.gz: cannot infer the format from the file name; "
+        "pass --data.format, or use one of .csv, .gmo, .jsonl, "
+        ".mo, .ndjson, .po, .tab, .tmx, .tsv; for plain text, choose a language model (--model lstm-lm)"
     )
     assert error(read_pairs, "train.txt.gz") == said
-    assert error(read_pairs, "a.tsv", format="tvs") == 'data.format: there is no "tvs"; did you mean "tsv"?'
-    assert error(read_pairs, "a.tsv", empty="leave") == 'data.empty: there is no "leave"; there are: error, skip'
-    assert error(read_pairs, "a.tsv", columns=["a"]) == "data.columns: found 1; two are needed, source and target"
+    assert error(read_pairs, "a.tsv", format="tvs") == 'unknown data.format "tvs"; did you mean "tsv"?'
+    assert error(read_pairs, "a.tsv", on_empty="leave") == 'unknown data.on_empty "leave"; choose from error, skip'
+    assert error(read_pairs, "a.tsv", columns=["a"]) == "data.columns: expected 2 columns, source and target, got 1"
     assert pairs(write("A.TSV.gz", "a\tb")) == [("a", "b")]
 
 
@@ -210,33 +211,35 @@ def test_a_name_that_tells_no_format(write):
 )
 def test_empty_sides(write, line, side):
     path = write("a.tsv", f"a\tb\n{line}\nc\td\n")
-    said = f"a.tsv, line 2: {side} empty; fill it, or leave such pairs out: --data.empty skip"
+    said = f"a.tsv, line 2: {side} empty; pass --data.on-empty skip to skip such pairs"
     assert error(read_pairs, path) == said
-    assert pairs(path, empty="skip") == [("a", "b"), ("c", "d")]
+    assert pairs(path, on_empty="skip") == [("a", "b"), ("c", "d")]
 
 
 # Two files
 
 
 def test_two_files_side_by_side(write):
-    ours, theirs = write("a.de", "ein\r\nzwei\n"), write("a.en.gz", "one\ntwo")
-    assert list(read_parallel(ours, theirs)) == [Example("ein", "one"), Example("zwei", "two")]
+    source, target = write("a.de", "ein\r\nzwei\n"), write("a.en.gz", "one\ntwo")
+    assert list(read_parallel(source, target)) == [Example("ein", "one"), Example("zwei", "two")]
 
 
-@pytest.mark.parametrize(("ours", "theirs"), [(3, 1), (1, 3), (0, 2), (4, 0)])
-def test_two_files_of_different_length(write, ours, theirs):
-    source, target = write("train.de", "a\n" * ours), write("train.en", "b\n" * theirs)
-    said = f"train.de has {ours} lines, train.en {theirs}; line n of one must translate line n of the other"
+@pytest.mark.parametrize(("source_lines", "target_lines"), [(3, 1), (1, 3), (0, 2), (4, 0)])
+def test_two_files_of_different_length(write, source_lines, target_lines):
+    source, target = write("train.de", "a\n" * source_lines), write("train.en", "b\n" * target_lines)
+    said = (
+        f"train.de has {source_lines} lines, train.en {target_lines}; line n of one must translate line n of the other"
+    )
     assert error(read_parallel, source, target) == said
 
 
 def test_two_files_with_an_empty_line(write):
     source, target = write("a.de", "ein\n\n"), write("a.en", "one\ntwo\n")
-    said = "a.de and a.en, line 2: the source is empty; fill it, or leave such pairs out: --data.empty skip"
+    said = "a.de and a.en, line 2: the source is empty; pass --data.on-empty skip to skip such pairs"
     assert error(read_parallel, source, target) == said
-    assert len(list(read_parallel(source, target, empty="skip"))) == 1
+    assert len(list(read_parallel(source, target, on_empty="skip"))) == 1
     assert error(read_parallel, "-", "-") == (
-        "standard input: was given for source and target; one of them must be a file"
+        "standard input cannot be both source and target; one of them must be a file"
     )
 
 
@@ -259,12 +262,12 @@ def test_columns_by_name_and_number(write):
 @pytest.mark.parametrize(
     ("content", "columns", "said"),
     [
-        ("a\n", None, "found 1 column (0 tabs); source and target make 2"
-         " (of several, choose two by number or name: --data.columns 1,2)"),
-        ("a\tb\tc\n", None, "found 3 columns (2 tabs); source and target make 2"
-         " (of several, choose two by number or name: --data.columns 1,2)"),
-        ("a\tb\n", (1, 3), "found 2 columns; column 3 is wanted"),
-        ("de\ten\n", ("de", "fr"), 'names no column "fr"; it has "de, en"'),
+        ("a\n", None, "expected 2 columns, got 1 column (0 tabs); "
+         "choose source and target by number or name: --data.columns 1,2"),
+        ("a\tb\tc\n", None, "expected 2 columns, got 3 columns (2 tabs); "
+         "choose source and target by number or name: --data.columns 1,2"),
+        ("a\tb\n", (1, 3), "column 3 does not exist; the line has 2 columns"),
+        ("de\ten\n", ("de", "fr"), 'unknown column "fr"; columns: "de, en"'),
     ],
 )  # fmt: skip
 def test_columns_that_are_not_there(write, content, columns, said):
@@ -272,31 +275,31 @@ def test_columns_that_are_not_there(write, content, columns, said):
 
 
 def test_rows_of_different_width(write):
-    said = "a.tsv, line 2: found 3 columns (2 tabs); line 1 has 2"
-    more = "; if there are columns to leave out, choose: --data.columns 1,2"
+    said = "a.tsv, line 2: expected 2 columns, as in line 1, got 3 columns (2 tabs)"
+    more = "; to ignore other columns, pass --data.columns 1,2"
     assert error(read_pairs, write("a.tsv", "a\tb\nc\td\te\n")) == said + more
     assert error(read_pairs, "a.tsv", columns=(1, 2)) == said
-    assert error(read_pairs, "a.tsv", columns=(0, 2)) == "columns: found 0; the first column is 1"
+    assert error(read_pairs, "a.tsv", columns=(0, 2)) == "column numbers start at 1, got 0"
 
 
 def test_csv_quotes(write):
     content = 'source,target\n"a, b","say ""x"""\r\n"two\nlines",c\n\nd,e\n'
-    assert pairs(write("a.csv", content), empty="skip") == [("a, b", 'say "x"'), ("two\nlines", "c"), ("d", "e")]
+    assert pairs(write("a.csv", content), on_empty="skip") == [("a, b", 'say "x"'), ("two\nlines", "c"), ("d", "e")]
     assert error(read_pairs, "a.csv").startswith("a.csv, line 5: source and target are empty;")
 
 
-@pytest.mark.parametrize(("row", "found"), [('"a"b,c', "',' expected after '\"'"), ('"a,b', "unexpected end of data")])
-def test_csv_that_is_none(write, row, found):
+@pytest.mark.parametrize(("row", "reason"), [('"a"b,c', "',' expected after '\"'"), ('"a,b', "unexpected end of data")])
+def test_csv_that_is_none(write, row, reason):
     assert error(read_pairs, write("a.csv", f"x,y\n{row}\n")) == (
-        f'a.csv, line 2: is no CSV ({found}); a text with a comma or a quote stands in "", and a quote in it is doubled'
+        f'a.csv, line 2 is not valid CSV: {reason}; put text with commas or quotes in "", and double the quotes inside'
     )
 
 
 def test_csv_with_other_separators(write):
     assert error(read_pairs, write("a.csv", "a;b\n")) == (
-        "a.csv, line 1: found semicolons between the columns; save the file with commas, or with tabs"
+        "a.csv, line 1: columns are separated by semicolons; save the file with commas or tabs"
     )
-    assert error(read_pairs, write("a.csv", "a b\n")).startswith("a.csv, line 1: found 1 column; source and target")
+    assert error(read_pairs, write("a.csv", "a b\n")).startswith("a.csv, line 1: expected 2 columns, got 1 column")
 
 
 @given(st.lists(st.tuples(*[st.text(st.characters(codec="utf-8"), min_size=1)] * 2), min_size=1))
@@ -304,25 +307,28 @@ def test_jsonl_against_json(tmp_path_factory, texts):
     path = tmp_path_factory.getbasetemp() / "texts.jsonl"
     path.write_text("".join(json.dumps({"translation": {"de": a, "en": b}}) + "\n" for a, b in texts))
     kept = [(a.strip(), b.strip()) for a, b in texts if a.strip() and b.strip()]
-    assert pairs(path, columns=("translation.de", "translation.en"), empty="skip") == kept
+    assert pairs(path, columns=("translation.de", "translation.en"), on_empty="skip") == kept
 
 
 @pytest.mark.parametrize(
     ("line", "said"),
     [
         ('{"source": "a"',
-         "is no JSON (Expecting ',' delimiter: line 1 column 15 (char 14)); one object a line is expected"),
-        ("[1]", 'found "[1]"; an object is expected, {"source": "…", "target": "…"}'),
+         "is not valid JSON: Expecting ',' delimiter: line 1 column 15 (char 14)"),
+        ("[1]", 'expected an object, {"source": "…", "target": "…"}, got "[1]"'),
         ('{"id": 1, "translation": {"de": "a", "en": "b"}}',
-         'has no "source"; it has "id, translation.de, translation.en" (--data.columns a,b)'),
-        ('{"source": true, "target": "b"}', '"source" is "true"; a text is expected'),
+         'missing key "source"; choose keys with --data.columns: "id, translation.de, translation.en"'),
+        ('{"source": true, "target": "b"}', 'expected a string in "source", got "true"'),
         ('{"source": "\\ud800", "target": "b"}',
-         '"source" has half a surrogate pair, \\ud800 to \\udfff; both halves make a letter'),
-        ('{"source": null, "target": "b"}', "the source is empty; fill it, or leave such pairs out: --data.empty skip"),
+         '"source" contains an unpaired surrogate, \\ud800 to \\udfff'),
+        ('{"source": null, "target": "b"}', "the source is empty; pass --data.on-empty skip to skip such pairs"),
     ],
 )  # fmt: skip
 def test_jsonl_that_is_none(write, line, said):
-    assert error(read_pairs, write("a.jsonl", f"{line}\n")) == f"a.jsonl, line 1: {said}"
+    assert (
+        error(read_pairs, write("a.jsonl", f"{line}\n"))
+        == f"a.jsonl, line 1{' ' if said.startswith('is ') else ': '}{said}"
+    )
 
 
 def test_jsonl_numbers_are_their_text(write):
@@ -334,9 +340,9 @@ def test_jsonl_keys(write):
     path = write("a.jsonl", '{"a.b": "x", "c": "y"}\n')
     assert pairs(path, columns=("a.b", "c")) == [("x", "y")]
     assert error(read_pairs, path, columns=(1, 2)) == (
-        "a.jsonl: column 1 was chosen; JSON lines have names: --data.columns de,en"
+        "a.jsonl: JSON lines need column names, got 1; as in --data.columns de,en"
     )
-    assert error(read_pairs, write("a.jsonl", "[" * 100_000)).startswith("a.jsonl, line 1: is no JSON (")
+    assert error(read_pairs, write("a.jsonl", "[" * 100_000)).startswith("a.jsonl, line 1 is not valid JSON: ")
 
 
 # Translation memories
@@ -358,10 +364,10 @@ def test_languages_of_a_memory(write):
     assert pairs(path, columns=("en", "de")) == [("yes", "ja")]
     assert pairs(path, columns=("en-us", "de")) == [("yes", "ja")]
     assert error(read_pairs, path, columns=("en-GB", "de")) == (
-        'a.tmx: no unit has both "en-GB" and "de"; languages there: DE, de, en_US, fr (choose: --data.columns de,en)'
+        'a.tmx: no unit has both "en-GB" and "de"; choose two of DE, de, en_US, fr with --data.columns'
     )
     assert error(read_pairs, path) == (
-        'a.tmx, line 2: has texts in de, en_US, fr, and srclang is "*all*"; '
+        'a.tmx, line 2: cannot infer the languages: texts in de, en_US, fr, srclang "*all*"; '
         "choose source and target: --data.columns de,en"
     )
 
@@ -372,32 +378,30 @@ def test_a_memory_in_another_encoding(write):
         raw = whole.format(encoding).encode(encoding)
         assert pairs(write("a.tmx", raw), columns=("de", "en")) == [("schön", "fine")]
     assert error(read_pairs, write("a.tmx", whole.format("none"))) == (
-        "a.tmx: its encoding cannot be read (unknown encoding: none); save it as UTF-8"
+        "a.tmx: unsupported encoding (unknown encoding: none); save the file as UTF-8"
     )
 
 
 def test_a_long_memory_is_read_in_blocks(write):
     units = [said_in(de=f"Satz {n} ü&amp;", en=f"sentence {n}") for n in range(1200)]  # several blocks
-    found = read_pairs(write("a.tmx", memory(*units)[:-6]), columns=("de", "en"))
+    examples = read_pairs(write("a.tmx", memory(*units)[:-6]), columns=("de", "en"))
     for n in range(1000):
-        assert next(found) == Example(f"Satz {n} ü&", f"sentence {n}")
-    with pytest.raises(
-        RegardError, match=r"^a.tmx, line 1202: is no XML \(no element found\); a TMX file is expected$"
-    ):
-        list(found)
+        assert next(examples) == Example(f"Satz {n} ü&", f"sentence {n}")
+    with pytest.raises(RegardError, match=r"^a.tmx, line 1202 is not valid XML: no element found$"):
+        list(examples)
 
 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("<html/>", "a.tmx, line 1: begins with <html>; a TMX file begins with <tmx>"),
-        ("<tmx>\n<a></tmx>", "a.tmx, line 2: is no XML (mismatched tag); a TMX file is expected"),
-        ("", "a.tmx, line 1: is no XML (no element found); a TMX file is expected"),
-        (memory("<tuv><seg>a</seg></tuv>"), "a.tmx, line 2: <tuv> does not say its language; xml:lang is needed"),
+        ("<html/>", "a.tmx, line 1 is not TMX: expected <tmx>, got <html>"),
+        ("<tmx>\n<a></tmx>", "a.tmx, line 2 is not valid XML: mismatched tag"),
+        ("", "a.tmx, line 1 is not valid XML: no element found"),
+        (memory("<tuv><seg>a</seg></tuv>"), "a.tmx, line 2: <tuv> has no xml:lang"),
         ('<!DOCTYPE tmx [\n<!ENTITY a SYSTEM "/etc/passwd">]><tmx/>',
-         'a.tmx, line 2: has the entity "a"; write the text itself'),
+         'a.tmx, line 2: entity "a" is not allowed; write the text itself'),
         ('<!DOCTYPE tmx SYSTEM "x">' + memory(said_in(de="a&nbsp;b", en="a")),
-         'a.tmx, line 2: has the entity "nbsp"; write the text itself'),
+         'a.tmx, line 2: entity "nbsp" is not allowed; write the text itself'),
     ],
 )  # fmt: skip
 def test_a_memory_that_is_none(write, content, said):
@@ -481,24 +485,30 @@ def test_plural_forms(write, rule, forms, expected):
     strings = "".join(f'msgstr[{n}] "{form}"\n' for n, form in enumerate(forms))
     entry = f'msgid "one"\nmsgid_plural "many"\n{strings}'
     assert pairs(write("a.po", f'msgid ""\nmsgstr "Plural-Forms: {rule}\\n"\n\n{entry}')) == expected
-    key, found = b"one\0many", "\0".join(forms).encode()
-    assert pairs(write("a.mo", mo((b"", f"Plural-Forms: {rule}\n".encode()), (key, found)))) == expected
+    key, translation = b"one\0many", "\0".join(forms).encode()
+    assert pairs(write("a.mo", mo((b"", f"Plural-Forms: {rule}\n".encode()), (key, translation)))) == expected
 
 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ('msgid "a"\n', "line 1: the entry has msgid; msgid and msgstr are needed"),
-        ('msgid "a"\nmsgid "b"\n', "line 2: msgid comes twice; each entry has it once, and then msgstr"),
-        ('msgid "a"\nmsgstr b\n', 'line 2: found "msgstr b"; a PO file has lines such as msgid "…"'),
-        ('"a"\n', 'line 1: found ""a""; a PO file has lines such as msgid "…"'),
-        ('msgid "a"\nmsgstr "x"\n"\\q"\n', 'line 3: found \\q in a string; a quote is written \\", a backslash \\\\'),
-        ('msgid "a"\nmsgstr "x"y"\n', 'line 2: found " in a string; a quote is written \\", a backslash \\\\'),
-        ('msgid "a"\nmsgstr "\\8"\n', 'line 2: found \\8 in a string; a quote is written \\", a backslash \\\\'),
-        ('msgid ""\nmsgstr "charset=klingon"\n', 'line 1: the header names the charset "klingon"; UTF-8 is usual'),
-        ('msgid ""\nmsgstr "charset=base64"\n', 'line 1: the header names the charset "base64"; UTF-8 is usual'),
-        ('msgid ""\nmsgstr "plural=n%0;"\n', 'line 1: the header\'s plural rule is "n%0"; (n != 1) is usual'),
-        ('msgid ""\nmsgstr "plural=os;"\n', 'line 1: the header\'s plural rule is "os"; (n != 1) is usual'),
+        ('msgid "a"\n', "line 1: expected msgid and msgstr in the entry, got msgid"),
+        ('msgid "a"\nmsgid "b"\n', "line 2: duplicate msgid in one entry"),
+        ('msgid "a"\nmsgstr b\n', 'line 2: expected a line such as msgid "…", got "msgstr b"'),
+        ('"a"\n', 'line 1: expected a line such as msgid "…", got ""a""'),
+        ('msgid "a"\nmsgstr "x"\n"\\q"\n', 'line 3: invalid escape \\q; write a quote as \\" and a backslash as \\\\'),
+        ('msgid "a"\nmsgstr "x"y"\n', 'line 2: invalid escape "; write a quote as \\" and a backslash as \\\\'),
+        ('msgid "a"\nmsgstr "\\8"\n', 'line 2: invalid escape \\8; write a quote as \\" and a backslash as \\\\'),
+        ('msgid ""\nmsgstr "charset=klingon"\n', 'line 1: unknown charset "klingon" in the header; use UTF-8'),
+        ('msgid ""\nmsgstr "charset=base64"\n', 'line 1: unknown charset "base64" in the header; use UTF-8'),
+        (
+            'msgid ""\nmsgstr "plural=n%0;"\n',
+            'line 1: invalid plural rule "n%0" in the header; expected one such as (n != 1)',
+        ),
+        (
+            'msgid ""\nmsgstr "plural=os;"\n',
+            'line 1: invalid plural rule "os" in the header; expected one such as (n != 1)',
+        ),
     ],
 )
 def test_a_catalogue_that_is_none(write, content, said):
@@ -507,10 +517,10 @@ def test_a_catalogue_that_is_none(write, content, said):
 
 def test_a_catalogue_in_the_wrong_charset(write):
     raw = (CATALOGUE % "UTF-8").encode("latin-1")
-    said = "de.po, line 26: byte 1 is 0xfc, which is no UTF-8 there; save the file as UTF-8"
+    said = "de.po, line 26: byte 1 (0xfc) is not valid UTF-8; save the file as UTF-8"
     assert error(read_pairs, write("de.po", raw)) == said
     assert error(read_pairs, "de.po", columns=("de", "en")) == (
-        "de.po: columns are de, en; a catalogue has msgid and msgstr"
+        "de.po: expected the columns msgid and msgstr, got de and en"
     )
 
 
@@ -526,14 +536,14 @@ def test_a_compiled_catalogue(write, order):
 def test_a_compiled_catalogue_that_is_none(write):
     whole = mo((b"yes", b"ja"))
     assert error(read_pairs, write("a.mo", b"PK\3\4")) == (
-        "a.mo: begins with 0x504b0304; an MO file begins with 0xde120495"
+        "a.mo is not an MO file: expected 0xde120495 at the start, got 0x504b0304"
     )
     for raw in (whole[:10], whole[:40], whole[:-2]):
         assert error(read_pairs, write("a.mo", raw)) == (
-            f"a.mo: its tables go beyond its end, {len(raw)} bytes; make or fetch it again"
+            f"a.mo is corrupt: its tables extend past the end of the file ({len(raw)} bytes)"
         )
     assert error(read_pairs, write("a.mo", mo((b"yes", b"\xff")))) == (
-        "a.mo, entry 1: byte 1 is 0xff, which is no UTF-8 there; save the file as UTF-8"
+        "a.mo, entry 1: byte 1 (0xff) is not valid UTF-8; save the file as UTF-8"
     )
 
 

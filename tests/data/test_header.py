@@ -1,7 +1,7 @@
 import pytest
 
 from regard.data.example import Example
-from regard.data.header import header_line, is_header
+from regard.data.header import format_header_note, is_header
 
 DATES = [Example(f"{day} May 2024", f"2024-05-{day}") for day in range(10, 20)]
 WORDS = [Example(f"der {a}{b}", f"the {b}{a}") for a in "abc" for b in "xyz"]
@@ -38,6 +38,6 @@ def test_what_does_not(first, others):
 
 
 def test_columns_as_a_shell_takes_them():
-    assert header_line(Example("the date", "iso")) == (
-        'pair 1, "the date" -> "iso", looks like a header; name the columns to skip it: --columns \'the date,iso\''
+    assert format_header_note(Example("the date", "iso")) == (
+        'pair 1, "the date" -> "iso", looks like a header; to skip it, pass --columns \'the date,iso\''
     )

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import pytest
 
 from regard import RegardError
-from regard.data.tagged import Tagged, read_tagged
+from regard.data.tagged import TaggedSentence, read_tagged
 
-TWO = [Tagged(("Ada", "Lovelace", "wrote"), ("B-PER", "I-PER", "O")), Tagged(("London",), ("B-LOC",))]
+TWO = [TaggedSentence(("Ada", "Lovelace", "wrote"), ("B-PER", "I-PER", "O")), TaggedSentence(("London",), ("B-LOC",))]
 
 
 def refused(path, columns=None) -> str:
@@ -45,20 +45,20 @@ def test_chosen_columns(tmp_path):
     path = tmp_path / "a.conllu"
     path.write_text("# sent_id = 1\n1\tdogs\tdog\tNOUN\t0\n2\tbark\tbark\tVERB\t1\n")
     for columns in ((2, 4), ("2", "4")):
-        assert list(read_tagged(path, columns)) == [Tagged(("dogs", "bark"), ("NOUN", "VERB"))]
+        assert list(read_tagged(path, columns)) == [TaggedSentence(("dogs", "bark"), ("NOUN", "VERB"))]
 
 
 @pytest.mark.parametrize("between", ["\t", " "])
 def test_a_word_may_begin_like_a_comment(tmp_path, between):
     path = tmp_path / "a.bio"
     path.write_text(f"# one comment here\n#{between}O\n#fun{between}B-TAG\n# another one\nyes{between}O\n")
-    assert list(read_tagged(path)) == [Tagged(("#", "#fun", "yes"), ("O", "B-TAG", "O"))]
+    assert list(read_tagged(path)) == [TaggedSentence(("#", "#fun", "yes"), ("O", "B-TAG", "O"))]
 
 
 def test_a_word_may_have_spaces_between_tabs(tmp_path):
     path = tmp_path / "a.bio"
     path.write_text("10 000\tO\n10\N{NO-BREAK SPACE}000\tO\n", encoding="utf-8")
-    assert list(read_tagged(path)) == [Tagged(("10 000", "10\N{NO-BREAK SPACE}000"), ("O", "O"))]
+    assert list(read_tagged(path)) == [TaggedSentence(("10 000", "10\N{NO-BREAK SPACE}000"), ("O", "O"))]
 
 
 def test_nothing_there(tmp_path):
@@ -70,15 +70,19 @@ def test_nothing_there(tmp_path):
 @pytest.mark.parametrize(
     ("content", "columns", "message"),
     [
-        ("a\tO\nb\n", None, '{}, line 2: found 1 column, "b"; line 1 has 2'),
-        ("# say\na O\nb c O\n", None, '{}, line 3: found 3 columns, "b c O"; line 2 has 2'),
-        ("a\nb\n", None, '{}, line 1: found 1 column, "a"; a word and its tag make 2'),
-        ("a\tO\n\tO\n", None, "{}, line 2: the word is empty; each word has one tag"),
-        ("a\tO\nb\t\n", None, "{}, line 2: the tag is empty; each word has one tag"),
-        ("a\tO\n", (1, 3), "{}, line 1: found 2 columns; column 3 is wanted"),
-        ("a\tO\n", (0, 1), "data.columns: found 0, 1; the numbers of word and tag are needed, as in 1,4"),
-        ("a\tO\n", ("word", "tag"), "data.columns: found word, tag; the numbers of word and tag are needed, as in 1,4"),
-        ("a\tO\n", (1,), "data.columns: found 1; the numbers of word and tag are needed, as in 1,4"),
+        ("a\tO\nb\n", None, '{}, line 2: expected 2 columns, as in line 1, got 1: "b"'),
+        ("# say\na O\nb c O\n", None, '{}, line 3: expected 2 columns, as in line 2, got 3: "b c O"'),
+        ("a\nb\n", None, '{}, line 1: expected at least 2 columns, a word and its tag, got 1: "a"'),
+        ("a\tO\n\tO\n", None, "{}, line 2: the word is empty"),
+        ("a\tO\nb\t\n", None, "{}, line 2: the tag is empty"),
+        ("a\tO\n", (1, 3), "{}, line 1: column 3 does not exist; the line has 2 columns"),
+        ("a\tO\n", (0, 1), "data.columns: expected the column numbers of word and tag, as in 1,4, got 0, 1"),
+        (
+            "a\tO\n",
+            ("word", "tag"),
+            "data.columns: expected the column numbers of word and tag, as in 1,4, got word, tag",
+        ),
+        ("a\tO\n", (1,), "data.columns: expected the column numbers of word and tag, as in 1,4, got 1"),
     ],
 )
 def test_what_cannot_be_read(tmp_path, content, columns, message):
@@ -89,5 +93,5 @@ def test_what_cannot_be_read(tmp_path, content, columns, message):
 
 def test_each_word_has_one_tag():
     with pytest.raises(RegardError) as caught:
-        Tagged(("a", "b"), ("O",))
-    assert str(caught.value) == "Tagged: found 2 words, 1 tags; each word has one tag"
+        TaggedSentence(("a", "b"), ("O",))
+    assert str(caught.value) == "expected one tag per word, got 2 words and 1 tags"

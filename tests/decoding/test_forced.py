@@ -15,29 +15,29 @@ PAIRS = [Pair((4, 5), (5, 4, 4)), Pair((5,), ()), Pair((4, 4, 6), (5,))]
 
 def test_scores_are_the_sums_of_the_definition():
     model = random_model(4, ordinary=3)
-    wanted = [log_probability(model, pair.source, (*pair.target, EOS)) for pair in PAIRS]
-    assert score_targets(model, collate(PAIRS)) == pytest.approx(wanted, abs=1e-5)
+    expected = [log_probability(model, pair.source, (*pair.target, EOS)) for pair in PAIRS]
+    assert score_targets(model, collate(PAIRS)) == pytest.approx(expected, abs=1e-5)
 
 
 def test_each_token_has_its_own():
     model = random_model(4, ordinary=3)
-    found = token_log_probabilities(model, collate(PAIRS))
-    assert found.shape == (3, 4)
+    actual = token_log_probabilities(model, collate(PAIRS))
+    assert actual.shape == (3, 4)
     tokens = (5, 4, 4, EOS)
     sums = [log_probability(model, (4, 5), tokens[:length]) for length in range(1, 5)]
-    torch.testing.assert_close(found[0].cumsum(0), torch.tensor(sums))
-    assert found[1, 1:].tolist() == [0, 0, 0]  # past the end
-    assert found[1, 0] < 0
+    torch.testing.assert_close(actual[0].cumsum(0), torch.tensor(sums))
+    assert actual[1, 1:].tolist() == [0, 0, 0]  # past the end
+    assert actual[1, 0] < 0
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_what_was_decoded_has_the_log_probability_it_was_decoded_with(seed):
     model, rows = random_model(seed, ordinary=3), [(4, 5), (5,), (4, 4, 6)]
-    found = [best for (best,) in beam_search(model, sources(*rows), 4)]
-    found = [a if a.ended else b for a, b in zip(found, greedy(model, sources(*rows)), strict=True)]
-    kept = [(row, each) for row, each in zip(rows, found, strict=True) if each.ended]
-    again = score_targets(model, collate([Pair(row, each.target) for row, each in kept]))
-    assert again == pytest.approx([each.log_probability for _, each in kept], abs=1e-4)
+    actual = [best for (best,) in beam_search(model, sources(*rows), 4)]
+    actual = [a if a.ended else b for a, b in zip(actual, greedy(model, sources(*rows)), strict=True)]
+    kept = [(row, hypothesis) for row, hypothesis in zip(rows, actual, strict=True) if hypothesis.ended]
+    again = score_targets(model, collate([Pair(row, hypothesis.target) for row, hypothesis in kept]))
+    assert again == pytest.approx([hypothesis.log_probability for _, hypothesis in kept], abs=1e-4)
 
 
 def test_weights_without_heads_follow_the_formula():
@@ -93,26 +93,26 @@ def test_groups_are_heads_too():
 
 def test_unequal_heads():
     model = AttentiveModel([MultiHeadAttention(6, 2), MultiHeadAttention(6, 3)])
-    with pytest.raises(RegardError, match=r"^forced_weights: layers of 2, 3 heads; all must have equally many$"):
+    with pytest.raises(RegardError, match=r"^forced_weights: all layers must have the same number of heads, got 2, 3$"):
         forced_weights(model, collate(PAIRS))
 
 
 def test_a_model_without_attention():
     with pytest.raises(RegardError) as error:
         forced_weights(random_model(), collate(PAIRS))
-    assert str(error.value) == "forced_weights: TableModel has no attention from target to source to show"
+    assert str(error.value) == "forced_weights: TableModel has no attention from target to source"
 
 
 def test_targets_are_needed():
     for function, model in ((score_targets, random_model()), (forced_weights, two_layers())):
         with pytest.raises(RegardError) as error:
             function(model, sources((4,)))
-        assert str(error.value) == "forced decoding: the batch has no targets; give a target with every source"
+        assert str(error.value) == "forced decoding: batch has no targets; every source requires a target"
 
 
 def test_a_model_in_training_is_refused():
     for function, model in ((score_targets, random_model()), (forced_weights, two_layers())):
-        with pytest.raises(RegardError, match=r"^decoding: the model is in training mode; call model\.eval\(\) first$"):
+        with pytest.raises(RegardError, match=r"^decoding: model is in training mode; call model\.eval\(\) first$"):
             function(model.train(), collate(PAIRS))
 
 
@@ -122,7 +122,7 @@ def test_no_finite_probabilities():
     with pytest.raises(RegardError) as error:
         score_targets(model, collate(PAIRS))
     assert str(error.value) == (
-        "score_targets: the model gave no finite probabilities; look for NaN or infinity in its parameters and input"
+        "score_targets: probabilities are not finite; check the model's parameters and input for NaN or infinity"
     )
 
 
@@ -130,14 +130,14 @@ def test_no_finite_probabilities():
 def test_the_weights_of_a_given_target_are_those_of_the_steps_that_write_it(name):
     torch.manual_seed(0)
     settings = {"width": 8, "heads": 2} if name == "transformer" else {"hidden": 8, "embedding": 6, "heads": 2}
-    model = build(name, source_size=11, target_size=9, **settings).eval()
+    model = build(name, source_vocab_size=11, target_vocab_size=9, **settings).eval()
     batch = collate([Pair([4, 5, 6, 7, 8], [5, 4, 8]), Pair([9, 4], [6, 7, 5, 4])])
     whole = forced_weights(model, batch)
     state = model.start(batch, capacity=5)
     with torch.no_grad(), watch(model, keep="dense") as seen:
         for tokens in batch.target_in.T:
             _, state = model.step(tokens, state)
-    for layer, path in enumerate(model.attended):
+    for layer, path in enumerate(model.default_attention):
         steps = torch.cat(seen[path], dim=-2)
         for row, length in enumerate(batch.target_lengths):
             torch.testing.assert_close(whole[row, layer, :, :length], steps[row, :, :length])

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from regard import RegardError
 from regard.batch import EOS, UNKNOWN
 from regard.decoding import greedy, sample
-from regard.decoding.sample import shares_of
+from regard.decoding.sample import truncate_probabilities
 from tests.decoding.tiny import constant_model, log_probability, random_model, sources
 
 DRAWS = 4000
@@ -17,8 +17,10 @@ DRAWS = 4000
 def frequencies(logits, **settings):
     """How often each token is drawn first."""
     batch = sources(*[(4,)] * DRAWS)
-    found = sample(constant_model(*logits), batch, longest=1, generator=torch.Generator().manual_seed(5), **settings)
-    counts = torch.bincount(torch.tensor([each.tokens[0] for each in found]), minlength=len(logits))
+    actual = sample(
+        constant_model(*logits), batch, max_length=1, generator=torch.Generator().manual_seed(5), **settings
+    )
+    counts = torch.bincount(torch.tensor([hypothesis.tokens[0] for hypothesis in actual]), minlength=len(logits))
     return counts.tolist()
 
 
@@ -65,7 +67,9 @@ def test_top_p_is_exact():  # shares 0.5, 0.25, 0.125, 0.125
     temperature=st.sampled_from([0.3, 1.0, 2.0]),
 )
 def test_shares_by_their_definition(logits, top_k, top_p, temperature):
-    found = shares_of(torch.tensor([logits]).log_softmax(-1).double(), temperature, top_k, top_p)[0].tolist()
+    actual = truncate_probabilities(torch.tensor([logits]).log_softmax(-1).double(), temperature, top_k, top_p)[
+        0
+    ].tolist()
     weights = [math.exp(logit / temperature) for logit in logits]
     order = sorted(range(len(logits)), key=lambda token: -weights[token])[:top_k]
     total, taken = sum(weights[token] for token in order), 0.0
@@ -73,40 +77,40 @@ def test_shares_by_their_definition(logits, top_k, top_p, temperature):
         if top_p is not None and abs(taken / total - top_p) < 1e-6:
             return  # too near the edge to say
         drawn = top_p is None or taken / total < top_p
-        assert found[token] == pytest.approx(weights[token] / total if drawn else 0.0, rel=1e-4)
+        assert actual[token] == pytest.approx(weights[token] / total if drawn else 0.0, rel=1e-4)
         taken += weights[token]
-    assert [found[token] for token in range(len(logits)) if token not in order] == [0.0] * (len(logits) - len(order))
+    assert [actual[token] for token in range(len(logits)) if token not in order] == [0.0] * (len(logits) - len(order))
 
 
 def test_the_log_probability_is_the_models_own():
     model, batch = random_model(3, ordinary=4), sources((4, 5), (5,), ())
-    found = sample(model, batch, temperature=3.0, top_k=3, generator=torch.Generator().manual_seed(0), longest=8)
-    for source, each in zip([(4, 5), (5,), ()], found, strict=True):
-        assert each.log_probability == pytest.approx(log_probability(model, source, each.tokens), abs=1e-4)
-        assert each.ended == (each.tokens[-1] == EOS)
+    actual = sample(model, batch, temperature=3.0, top_k=3, generator=torch.Generator().manual_seed(0), max_length=8)
+    for source, hypothesis in zip([(4, 5), (5,), ()], actual, strict=True):
+        assert hypothesis.log_probability == pytest.approx(log_probability(model, source, hypothesis.tokens), abs=1e-4)
+        assert hypothesis.ended == (hypothesis.tokens[-1] == EOS)
 
 
 def test_a_generator_repeats_itself_and_cold_is_greedy():
     model, batch = random_model(3, ordinary=4), sources(*[(4, 5)] * 20)
     once, again = (sample(model, batch, generator=torch.Generator().manual_seed(1)) for _ in range(2))
     assert once == again
-    assert len({each.tokens for each in once}) > 5
+    assert len({hypothesis.tokens for hypothesis in once}) > 5
     assert sample(model, batch, temperature=1e-38) == sample(model, batch, top_k=1) == greedy(model, batch)
 
 
 @pytest.mark.parametrize("settings", [{}, {"top_k": 2}, {"top_p": 0.5}])
 def test_no_finite_probabilities(settings):
-    with pytest.raises(RegardError, match=r"^decoding: the model gave no finite probabilities; "):
+    with pytest.raises(RegardError, match=r"^decoding: probabilities are not finite; "):
         sample(constant_model(0, 0, 0, math.nan, 0), sources((4,)), **settings)
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"temperature": 0.0}, "sample: temperature is 0.0; a number above 0 is needed (greedy is its limit at 0)"),
-        ({"top_k": 0}, "sample: top_k is 0; 1 is the least"),
-        ({"top_p": 0.0}, "sample: top_p is 0.0; a share above 0 and at most 1 is needed"),
-        ({"top_p": 1.5}, "sample: top_p is 1.5; a share above 0 and at most 1 is needed"),
+        ({"temperature": 0.0}, "sample: temperature must be above 0 and finite, got 0.0"),
+        ({"top_k": 0}, "sample: top_k must be at least 1, got 0"),
+        ({"top_p": 0.0}, "sample: top_p must be above 0 and at most 1, got 0.0"),
+        ({"top_p": 1.5}, "sample: top_p must be above 0 and at most 1, got 1.5"),
     ],
 )
 def test_wrong_settings(settings, message):
@@ -116,5 +120,5 @@ def test_wrong_settings(settings, message):
 
 
 def test_a_generator_elsewhere():
-    with pytest.raises(RegardError, match=r"^sample: the generator is on cpu, the tokens on meta; put both on one$"):
+    with pytest.raises(RegardError, match=r"^sample: generator must be on the model's device \(meta\), got cpu$"):
         sample(random_model(), sources((4,)).to("meta"), generator=torch.Generator())

@@ -1,4 +1,4 @@
-"""Tiny models that are real: their logits depend on the source and on every token before."""
+"""Tiny models whose logits depend on the source and on every token before."""
 
 import itertools
 import math
@@ -9,14 +9,14 @@ from torch import nn
 from regard.attention import attend, causal, lengths
 from regard.batch import BOS, EOS, PAD, UNKNOWN, Batch, Pair, collate
 from regard.layers import MultiHeadAttention
-from regard.models.language import LanguageModel
+from regard.models.language_model import LanguageModel
 from regard.models.seq2seq import Seq2Seq
 
 SOURCES, HISTORIES = 11, 1009  # primes, so that different sentences seldom share a number
 
 
-def hashed(tokens, below):
-    """A number that depends on all tokens and their order: (<bos> 4 5) is 356."""
+def hash_tokens(tokens, below):
+    """Hash all tokens in their order: (<bos> 4 5) is 356."""
     number = 0
     for token in tokens:
         number = (number * 10 + token + 1) % below
@@ -27,7 +27,7 @@ class TableState:
     """The hash of what each row has read; the source's own hash does not move with `select`."""
 
     def __init__(self, sources, copies, capacity):
-        self.sources, self.copies, self.room = sources.repeat_interleave(copies), copies, capacity
+        self.sources, self.copies, self.buffer = sources.repeat_interleave(copies), copies, capacity
         self.hashes = torch.zeros(len(sources) * copies, dtype=torch.long)
 
     def select(self, rows):
@@ -48,8 +48,8 @@ class TableModel(Seq2Seq):
 
     def features(self, batch):
         rows = [
-            [self.row(source, target[: place + 1]) for place in range(len(target))]
-            for source, target in zip(sources_of(batch), batch.target_in.tolist(), strict=True)
+            [self.row(source, target[: position + 1]) for position in range(len(target))]
+            for source, target in zip(get_sources(batch), batch.target_in.tolist(), strict=True)
         ]
         return torch.stack([torch.stack(row) for row in rows])
 
@@ -57,20 +57,22 @@ class TableModel(Seq2Seq):
         return features
 
     def start(self, batch, capacity, copies=1):
-        return TableState(torch.tensor([hashed(source, SOURCES) for source in sources_of(batch)]), copies, capacity)
+        return TableState(
+            torch.tensor([hash_tokens(source, SOURCES) for source in get_sources(batch)]), copies, capacity
+        )
 
     def step(self, tokens, state):
-        assert state.room > 0, "more tokens than there is room for"
+        assert state.buffer > 0, "more tokens than there is room for"
         self.steps += 1
-        state.room -= 1
+        state.buffer -= 1
         state.hashes = (state.hashes * 10 + tokens + 1) % HISTORIES
         return self.table[state.sources, state.hashes], state
 
     def row(self, source, before):
-        return self.table[hashed(source, SOURCES), hashed(before, HISTORIES)]
+        return self.table[hash_tokens(source, SOURCES), hash_tokens(before, HISTORIES)]
 
 
-def sources_of(batch):
+def get_sources(batch):
     return [row[:length] for row, length in zip(batch.source.tolist(), batch.source_lengths.tolist(), strict=True)]
 
 
@@ -80,7 +82,7 @@ def random_model(seed=0, ordinary=2, spread=2.0):
 
 
 def constant_model(*logits):
-    """The same logits, those of PAD, UNKNOWN, BOS, EOS, 4..., whatever came before."""
+    """Return a model with constant logits, of PAD, UNKNOWN, BOS, EOS, 4..."""
     return TableModel(torch.tensor(logits, dtype=torch.float).expand(SOURCES, HISTORIES, -1))
 
 
@@ -95,48 +97,52 @@ def log_softmax(row):
 
 def log_probability(model, source, tokens):
     """By the definition, in double precision."""
-    steps = [log_softmax(model.row([*source, EOS], [BOS, *tokens[:place]]).tolist()) for place in range(len(tokens))]
+    steps = [
+        log_softmax(model.row([*source, EOS], [BOS, *tokens[:position]]).tolist()) for position in range(len(tokens))
+    ]
     return sum(step[token] for step, token in zip(steps, tokens, strict=True))
 
 
-def exhaustive(model, source, longest, alpha, allowed=()):
+def exhaustive(model, source, max_length, alpha, allowed=()):
     """All targets: those that end, best first, then those that do not; (tokens, log-probability, ended)."""
-    return ranked(model.table.shape[-1], longest, alpha, allowed, lambda tokens: log_probability(model, source, tokens))
-
-
-def exhaustive_texts(model, beginning, longest, alpha, allowed=()):
-    """The same for all that can follow a beginning, whether they end or not."""
-    found = ranked(
-        model.table.shape[-1], longest, alpha, allowed, lambda tokens: text_log_probability(model, beginning, tokens)
+    return rank(
+        model.table.shape[-1], max_length, alpha, allowed, lambda tokens: log_probability(model, source, tokens)
     )
-    return sorted(found, key=lambda each: -each[1] / ((5 + len(each[0])) / 6) ** alpha)
 
 
-def ranked(vocabulary, longest, alpha, allowed, log_probability_of):
+def exhaustive_texts(model, prompt, max_length, alpha, allowed=()):
+    """Return all continuations of a prompt, ended or not, best first."""
+    actual = rank(
+        model.table.shape[-1], max_length, alpha, allowed, lambda tokens: text_log_probability(model, prompt, tokens)
+    )
+    return sorted(actual, key=lambda item: -item[1] / ((5 + len(item[0])) / 6) ** alpha)
+
+
+def rank(vocabulary, max_length, alpha, allowed, get_log_probability):
     ordinary = [token for token in range(vocabulary) if token not in {PAD, UNKNOWN, BOS, EOS} - set(allowed)]
-    found = []
-    for length in range(longest):
-        found += [((*tokens, EOS), True) for tokens in itertools.product(ordinary, repeat=length)]
-    found += [(tokens, False) for tokens in itertools.product(ordinary, repeat=longest)]
-    scored = [(tokens, log_probability_of(tokens), ended) for tokens, ended in found]
-    return sorted(scored, key=lambda each: (not each[2], -each[1] / ((5 + len(each[0])) / 6) ** alpha))
+    actual = []
+    for length in range(max_length):
+        actual += [((*tokens, EOS), True) for tokens in itertools.product(ordinary, repeat=length)]
+    actual += [(tokens, False) for tokens in itertools.product(ordinary, repeat=max_length)]
+    scored = [(tokens, get_log_probability(tokens), ended) for tokens, ended in actual]
+    return sorted(scored, key=lambda item: (not item[2], -item[1] / ((5 + len(item[0])) / 6) ** alpha))
 
 
 class Headless(nn.Module):
-    """Dot-product attention, as it stands."""
+    """Dot-product attention."""
 
     def forward(self, query, keys, *, visible):
         return attend(query, keys, keys, "dot", visible=visible)
 
 
 class AttentiveModel(Seq2Seq):
-    """A decoder that sums its embeddings and looks at those of the source, for the whole target or step by step."""
+    """A decoder that sums its embeddings and attends to those of the source, at once or step by step."""
 
     def __init__(self, layers, *, by_steps=False):
         super().__init__()
         self.embedding = nn.Embedding(7, 6)
         self.layers = nn.ModuleList(layers)
-        self.attentions = {"cross": tuple(f"layers.{place}" for place in range(len(layers)))}
+        self.attentions = {"cross": tuple(f"layers.{position}" for position in range(len(layers)))}
         self.by_steps = by_steps
         self.eval()
 
@@ -181,7 +187,7 @@ class TextTable(LanguageModel):
         self.eval()
 
     def read(self, tokens, carried=None):
-        rows = [[self.row(row[: place + 1]) for place in range(len(row))] for row in tokens.tolist()]
+        rows = [[self.row(row[: position + 1]) for position in range(len(row))] for row in tokens.tolist()]
         return torch.stack([torch.stack(row) for row in rows]), ()
 
     def output(self, features):
@@ -189,19 +195,19 @@ class TextTable(LanguageModel):
 
     def start(self, tokens, capacity, copies=1):
         state = TableState(torch.arange(len(tokens)), copies, capacity)
-        read = torch.tensor([hashed(row[:-1], HISTORIES) for row in tokens.tolist()])
+        read = torch.tensor([hash_tokens(row[:-1], HISTORIES) for row in tokens.tolist()])
         state.hashes = read.repeat_interleave(copies)
         return state
 
     def step(self, tokens, state):
-        assert state.room > 0, "more tokens than there is room for"
+        assert state.buffer > 0, "more tokens than there is room for"
         self.steps += 1
-        state.room -= 1
+        state.buffer -= 1
         state.hashes = (state.hashes * 10 + tokens + 1) % HISTORIES
         return self.table[state.hashes], state
 
     def row(self, before):
-        return self.table[hashed(before, HISTORIES)]
+        return self.table[hash_tokens(before, HISTORIES)]
 
 
 def random_text_model(seed=0, ordinary=2, spread=2.0):
@@ -212,21 +218,21 @@ def constant_text_model(*logits):
     return TextTable(constant_model(*logits).table[0])
 
 
-def text_log_probability(model, beginning, tokens):
+def text_log_probability(model, prompt, tokens):
     """By the definition, in double precision."""
-    whole = [*beginning, *tokens]
-    steps = [log_softmax(model.row(whole[:place]).tolist()) for place in range(len(beginning), len(whole))]
+    whole = [*prompt, *tokens]
+    steps = [log_softmax(model.row(whole[:position]).tolist()) for position in range(len(prompt), len(whole))]
     return sum(step[token] for step, token in zip(steps, tokens, strict=True))
 
 
 class AttentiveText(LanguageModel):
-    """Layers that look back from embeddings to embeddings, for a whole text or step by step."""
+    """Layers of causal attention over embeddings, for a whole text or step by step."""
 
     def __init__(self, layers, *, by_steps=False):
         super().__init__()
         self.embedding = nn.Embedding(7, 6)
         self.layers = nn.ModuleList(layers)
-        self.attentions = {"self": tuple(f"layers.{place}" for place in range(len(layers)))}
+        self.attentions = {"self": tuple(f"layers.{position}" for position in range(len(layers)))}
         self.by_steps = by_steps
         self.eval()
 
@@ -237,10 +243,10 @@ class AttentiveText(LanguageModel):
     def read(self, tokens, carried=None):
         hidden = self.embedding(tokens)
         for layer in self.layers:
-            hidden = hidden + self.looked(layer, hidden)
+            hidden = hidden + self.attend_back(layer, hidden)
         return hidden, ()
 
-    def looked(self, layer, hidden):
+    def attend_back(self, layer, hidden):
         if not self.by_steps:
             return layer(hidden, hidden, visible=causal())
         steps = [layer(hidden[:, t : t + 1], hidden[:, : t + 1], visible=None) for t in range(hidden.shape[1])]

@@ -6,7 +6,7 @@ pytest.importorskip("transformers")
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from regard import RegardError, watch
-from regard.interop.transformers_attention import attention
+from regard.interop.transformers_attention import regard_attention_forward
 
 
 class Module(nn.Module):
@@ -36,20 +36,24 @@ def test_outputs_are_those_of_sdpa(masked, queries, keys, given, biased, groups)
         mask = torch.where(mask, 0.5, torch.finfo(torch.float32).min)
     bias = torch.randn(1, 4, queries, keys, generator=made) if biased else None
     module, inputs = Module(groups=groups), tensors(queries, keys, groups)
-    found, none = attention(module, *inputs, mask, position_bias=bias, **given)
-    wanted, _ = sdpa_attention_forward(module, *inputs, mask, position_bias=bias, **given)
+    actual, none = regard_attention_forward(module, *inputs, mask, position_bias=bias, **given)
+    expected, _ = sdpa_attention_forward(module, *inputs, mask, position_bias=bias, **given)
     assert none is None
-    torch.testing.assert_close(found, wanted)
+    torch.testing.assert_close(actual, expected)
 
 
-def test_a_module_that_does_not_say_so_is_causal():  # as SDPA has it
+def test_a_module_that_does_not_say_so_is_causal():  # as in SDPA
     module, inputs = Module(), tensors()
     del module.is_causal
-    torch.testing.assert_close(attention(module, *inputs, None)[0], sdpa_attention_forward(module, *inputs, None)[0])
+    torch.testing.assert_close(
+        regard_attention_forward(module, *inputs, None)[0], sdpa_attention_forward(module, *inputs, None)[0]
+    )
 
 
 def test_what_says_nothing_is_taken():
-    attention(Module(), *tensors(), None, softcap=None, output_attentions=True, sliding_window=3, s_aux=None, new=False)
+    regard_attention_forward(
+        Module(), *tensors(), None, softcap=None, output_attentions=True, sliding_window=3, s_aux=None, new=False
+    )
 
 
 @pytest.mark.parametrize(
@@ -58,9 +62,9 @@ def test_what_says_nothing_is_taken():
 )
 def test_what_is_not_known_is_refused_by_name(name, shown):
     with pytest.raises(RegardError) as error:
-        attention(Module(), *tensors(), None, **{name: torch.ones(4)})
+        regard_attention_forward(Module(), *tensors(), None, **{name: torch.ones(4)})
     assert str(error.value) == (
-        f"watch: Module gives its attention {shown}, which regard does not know; look at it with "
+        f"watch: Module passes {shown} to its attention, which is not supported; load the model with "
         'attn_implementation="eager"'
     )
 
@@ -73,7 +77,7 @@ def test_dropout_leaves_the_weights_as_they_are(groups):
             self.part = Module(groups=groups)
 
         def forward(self, dropout):
-            return attention(self.part, *tensors(groups=groups), None, dropout=dropout)[0]
+            return regard_attention_forward(self.part, *tensors(groups=groups), None, dropout=dropout)[0]
 
     model = Model()
     with watch(model, "dense") as seen:

@@ -27,7 +27,7 @@ CACHES = ["dynamic", "static"]
 
 
 def real_rows(weights, mask):
-    """Rows of queries that are no padding: the others see nothing, which eager shows as equal weights."""
+    """Return the rows of queries that are not padding; eager gives padding equal weights."""
     return weights.transpose(1, 2)[mask.bool()]
 
 
@@ -43,11 +43,11 @@ def test_weights_and_outputs_are_those_of_eager(name, side):
     tiny = (DECODERS | ENCODERS)[name]
     model, inputs = tiny.new(), batch(side=side)
     with torch.no_grad(), watch(model) as seen:
-        found = model(**inputs)
-    wanted, mask = eager(model, **inputs), inputs["attention_mask"]
-    torch.testing.assert_close(found[0][mask.bool()], wanted[0][mask.bool()])
-    assert len(seen) == len(wanted.attentions) == 2
-    for layer, weights in enumerate(wanted.attentions):
+        actual = model(**inputs)
+    expected, mask = eager(model, **inputs), inputs["attention_mask"]
+    torch.testing.assert_close(actual[0][mask.bool()], expected[0][mask.bool()])
+    assert len(seen) == len(expected.attentions) == 2
+    for layer, weights in enumerate(expected.attentions):
         (call,) = seen[tiny.paths["attentions"].format(layer)]
         assert call.shape == weights.shape
         torch.testing.assert_close(real_rows(call.dense(), mask), real_rows(weights, mask))
@@ -58,12 +58,12 @@ def test_weights_of_encoder_and_decoder_are_those_of_eager(name):
     model, inputs = PAIRS[name].new(), batch(side="right")
     inputs |= {"decoder_input_ids": batch(length=5)["input_ids"][:, :5], "decoder_attention_mask": torch.ones(2, 5)}
     with torch.no_grad(), watch(model) as seen:
-        found = model(**inputs)
-    wanted = eager(model, **inputs)
-    torch.testing.assert_close(found.logits, wanted.logits)
+        actual = model(**inputs)
+    expected = eager(model, **inputs)
+    torch.testing.assert_close(actual.logits, expected.logits)
     assert len(seen) == 6
     for kind, path in PAIRS[name].paths.items():
-        for layer, weights in enumerate(wanted[kind]):
+        for layer, weights in enumerate(expected[kind]):
             (call,) = seen[path.format(layer)]
             torch.testing.assert_close(call.dense(), weights)
 
@@ -79,18 +79,18 @@ def test_steps_joined_are_one_pass_over_what_was_written(name, cache, sampled):
     assert torch.equal(tokens, plain)
     mask = torch.cat([inputs["attention_mask"], torch.ones(2, 5, dtype=torch.long)], 1)
     positions = (mask.cumsum(1) - 1).clamp_min(0)
-    wanted = eager(model, input_ids=tokens[:, :-1], attention_mask=mask, position_ids=positions)
-    for layer, weights in enumerate(wanted.attentions):
+    expected = eager(model, input_ids=tokens[:, :-1], attention_mask=mask, position_ids=positions)
+    for layer, weights in enumerate(expected.attentions):
         path = DECODERS[name].paths["attentions"].format(layer)
         assert [call.shape[-2] for call in seen[path]] == [9, 1, 1, 1, 1, 1]
-        whole = seen.joined(path)
+        whole = seen.join_steps(path)
         assert whole.shape == weights.shape == (2, 4, 14, 14)
         torch.testing.assert_close(real_rows(whole.dense(), mask), real_rows(weights, mask))
         torch.testing.assert_close(whole[1, 2, 3:12:4], weights[1, 2, 3:12:4])
-        values, places = whole.top(3)
+        values, indices = whole.top(3)
         torch.testing.assert_close(real_rows(values, mask), real_rows(weights.topk(3).values, mask))
         torch.testing.assert_close(
-            real_rows(weights.gather(-1, places.clamp_min(0)).where(places >= 0, 0.0), mask), real_rows(values, mask)
+            real_rows(weights.gather(-1, indices.clamp_min(0)).where(indices >= 0, 0.0), mask), real_rows(values, mask)
         )
 
 
@@ -102,10 +102,10 @@ def test_a_translation_joined_is_one_forced_pass(name, cache):
     with watch(model, "dense") as seen:
         tokens = written(model, inputs, cache_implementation=cache)
     assert torch.equal(tokens, plain)
-    wanted = eager(model, **inputs, decoder_input_ids=tokens[:, :-1])
+    expected = eager(model, **inputs, decoder_input_ids=tokens[:, :-1])
     for kind, path in PAIRS[name].paths.items():
-        for layer, weights in enumerate(wanted[kind]):
-            torch.testing.assert_close(seen.joined(path.format(layer)), weights)
+        for layer, weights in enumerate(expected[kind]):
+            torch.testing.assert_close(seen.join_steps(path.format(layer)), weights)
 
 
 KEPT = {
@@ -122,19 +122,19 @@ def test_what_is_kept_of_steps_is_joined_by_position(cache, keep):  # also where
     model, inputs = MISTRAL.new(), batch(pads=0)
     with watch(model) as seen, watch(model, keep) as kept:
         tokens = written(model, inputs, cache_implementation=cache)
-    wanted = eager(model, input_ids=tokens[:, :-1]).attentions
-    for path, dense in zip(seen, wanted, strict=True):
+    expected = eager(model, input_ids=tokens[:, :-1]).attentions
+    for path, dense in zip(seen, expected, strict=True):
         if keep == "top:3":
-            values, places = kept.joined(path)
+            values, indices = kept.join_steps(path)
             torch.testing.assert_close(values, dense.topk(3).values)
-            torch.testing.assert_close(dense.gather(-1, places.clamp_min(0)).where(places >= 0, 0.0), values)
+            torch.testing.assert_close(dense.gather(-1, indices.clamp_min(0)).where(indices >= 0, 0.0), values)
         else:
-            torch.testing.assert_close(kept.joined(path), KEPT[keep](dense))
+            torch.testing.assert_close(kept.join_steps(path), KEPT[keep](dense))
 
 
 def test_weights_of_a_static_cache_stay_what_they_were():
     model, inputs = LLAMA_GROUPED.new(), batch(pads=0)
-    with torch.inference_mode():  # where a change in place is not noticed
+    with torch.inference_mode():  # in-place changes go unnoticed here
         with watch(model) as seen, watch(model, "dense") as at_once:
             written(model, inputs, cache_implementation="static")
         for path in seen:
@@ -148,15 +148,15 @@ def test_beams_are_refused():
         assert torch.equal(written(model, inputs, num_beams=3), plain)
     assert len(seen["transformer.h.0.attn"]) == 6
     with pytest.raises(RegardError) as error:
-        seen.joined("transformer.h.0.attn")
+        seen.join_steps("transformer.h.0.attn")
     assert str(error.value) == (
-        "joined: 'transformer.h.0.attn': a beam was reordered between the calls, so their rows belong to different "
-        "hypotheses; watch one forced pass over the result instead"
+        "join_steps: 'transformer.h.0.attn': beam search reordered the batch between calls, so rows belong to "
+        "different hypotheses; watch one forced pass over the result instead"
     )
     assert not hasattr(model, "_reorder_cache")
     with watch(model) as seen:
         written(model, inputs)
-    assert seen.joined("transformer.h.0.attn").shape == (2, 4, 14, 14)
+    assert seen.join_steps("transformer.h.0.attn").shape == (2, 4, 14, 14)
 
 
 def test_a_way_to_reorder_of_the_users_own_is_kept():
@@ -178,9 +178,9 @@ def test_the_encoder_of_a_beam_is_seen_whole():
     model = MARIAN.new()
     with watch(model, "dense") as seen:
         written(model, batch(side="right"), num_beams=2)
-    assert seen.joined("model.encoder.layers.0.self_attn").shape == (2, 4, 9, 9)
-    with pytest.raises(RegardError, match="a beam was reordered"):
-        seen.joined("model.decoder.layers.0.encoder_attn")
+    assert seen.join_steps("model.encoder.layers.0.self_attn").shape == (2, 4, 9, 9)
+    with pytest.raises(RegardError, match="beam search reordered the batch"):
+        seen.join_steps("model.decoder.layers.0.encoder_attn")
 
 
 @pytest.mark.parametrize("tiny", [GPT2, MARIAN], ids=["gpt2", "marian"])
@@ -190,8 +190,8 @@ def test_steps_without_a_cache_are_refused(tiny):
         written(model, batch(), use_cache=False)
     for name, path in tiny.paths.items():
         if name != "encoder_attentions":
-            with pytest.raises(RegardError, match=r"greedy or sampled steps with a cache, of one text, can be joined$"):
-                seen.joined(path.format(0))
+            with pytest.raises(RegardError, match=r"only greedy or sampled steps with a cache can be joined$"):
+                seen.join_steps(path.format(0))
 
 
 def implementations(model):
@@ -240,7 +240,7 @@ def test_one_that_watches_may_go_before_another():
 
 
 def test_each_thread_sees_its_own_calls():
-    model, found, barrier = LLAMA_GROUPED.new(), {}, threading.Barrier(2)
+    model, actual, barrier = LLAMA_GROUPED.new(), {}, threading.Barrier(2)
 
     def run(size):
         with torch.no_grad(), watch(model, "argmax") as seen:
@@ -248,14 +248,14 @@ def test_each_thread_sees_its_own_calls():
             for _ in range(4):
                 model(**batch(size))
             barrier.wait()
-        found[size] = [len(call) for path in seen for call in seen[path]]
+        actual[size] = [len(call) for path in seen for call in seen[path]]
 
     threads = [threading.Thread(target=run, args=(size,)) for size in (1, 2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == {1: [1] * 8, 2: [2] * 8}
+    assert actual == {1: [1] * 8, 2: [2] * 8}
     assert implementations(model) == {"sdpa"}
 
 
@@ -293,7 +293,7 @@ def test_nothing_is_compiled_meanwhile():
     assert graphs == []
     assert [len(calls) for calls in seen.values()] == [6, 6]
     assert torch.equal(write(), tokens)
-    assert graphs  # as it is when nothing watches
+    assert graphs  # as without watch
 
 
 def test_a_training_step_with_checkpoints_is_seen():
@@ -313,11 +313,11 @@ def test_gradients_are_those_of_eager():
     weight = model.model.layers[0].self_attn.k_proj.weight
     with watch(model, "dense", grad=True) as seen:
         logits = model(**inputs).logits
-    (found,) = torch.autograd.grad(logits.square().sum() + seen["model.layers.1.self_attn"][0].square().sum(), weight)
+    (actual,) = torch.autograd.grad(logits.square().sum() + seen["model.layers.1.self_attn"][0].square().sum(), weight)
     model.set_attn_implementation("eager")
     plain = model(**inputs, output_attentions=True)
-    (wanted,) = torch.autograd.grad(plain.logits.square().sum() + plain.attentions[1].square().sum(), weight)
-    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+    (expected,) = torch.autograd.grad(plain.logits.square().sum() + plain.attentions[1].square().sum(), weight)
+    torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_packed_texts_do_not_see_each_other():
@@ -325,9 +325,9 @@ def test_packed_texts_do_not_see_each_other():
     inputs = {"input_ids": batch(1, pads=0)["input_ids"], "position_ids": torch.tensor([[0, 1, 2, 3, 0, 1, 2, 0, 1]])}
     with torch.no_grad(), watch(model, "dense") as seen:
         model(**inputs, use_cache=False)
-    wanted = eager(model, **inputs, use_cache=False).attentions
-    assert wanted[0][0, 0, 8, 0] == 0
-    torch.testing.assert_close([calls[0] for calls in seen.values()], list(wanted))
+    expected = eager(model, **inputs, use_cache=False).attentions
+    assert expected[0][0, 0, 8, 0] == 0
+    torch.testing.assert_close([calls[0] for calls in seen.values()], list(expected))
 
 
 @pytest.mark.parametrize("kind", ["bool", "float"])
@@ -338,8 +338,8 @@ def test_a_mask_of_the_users_own_is_heeded(kind):
     added = torch.zeros(visible.shape).masked_fill(~visible, torch.finfo(torch.float32).min)
     with torch.no_grad(), watch(model, "dense") as seen:
         model(tokens, attention_mask=visible if kind == "bool" else added)
-    wanted = eager(model, input_ids=tokens, attention_mask=added).attentions
-    torch.testing.assert_close([calls[0] for calls in seen.values()], list(wanted))
+    expected = eager(model, input_ids=tokens, attention_mask=added).attentions
+    torch.testing.assert_close([calls[0] for calls in seen.values()], list(expected))
 
 
 def test_capped_scores_are_refused_by_name():
@@ -347,8 +347,8 @@ def test_capped_scores_are_refused_by_name():
     with pytest.raises(RegardError) as error, watch(model):
         model(**batch())
     assert str(error.value) == (
-        'watch: Gemma2Attention gives its attention "softcap" (capped scores), which regard does not know; '
-        'look at it with attn_implementation="eager"'
+        'watch: Gemma2Attention passes "softcap" (capped scores) to its attention, which is not supported; '
+        'load the model with attn_implementation="eager"'
     )
     assert implementations(model) != {"regard"}
 
@@ -358,7 +358,7 @@ def test_sinks_are_refused_by_name():
         transformers.GptOssConfig(**LLAMA_GROUPED.settings, head_dim=8, num_local_experts=2)
     ).eval()
     with (
-        pytest.raises(RegardError, match=r'GptOssAttention gives its attention "s_aux" \(sinks\), which'),
+        pytest.raises(RegardError, match=r'GptOssAttention passes "s_aux" \(sinks\) to its attention, which'),
         watch(model),
     ):
         model(**batch())
@@ -369,8 +369,8 @@ def test_a_model_with_an_attention_of_its_own_is_refused():
     with pytest.raises(RegardError) as error, watch(model):
         pass
     assert str(error.value) == (
-        "watch: BloomModel does not look up its attention in Transformers' AttentionInterface, "
-        "so that it cannot be seen; watch a part that does"
+        "watch: BloomModel does not use Transformers' AttentionInterface and cannot be watched; "
+        "watch a submodule that does"
     )
 
 
@@ -385,7 +385,7 @@ def test_a_model_of_the_users_own_is_seen():
         def forward(self, **inputs):
             return self.reader(**inputs)
 
-    Mine.__module__ = "notebook"  # whose source is not to be had
+    Mine.__module__ = "notebook"  # its source is not available
     model = Mine(transformers.LlamaConfig(**LLAMA_GROUPED.settings)).eval()
     assert not Mine._can_set_attn_implementation()
     with torch.no_grad(), watch(model, "argmax") as seen:
@@ -397,18 +397,18 @@ def test_an_older_version_is_refused(monkeypatch):
     monkeypatch.setattr("regard.interop.transformers_watch.sdpa_mask", lambda batch_size, cache_position, **_: None)
     with pytest.raises(RegardError) as error, watch(GPT2.new()):
         pass
-    assert str(error.value) == f"watch: found Transformers {transformers.__version__}; 5.4 or newer is needed"
+    assert str(error.value) == f"watch: expected Transformers 5.4 or newer, got {transformers.__version__}"
 
 
 def test_half_precision_is_watched():
     model, inputs = LLAMA_GROUPED.new().to(torch.bfloat16), batch()
     with torch.no_grad(), watch(model, "dense") as seen:
-        found = model(**inputs).logits
-    wanted, mask = eager(model, **inputs), inputs["attention_mask"]
-    torch.testing.assert_close(found[mask.bool()], wanted.logits[mask.bool()], rtol=0.05, atol=0.3)
+        actual = model(**inputs).logits
+    expected, mask = eager(model, **inputs), inputs["attention_mask"]
+    torch.testing.assert_close(actual[mask.bool()], expected.logits[mask.bool()], rtol=0.05, atol=0.3)
     (first, *_), *_ = seen.values()
     torch.testing.assert_close(
-        real_rows(first, mask), real_rows(wanted.attentions[0].float(), mask), rtol=0.02, atol=0.02
+        real_rows(first, mask), real_rows(expected.attentions[0].float(), mask), rtol=0.02, atol=0.02
     )
 
 
@@ -422,7 +422,7 @@ def test_watching_other_models_does_not_import_transformers():
 
 @pytest.mark.parametrize("window", [None, 64])
 def test_nothing_of_queries_times_keys_is_made(window, monkeypatch):
-    monkeypatch.setattr("regard.attention.kernels.sdpa.MASK_NUMBERS", 2**16)  # what a block of rows may hold
+    monkeypatch.setattr("regard.attention.kernels.sdpa.MASK_NUMBERS", 2**16)  # size of a block of rows
     monkeypatch.setitem(TILE_NUMBERS, "cpu", 2**16)
     length = 1200
     tiny = MISTRAL if window else LLAMA_GROUPED

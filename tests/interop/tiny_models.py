@@ -21,7 +21,7 @@ LLAMA = {
 
 @dataclass(frozen=True)
 class Tiny:
-    """A kind of model, and the paths of its attentions, for each name under which eager returns weights."""
+    """A kind of model, with the paths of its attentions by the name under which eager returns weights."""
 
     kind: str
     config: str
@@ -142,7 +142,7 @@ def batch(size=2, length=9, pads=3, side="left"):
 
 
 def eager(model, **inputs):
-    """What the model gives with Transformers' own plain attention, weights included."""
+    """Return the model's output with Transformers' eager attention, weights included."""
     before = model.config._attn_implementation
     model.set_attn_implementation("eager")
     try:

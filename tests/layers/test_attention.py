@@ -33,22 +33,22 @@ def test_it_equals_torchs_module(widths):
     query = torch.randn(2, 5, 12, dtype=torch.float64, requires_grad=True)
     keys = torch.randn(2, 7, 10, dtype=torch.float64) if widths else query
     values = torch.randn(2, 7, 14, dtype=torch.float64) if widths else query
-    ours, weights = layer(query, keys, values, return_weights=True)
-    theirs, matrix = twin(query, keys, values, average_attn_weights=False)
-    torch.testing.assert_close(ours, theirs)
+    output, weights = layer(query, keys, values, return_weights=True)
+    expected_output, matrix = twin(query, keys, values, average_attn_weights=False)
+    torch.testing.assert_close(output, expected_output)
     torch.testing.assert_close(weights.dense(), matrix)
-    target = torch.randn_like(ours)
-    found = torch.autograd.grad(
-        (ours * target).sum(), [query, *layer.query.parameters(), *layer.values.parameters(), layer.output.weight]
+    target = torch.randn_like(output)
+    gradients = torch.autograd.grad(
+        (output * target).sum(), [query, *layer.query.parameters(), *layer.values.parameters(), layer.output.weight]
     )
     inputs = [query, twin.q_proj_weight, twin.v_proj_weight] if widths else [query, twin.in_proj_weight]
-    wanted = torch.autograd.grad((theirs * target).sum(), [*inputs, twin.in_proj_bias, twin.out_proj.weight])
-    torch.testing.assert_close(found[0], wanted[0])
-    torch.testing.assert_close(found[1], wanted[1][:12])
-    torch.testing.assert_close(found[2], wanted[-2][:12])
-    torch.testing.assert_close(found[3], wanted[2] if widths else wanted[1][24:])
-    torch.testing.assert_close(found[4], wanted[-2][24:])
-    torch.testing.assert_close(found[5], wanted[-1])
+    expected = torch.autograd.grad((expected_output * target).sum(), [*inputs, twin.in_proj_bias, twin.out_proj.weight])
+    torch.testing.assert_close(gradients[0], expected[0])
+    torch.testing.assert_close(gradients[1], expected[1][:12])
+    torch.testing.assert_close(gradients[2], expected[-2][:12])
+    torch.testing.assert_close(gradients[3], expected[2] if widths else expected[1][24:])
+    torch.testing.assert_close(gradients[4], expected[-2][24:])
+    torch.testing.assert_close(gradients[5], expected[-1])
 
 
 def test_padding_and_causal_equal_torchs():
@@ -56,10 +56,12 @@ def test_padding_and_causal_equal_torchs():
     twin = torch_twin(layer)
     x = torch.randn(2, 5, 12, dtype=torch.float64)
     padding = torch.tensor([[False] * 5, [False, False, False, True, True]])
-    theirs, _ = twin(x, x, x, key_padding_mask=padding, attn_mask=torch.ones(5, 5).triu(1).bool(), need_weights=False)
-    ours = layer(x, visible=causal() & lengths(torch.tensor([5, 3])))
-    torch.testing.assert_close(ours, theirs)
-    torch.testing.assert_close(layer(x, visible=causal() & ~padding[:, None]), theirs)
+    expected_output, _ = twin(
+        x, x, x, key_padding_mask=padding, attn_mask=torch.ones(5, 5).triu(1).bool(), need_weights=False
+    )
+    output = layer(x, visible=causal() & lengths(torch.tensor([5, 3])))
+    torch.testing.assert_close(output, expected_output)
+    torch.testing.assert_close(layer(x, visible=causal() & ~padding[:, None]), expected_output)
 
 
 @pytest.mark.parametrize("score", SCORES)
@@ -80,9 +82,9 @@ def test_groups_serve_several_heads_with_one_key():
     full = MultiHeadAttention(16, 4)
     full.query, full.output = layer.query, layer.output
     with torch.no_grad():
-        for ours, theirs in ((full.keys, layer.keys), (full.values, layer.values)):
-            ours.weight.copy_(theirs.weight.unflatten(0, (2, 4)).repeat_interleave(2, 0).flatten(0, 1))
-            ours.bias.copy_(theirs.bias.unflatten(0, (2, 4)).repeat_interleave(2, 0).flatten(0, 1))
+        for repeated, grouped in ((full.keys, layer.keys), (full.values, layer.values)):
+            repeated.weight.copy_(grouped.weight.unflatten(0, (2, 4)).repeat_interleave(2, 0).flatten(0, 1))
+            repeated.bias.copy_(grouped.bias.unflatten(0, (2, 4)).repeat_interleave(2, 0).flatten(0, 1))
     x = torch.randn(3, 5, 16)
     torch.testing.assert_close(layer(x), full(x))
     seen = torch.rand(3, 4, 5, 5) < 0.7
@@ -118,15 +120,15 @@ def test_a_cache_gives_what_the_whole_gives(score, groups):
         cache = layer.new_cache(2, capacity=6)
         addresses = set()
         for start, stop in ((0, 3), (3, 4), (4, 6)):  # several, one, several
-            out, own = layer(x[:, start:stop], cache=cache, visible=causal(), return_weights=True)
+            out, step_weights = layer(x[:, start:stop], cache=cache, visible=causal(), return_weights=True)
             torch.testing.assert_close(out, whole[:, start:stop])
             addresses.add(cache.keys.data_ptr())
-            torch.testing.assert_close(own.dense(), weights.dense()[..., start:stop, :stop])
+            torch.testing.assert_close(step_weights.dense(), weights.dense()[..., start:stop, :stop])
         assert cache.length == 6
         assert len(addresses) == 1
         with pytest.raises(RegardError) as error:
             layer(x[:, :1], cache=cache)
-        assert str(error.value) == "cache: 7 positions are too many for a capacity of 6"
+        assert str(error.value) == "cache: 7 positions exceed the capacity of 6"
 
 
 def test_a_call_that_is_refused_leaves_the_cache_alone():
@@ -138,7 +140,7 @@ def test_a_call_that_is_refused_leaves_the_cache_alone():
         assert cache.length == 0
         with pytest.raises(RegardError) as error:
             layer(torch.randn(1, 1, 8), cache=cache)
-    assert str(error.value) == "cache: made for (*batch, heads) (2, 2) of width 4, found (1, 2) of width 4"
+    assert str(error.value) == "cache: expected (*batch, heads) (2, 2) and width 4, got (1, 2) and width 4"
     assert repr(cache) == "KeyValueCache(0 of 5 positions, shape=(2, 2, 5, 4))"
 
 
@@ -157,36 +159,36 @@ def test_a_source_of_nothing_gives_zero_but_a_cache_that_nobody_filled_is_said()
         assert not layer(query, layer.remember(torch.randn(2, 0, 8))).any()
         with pytest.raises(RegardError) as error:
             layer(query, layer.new_cache(2, capacity=4))
-    assert str(error.value) == "MultiHeadAttention: keys is an empty cache; remember fills one, or give it as cache"
+    assert str(error.value) == "MultiHeadAttention: keys is an empty cache; fill it with remember, or pass it as cache"
 
 
 @pytest.mark.parametrize(
     ("batch", "capacity", "message"),
     [
-        (2, -1, "cache: capacity is -1; a whole number from 0 up is needed"),
-        (2, 1.5, "cache: capacity is 1.5; a whole number from 0 up is needed"),
-        ("a", 3, "cache: batch is 'a'; a whole number from 0 up is needed"),
+        (2, -1, "cache: capacity must be an integer of at least 0, got -1"),
+        (2, 1.5, "cache: capacity must be an integer of at least 0, got 1.5"),
+        ("a", 3, "cache: batch must be an integer of at least 0, got 'a'"),
     ],
 )
 def test_a_cache_of_no_size_is_not_made(batch, capacity, message, monkeypatch):
-    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as outside of tests, where any value may come
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # type checks are on only in tests
     with pytest.raises(RegardError) as error:
         MultiHeadAttention(8, 2).new_cache(batch, capacity=capacity)
     assert str(error.value) == message
 
 
 def test_what_is_no_cache_is_said(monkeypatch):
-    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as outside of tests, where any value may come
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # type checks are on only in tests
     with pytest.raises(RegardError) as error:
         MultiHeadAttention(8, 2)(torch.randn(2, 3, 8), cache=3)
-    assert str(error.value) == "MultiHeadAttention: cache is int; new_cache makes one that fits"
+    assert str(error.value) == "MultiHeadAttention: cache must come from new_cache, got int"
 
 
 def test_a_cache_refuses_gradients():
     layer = MultiHeadAttention(8, 2)
     with pytest.raises(RegardError) as error:
         layer(torch.randn(2, 1, 8), cache=layer.new_cache(2, capacity=3))
-    assert str(error.value) == "cache: memory that is written again keeps no gradients; use it under torch.no_grad()"
+    assert str(error.value) == "cache: cannot store gradients; use the cache under torch.no_grad()"
 
 
 def test_a_cache_is_reordered_in_its_own_memory():
@@ -197,12 +199,12 @@ def test_a_cache_is_reordered_in_its_own_memory():
         layer(x, cache=cache)
         address = cache.keys.data_ptr()
         cache.select(other)
-        found = layer(y, cache=cache)
+        output = layer(y, cache=cache)
         assert cache.keys.data_ptr() == address
-        torch.testing.assert_close(found, layer(y, torch.cat([x[other], y], 1)))
+        torch.testing.assert_close(output, layer(y, torch.cat([x[other], y], 1)))
         with pytest.raises(RegardError) as error:
             cache.select(torch.tensor([0]))
-    assert str(error.value) == "cache: 1 rows are selected; there are places for 3"
+    assert str(error.value) == "cache: expected 3 rows, got 1"
 
 
 def test_a_cache_has_the_type_the_layer_works_in():
@@ -220,14 +222,14 @@ def test_a_turn_reaches_queries_and_keys_alone(groups):
     layer, x = MultiHeadAttention(16, 4, groups=groups), torch.randn(2, 5, 16)
     _, plain = layer(x, return_weights=True)
     out, half = layer(x, turn=lambda heads: heads / 2, return_weights=True)
-    wanted = torch.softmax(plain.dense().log() / 4, -1)  # a score of half a query and half a key is a quarter
-    torch.testing.assert_close(half.dense(), wanted)
+    expected = torch.softmax(plain.dense().log() / 4, -1)  # a score of half a query and half a key is a quarter
+    torch.testing.assert_close(half.dense(), expected)
     values = layer.values(x).unflatten(-1, (-1, 4)).transpose(1, 2)
     values = values.unsqueeze(2) if groups else values
-    torch.testing.assert_close(out, layer.output((wanted @ values).reshape(2, 4, 5, 4).transpose(1, 2).flatten(2)))
+    torch.testing.assert_close(out, layer.output((expected @ values).reshape(2, 4, 5, 4).transpose(1, 2).flatten(2)))
     with pytest.raises(RegardError) as error:
         layer(x, x, turn=lambda heads: heads)
-    assert str(error.value) == "MultiHeadAttention: turn is for queries that attend to themselves; leave out keys"
+    assert str(error.value) == "MultiHeadAttention: turn cannot be combined with keys; it is for self-attention"
 
 
 def test_dropout_is_for_training():
@@ -249,39 +251,48 @@ def test_a_score_may_be_a_module():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"width": 10, "heads": 0}, "MultiHeadAttention: heads is 0; a whole number above 0 is needed"),
-        ({"width": 64, "heads": "8"}, "MultiHeadAttention: heads is '8'; a whole number above 0 is needed"),
-        ({"width": 8.0, "heads": 2}, "MultiHeadAttention: width is 8.0; a whole number above 0 is needed"),
+        ({"width": 10, "heads": 0}, "MultiHeadAttention: heads must be a positive integer, got 0"),
+        ({"width": 64, "heads": "8"}, "MultiHeadAttention: heads must be a positive integer, got '8'"),
+        ({"width": 8.0, "heads": 2}, "MultiHeadAttention: width must be a positive integer, got 8.0"),
         (
             {"width": 8, "heads": 2, "key_width": 0},
-            "MultiHeadAttention: key_width is 0; a whole number above 0 is needed",
+            "MultiHeadAttention: key_width must be a positive integer, got 0",
         ),
-        ({"width": 10, "heads": 3}, "MultiHeadAttention: 3 heads do not divide a width of 10; set head_width"),
-        ({"width": 12, "heads": 3, "groups": 0}, "MultiHeadAttention: groups is 0; a whole number above 0 is needed"),
-        ({"width": 12, "heads": 3, "groups": 2}, "MultiHeadAttention: 2 groups do not divide 3 heads"),
+        (
+            {"width": 10, "heads": 3},
+            "MultiHeadAttention: width must be divisible by heads, got 10 and 3; or set head_width",
+        ),
+        ({"width": 12, "heads": 3, "groups": 0}, "MultiHeadAttention: groups must be a positive integer, got 0"),
+        ({"width": 12, "heads": 3, "groups": 2}, "MultiHeadAttention: heads must be divisible by groups, got 3 and 2"),
         (
             {"width": 8, "heads": 2, "project": ["key"]},
-            'MultiHeadAttention: project names "key"; there are query, keys and values',
+            'MultiHeadAttention: unknown "key" in project; choose from query, keys, values',
         ),
         (
             {"width": 8, "heads": 2, "key_width": 6, "project": ["query", "values"]},
-            "MultiHeadAttention: keys without a projection have width 6; 2 heads of 4 need 8",
+            "MultiHeadAttention: keys without a projection must have width 8 (2 heads of 4), got 6",
         ),
-        ({"width": 8, "heads": 2, "score": "addditive"}, 'score: there is no "addditive"; did you mean "additive"?'),
-        ({"width": 8, "heads": 2, "dropout": "a"}, "MultiHeadAttention: dropout is 'a'; a share from 0 to 1 is needed"),
-        ({"width": 8, "heads": 2, "dropout": 1.5}, "MultiHeadAttention: dropout is 1.5; a share from 0 to 1 is needed"),
+        ({"width": 8, "heads": 2, "score": "addditive"}, 'unknown score "addditive"; did you mean "additive"?'),
         (
-            {"width": 8, "heads": 2, "normaliser": "softmin"},
-            'normaliser: there is no "softmin"; did you mean "softmax"?',
+            {"width": 8, "heads": 2, "dropout": "a"},
+            "MultiHeadAttention: dropout must be at least 0 and at most 1, got 'a'",
         ),
         (
-            {"width": 8, "heads": 2, "score": "hard", "normaliser": "none"},
-            'normaliser: "none" does not go with Hard, whose best key gets all the weight',
+            {"width": 8, "heads": 2, "dropout": 1.5},
+            "MultiHeadAttention: dropout must be at least 0 and at most 1, got 1.5",
+        ),
+        (
+            {"width": 8, "heads": 2, "normalizer": "softmin"},
+            'unknown normalizer "softmin"; did you mean "softmax"?',
+        ),
+        (
+            {"width": 8, "heads": 2, "score": "hard", "normalizer": "none"},
+            'normalizer "none" cannot be combined with Hard, which gives the best key all the weight',
         ),
     ],
 )
 def test_what_does_not_fit_is_said(settings, message, monkeypatch):
-    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as outside of tests, where any value may come
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # type checks are on only in tests
     with pytest.raises(RegardError) as error:
         MultiHeadAttention(**settings)
     assert str(error.value) == message
@@ -292,28 +303,29 @@ def test_what_does_not_fit_is_said(settings, message, monkeypatch):
     [
         (
             {"query": torch.zeros(2, 5, 7)},
-            "MultiHeadAttention: query is (2, 5, 7); a tensor (*batch, positions, 8) is needed",
+            "MultiHeadAttention: query must be a tensor of shape (*batch, positions, 8), got (2, 5, 7)",
         ),
         (
             {"query": torch.zeros(2, 5, 8), "keys": torch.zeros(2, 5, 9)},
-            "MultiHeadAttention: keys is (2, 5, 9); a tensor (*batch, positions, 8) is needed",
+            "MultiHeadAttention: keys must be a tensor of shape (*batch, positions, 8), got (2, 5, 9)",
         ),
         (
             {"query": torch.zeros(2, 5, 8), "keys": torch.zeros(2, 5, 8).double()},
-            "MultiHeadAttention: has parameters of float32, keys of float64 came; .to(torch.float64) makes it fit",
+            "MultiHeadAttention: parameters are float32, but keys is float64; "
+            "convert the module with .to(torch.float64)",
         ),
         (
             {"query": torch.zeros(2, 5, 8), "keys": torch.zeros(2, 5, 8).long()},
-            "MultiHeadAttention: keys is int64; a float type is needed",
+            "MultiHeadAttention: keys must have a float type, got int64",
         ),
         (
             {"query": torch.zeros(3, 5, 8), "bias": torch.zeros(4, 5, 5)},
-            "bias: has shape (4, 5, 5); give (3, n, m), or with an axis for the heads (1 or 3, 4, n, m)",
+            "bias must have shape (3, n, m), or with an axis for the heads (1 or 3, 4, n, m), got (4, 5, 5)",
         ),
     ],
 )
 def test_inputs_that_do_not_fit_are_said(settings, message, monkeypatch):
-    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as outside of tests, where any value may come
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # type checks are on only in tests
     with pytest.raises(RegardError) as error:
         MultiHeadAttention(8, 4)(**settings)
     assert str(error.value) == message

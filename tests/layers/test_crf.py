@@ -27,16 +27,16 @@ def field(tags, **constraints):
 
 
 def sequences(crf, scores, length):
-    """Every allowed sequence with its score, in the order of a dictionary: by hand, one after the other."""
+    """Every allowed sequence with its score, enumerated in lexicographic order."""
     follow, first, last = crf.allowed.tolist(), crf.allowed_start.tolist(), crf.allowed_end.tolist()
     transitions, start, end = crf.transitions.tolist(), crf.start.tolist(), crf.end.tolist()
-    scores, found = scores.tolist(), {}
+    scores, totals = scores.tolist(), {}
     for tags in product(range(crf.tags), repeat=length):
         pairs = list(pairwise(tags))
         if first[tags[0]] and last[tags[-1]] and all(follow[before][after] for before, after in pairs):
             score = start[tags[0]] + end[tags[-1]] + sum(transitions[before][after] for before, after in pairs)
-            found[tags] = score + sum(scores[step][tag] for step, tag in enumerate(tags))
-    return found
+            totals[tags] = score + sum(scores[step][tag] for step, tag in enumerate(tags))
+    return totals
 
 
 CASES = st.tuples(
@@ -59,12 +59,12 @@ def built(tags, times, constraints, seed):
 
 
 def all_have_some(crf, scores, lengths):
-    """The sequences of each row, or None if a row has none: then all is refused."""
+    """The sequences of each row, or None if a row has none, which must raise an error."""
     rows = [sequences(crf, row, length) for row, length in zip(scores, lengths.tolist(), strict=True)]
     if all(rows):
         return rows
-    nothing = r"^Crf: the constraints allow no sequence of length \d; at least one must be allowed$"
-    for ask in (crf.best, crf.marginals):
+    nothing = r"^Crf: the constraints allow no sequence of length \d$"
+    for ask in (crf.decode, crf.marginals):
         with pytest.raises(RegardError, match=nothing):
             ask(scores, lengths)
     return None
@@ -80,10 +80,10 @@ def test_the_likelihood_is_the_share_among_all_sequences(case):
         picked = [list(row)[pick] for row in rows]
         tags = torch.tensor([[*each, *[-100] * (scores.shape[1] - len(each))] for each in picked])
         totals = [math.log(sum(map(math.exp, row.values()))) for row in rows]
-        wanted = [row[each] - total for row, each, total in zip(rows, picked, totals, strict=True)]
-        found = crf.log_likelihood(scores, tags, lengths)
-        assert_close(found, torch.tensor(wanted, dtype=torch.float64))
-        assert (found <= 0).all()
+        expected = [row[each] - total for row, each, total in zip(rows, picked, totals, strict=True)]
+        likelihood = crf.log_likelihood(scores, tags, lengths)
+        assert_close(likelihood, torch.tensor(expected, dtype=torch.float64))
+        assert (likelihood <= 0).all()
 
 
 @given(CASES)
@@ -92,11 +92,11 @@ def test_the_best_is_the_best_of_all_sequences(case):
     rows = all_have_some(crf, scores, lengths)
     if rows is None:
         return
-    tags, score = crf.best(scores, lengths)
+    tags, score = crf.decode(scores, lengths)
     assert_close(score, torch.tensor([max(row.values()) for row in rows], dtype=torch.float64))
-    for found, length, row in zip(tags.tolist(), lengths.tolist(), rows, strict=True):
-        assert tuple(found[:length]) == max(row, key=row.__getitem__)
-        assert found[length:] == [0] * (len(found) - length)
+    for best, length, row in zip(tags.tolist(), lengths.tolist(), rows, strict=True):
+        assert tuple(best[:length]) == max(row, key=row.__getitem__)
+        assert best[length:] == [0] * (len(best) - length)
 
 
 @given(CASES)
@@ -105,15 +105,15 @@ def test_marginals_are_shares_among_all_sequences(case):
     rows = all_have_some(crf, scores, lengths)
     if rows is None:
         return
-    wanted = torch.zeros_like(scores)
-    for row, found in enumerate(rows):
-        total = sum(math.exp(score) for score in found.values())
-        for tags, score in found.items():
+    expected = torch.zeros_like(scores)
+    for row, row_scores in enumerate(rows):
+        total = sum(math.exp(score) for score in row_scores.values())
+        for tags, score in row_scores.items():
             for step, tag in enumerate(tags):
-                wanted[row, step, tag] += math.exp(score) / total
+                expected[row, step, tag] += math.exp(score) / total
     marginals = crf.marginals(scores, lengths)
-    assert_close(marginals, wanted)
-    assert ((marginals == 0) == (wanted == 0)).all()
+    assert_close(marginals, expected)
+    assert ((marginals == 0) == (expected == 0)).all()
 
 
 @given(CASES, st.randoms(use_true_random=False))
@@ -125,9 +125,9 @@ def test_of_equals_the_first_in_the_dictionary_is_best(case, chance):
     rows = all_have_some(crf, scores, lengths)
     if rows is None:
         return
-    tags, score = crf.best(scores, lengths)
-    for found, length, total, row in zip(tags.tolist(), lengths.tolist(), score.tolist(), rows, strict=True):
-        assert tuple(found[:length]) == max(row, key=row.__getitem__)  # max keeps the first
+    tags, score = crf.decode(scores, lengths)
+    for best, length, total, row in zip(tags.tolist(), lengths.tolist(), score.tolist(), rows, strict=True):
+        assert tuple(best[:length]) == max(row, key=row.__getitem__)  # max keeps the first
         assert total == max(row.values())
 
 
@@ -145,7 +145,7 @@ def test_the_numbers_can_be_worked_out_by_hand():
     tags = torch.tensor([[0, 0], [0, 1], [1, 0], [1, 1]])
     assert_close(crf.log_likelihood(scores.expand(4, 2, 2), tags).exp(), torch.tensor([0.25, 0.15, 0.5, 0.1]))
     assert_close(crf.marginals(scores), torch.tensor([[[0.4, 0.6], [0.75, 0.25]]]))
-    best, score = crf.best(scores)
+    best, score = crf.decode(scores)
     assert best.tolist() == [[1, 0]]
     assert_close(score, torch.tensor([math.log(10)]))
 
@@ -183,12 +183,12 @@ def test_what_stands_in_padding_changes_nothing(junk):
     likelihood = crf.log_likelihood(other, tags.masked_fill(padding, -100), lengths)
     assert_close(likelihood, crf.log_likelihood(scores, tags, lengths))
     assert_close(crf.marginals(other, lengths), crf.marginals(scores, lengths))
-    assert_close(crf.best(other, lengths), crf.best(scores, lengths))
-    found = torch.autograd.grad(likelihood.sum(), [other, *crf.parameters()])
+    assert_close(crf.decode(other, lengths), crf.decode(scores, lengths))
+    gradients = torch.autograd.grad(likelihood.sum(), [other, *crf.parameters()])
     scores.requires_grad_()
-    wanted = torch.autograd.grad(crf.log_likelihood(scores, tags, lengths).sum(), [scores, *crf.parameters()])
-    assert_close(found, wanted)
-    assert (found[0][padding] == 0).all()
+    expected = torch.autograd.grad(crf.log_likelihood(scores, tags, lengths).sum(), [scores, *crf.parameters()])
+    assert_close(gradients, expected)
+    assert (gradients[0][padding] == 0).all()
     for row, length in enumerate(lengths.tolist()):  # nor does it matter that there is padding
         alone = scores[row : row + 1, :length]
         assert_close(likelihood[row : row + 1], crf.log_likelihood(alone, tags[row : row + 1, :length]))
@@ -199,15 +199,15 @@ def test_large_scores_and_long_sequences_stay_exact():
     crf = field(3, **BIO).float()
     for size, time in ((1e4, 50), (10.0, 2000)):
         scores = (size * torch.randn(2, time, 3).sign() + torch.randn(2, time, 3)).requires_grad_()
-        tags, score = crf.best(scores)
+        tags, score = crf.decode(scores)
         likelihood = crf.log_likelihood(scores, tags)
         likelihood.sum().backward()
         marginals = crf.marginals(scores)
-        assert all(found.isfinite().all() for found in (score, likelihood, marginals, scores.grad))
+        assert all(tensor.isfinite().all() for tensor in (score, likelihood, marginals, scores.grad))
         assert_close(marginals.sum(-1), torch.ones(2, time))
-        wanted = crf.double().log_likelihood(scores.double(), tags)
+        expected = crf.double().log_likelihood(scores.double(), tags)
         crf.float()
-        assert_close(likelihood.double(), wanted, rtol=1e-4, atol=1e-2 if size > 100 else 1e-4)
+        assert_close(likelihood.double(), expected, rtol=1e-4, atol=1e-2 if size > 100 else 1e-4)
 
 
 def test_half_precision_is_computed_in_single():
@@ -221,7 +221,7 @@ def test_half_precision_is_computed_in_single():
 
 def test_a_tag_of_probability_zero_is_still_better_than_a_forbidden_one():
     log_probabilities = torch.tensor([[[0.0, -math.inf, -math.inf], [-math.inf, -math.inf, 0.0]]])
-    tags, score = Crf(3, **BIO).best(log_probabilities)  # O I is not allowed; O O and B I have one zero each
+    tags, score = Crf(3, **BIO).decode(log_probabilities)  # O I is not allowed; O O and B I have one zero each
     assert tags.tolist() == [[O, O]]
     assert score.item() < -1e19
 
@@ -229,28 +229,28 @@ def test_a_tag_of_probability_zero_is_still_better_than_a_forbidden_one():
 def test_constraints_alone_mend_what_single_choices_break():
     probabilities = torch.tensor([[[0.6, 0.4, 0.0], [0.1, 0.0, 0.9], [0.3, 0.1, 0.6]]])
     assert probabilities.argmax(-1).tolist() == [[O, I, I]]
-    tags, score = Crf(3, **BIO).best(probabilities.log(), torch.tensor([3]))
+    tags, score = Crf(3, **BIO).decode(probabilities.log(), torch.tensor([3]))
     assert tags.tolist() == [[B, I, I]]
     assert_close(score, torch.tensor([math.log(0.4 * 0.9 * 0.6)]))
-    assert Crf(3).best(probabilities.log())[0].tolist() == [[O, I, I]]
+    assert Crf(3).decode(probabilities.log())[0].tolist() == [[O, I, I]]
 
 
 def test_a_field_learns_which_tags_follow_which():
     crf, scores = Crf(2), torch.zeros(1, 6, 2)
-    tags = torch.tensor([[0, 1, 0, 1, 0, 1]])  # nothing but their order tells them apart
+    tags = torch.tensor([[0, 1, 0, 1, 0, 1]])  # they differ only in order
     optimizer = torch.optim.Adam(crf.parameters(), lr=0.2)
     for _ in range(40):
         optimizer.zero_grad()
         (-crf.log_likelihood(scores, tags).mean()).backward()
         optimizer.step()
-    assert crf.best(scores)[0].tolist() == tags.tolist()
+    assert crf.decode(scores)[0].tolist() == tags.tolist()
     assert crf.log_likelihood(scores, tags).exp().item() > 0.9
 
 
 def test_constraints_are_saved_with_the_parameters():
     crf = Crf(3)
     crf.load_state_dict(Crf(3, **BIO).state_dict())
-    assert crf.best(torch.tensor([[[0.0, 0.0, 9.0]]]))[0].tolist() == [[O]]
+    assert crf.decode(torch.tensor([[[0.0, 0.0, 9.0]]]))[0].tolist() == [[O]]
 
 
 @pytest.mark.parametrize(
@@ -273,31 +273,31 @@ def test_where_nothing_is_waited_for_tags_that_are_not_allowed_have_no_likelihoo
     scores, tags = torch.randn(3, 3, 3), torch.tensor([[B, I, I], [O, I, O], [O, 3, -1]])
     put_on_host(lengths)
     with no_waiting():
-        found = crf.log_likelihood(scores, tags, lengths)
-    assert found.isnan().tolist() == [False, True, True]
-    assert_close(found[0], crf.log_likelihood(scores[:1, :2], tags[:1, :2])[0])
+        likelihood = crf.log_likelihood(scores, tags, lengths)
+    assert likelihood.isnan().tolist() == [False, True, True]
+    assert_close(likelihood[0], crf.log_likelihood(scores[:1, :2], tags[:1, :2])[0])
 
 
 @pytest.mark.parametrize(
     ("ask", "message"),
     [
-        (lambda: Crf(0), "Crf: tags is 0; 1 is the least"),
+        (lambda: Crf(0), "Crf: tags must be at least 1, got 0"),
         (
             lambda: Crf(4, allowed=BIO["allowed"]),
-            "Crf: allowed has shape (3, 3); for 4 tags it must be (4, 4)",
+            "Crf: allowed must have shape (4, 4) for 4 tags, got (3, 3)",
         ),
         (
             lambda: Crf(4, allowed_end=torch.ones(3).bool()),
-            "Crf: allowed_end has shape (3,); for 4 tags it must be (4,)",
+            "Crf: allowed_end must have shape (4,) for 4 tags, got (3,)",
         ),
-        (lambda: Crf(4).best(torch.zeros(1, 2, 3)), "Crf: scores are for 3 tags; there are 4"),
+        (lambda: Crf(4).decode(torch.zeros(1, 2, 3)), "Crf: expected scores for 4 tags, got 3"),
         (
             lambda: Crf(3).log_likelihood(torch.zeros(1, 2, 3), torch.tensor([[0, 3]])),
-            "Crf: sequence 0 has tag 3 at step 1; tags go from 0 to 2",
+            "Crf: sequence 0 has tag 3 at step 1; tags must be at least 0 and at most 2",
         ),
         (
             lambda: Crf(3).marginals(torch.zeros(2, 2, 3), torch.tensor([0, 3])),
-            "Crf: lengths go from 0 to 3; for scores of 2 steps they must be from 1 to 2",
+            "Crf: lengths must be at least 1 and at most 2, got 0 to 3",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""Dropout against its definition."""
+"""Dropout, compared with its definition."""
 
 import pytest
 import torch
@@ -11,16 +11,16 @@ from regard.layers.dropout import Dropout, VariationalDropout, drop
 def test_a_share_is_dropped_and_the_rest_is_larger(share, dtype):
     torch.manual_seed(1)
     x = torch.full((200, 500), 3.0, dtype=dtype)
-    found = drop(x, share, True)
-    assert found.dtype == dtype
-    values = found.unique()
+    dropped = drop(x, share, True)
+    assert dropped.dtype == dtype
+    values = dropped.unique()
     assert len(values) == 2
     torch.testing.assert_close(values, torch.tensor([0, 3 / (1 - share)], dtype=dtype))
     spread = (share * (1 - share) / x.numel()) ** 0.5
-    assert abs((found == 0).double().mean().item() - share) < 5 * spread
+    assert abs((dropped == 0).double().mean().item() - share) < 5 * spread
 
 
-def test_neighbours_and_calls_are_independent():
+def test_neighbors_and_calls_are_independent():
     torch.manual_seed(1)
     layer = Dropout(0.5)
     first, second = (layer(torch.ones(300, 300)) != 0 for _ in range(2))
@@ -31,9 +31,9 @@ def test_neighbours_and_calls_are_independent():
 def test_the_gradient_is_that_of_what_was_kept():
     torch.manual_seed(1)
     x = torch.randn(50, 40, dtype=torch.float64, requires_grad=True)
-    found = drop(x, 0.25, True)
-    found.sum().backward()
-    torch.testing.assert_close(x.grad, (found != 0).double() / 0.75)
+    dropped = drop(x, 0.25, True)
+    dropped.sum().backward()
+    torch.testing.assert_close(x.grad, (dropped != 0).double() / 0.75)
 
 
 def test_nothing_is_dropped_in_evaluation_or_of_a_share_of_none():
@@ -43,8 +43,8 @@ def test_nothing_is_dropped_in_evaluation_or_of_a_share_of_none():
 
 
 def test_a_seed_repeats_what_is_dropped():
-    found = []
+    results = []
     for _ in range(2):
         torch.manual_seed(7)
-        found.append(drop(torch.ones(20, 20), 0.5, True))
-    assert torch.equal(*found)
+        results.append(drop(torch.ones(20, 20), 0.5, True))
+    assert torch.equal(*results)

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from regard.layers.embedding import Embedding, at_each_step, listen, new_embedding, record_calls
+from regard.layers.embedding import Embedding, check_at_each_step, hook_embeddings, new_embedding, record_calls
 
 TOKENS = torch.tensor([[1, 0, 3]])
 
@@ -28,15 +28,15 @@ def test_how_large_the_first_vectors_are(is_output, deviation):
 
 
 def test_listeners_have_their_say_in_turn_and_only_meanwhile():
-    embedding, told = Embedding(4, 2), []
+    embedding, calls = Embedding(4, 2), []
 
-    def double(module, asked, vectors):
-        told.append((module, asked))
+    def double(module, inputs, vectors):
+        calls.append((module, inputs))
         return 2 * vectors
 
-    with listen(double), listen(lambda module, asked, vectors: vectors + 1):
+    with hook_embeddings(double), hook_embeddings(lambda module, inputs, vectors: vectors + 1):
         assert torch.equal(embedding(TOKENS), 2 * embedding.weight[TOKENS] + 1)
-    assert told == [(embedding, TOKENS)]
+    assert calls == [(embedding, TOKENS)]
     assert torch.equal(embedding(TOKENS), embedding.weight[TOKENS])
 
 
@@ -44,8 +44,8 @@ def test_recorded_calls_are_leaves_of_one_embedding_alone():
     first, second = Embedding(4, 2), Embedding(4, 2)
     with record_calls(first) as calls:
         total = (first(TOKENS) * second(TOKENS)).sum()
-    ((asked, given),) = calls
-    assert asked is TOKENS
+    ((inputs, given),) = calls
+    assert inputs is TOKENS
     assert torch.equal(given, first.weight[TOKENS])
     (gradient,) = torch.autograd.grad(total, [given])
     assert torch.equal(gradient, second.weight[TOKENS])
@@ -55,15 +55,15 @@ def test_recorded_calls_are_leaves_of_one_embedding_alone():
 
 def test_another_thread_hears_nothing():
     embedding = Embedding(4, 2)
-    found = []
-    with record_calls(embedding) as calls, at_each_step(lambda: found.append("step")):
-        other = Thread(target=lambda: found.append(embedding(TOKENS)))
+    results = []
+    with record_calls(embedding) as calls, check_at_each_step(lambda: results.append("step")):
+        other = Thread(target=lambda: results.append(embedding(TOKENS)))
         other.start()
         other.join()
-        assert (calls, len(found)) == ([], 1)
-        assert found[0].grad_fn is not None  # no leaf
+        assert (calls, len(results)) == ([], 1)
+        assert results[0].grad_fn is not None  # no leaf
         embedding(TOKENS)
-    assert (len(calls), len(found)) == (1, 2)
+    assert (len(calls), len(results)) == (1, 2)
 
 
 def test_a_step_can_be_stopped():
@@ -74,7 +74,7 @@ def test_a_step_can_be_stopped():
         raise StopError
 
     model = nn.Sequential(Embedding(4, 2), nn.Linear(2, 2))
-    with pytest.raises(StopError), at_each_step(stop):
+    with pytest.raises(StopError), check_at_each_step(stop):
         model(TOKENS)
     assert model(TOKENS).shape == (1, 3, 2)
 
@@ -91,4 +91,4 @@ assert torch.equal(compiled(tokens), embedding(tokens))
 
 @pytest.mark.slow
 def test_a_compiled_embedding_is_one_graph():
-    subprocess.run([sys.executable, "-c", COMPILED], check=True)  # without the checks of types, which are no graph
+    subprocess.run([sys.executable, "-c", COMPILED], check=True)  # in a new process: type checks break the graph

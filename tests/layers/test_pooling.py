@@ -1,4 +1,4 @@
-"""One vector for a text, against numbers worked by hand."""
+"""Pooling, compared with values computed by hand."""
 
 import pytest
 import torch
@@ -16,11 +16,11 @@ STATES = torch.tensor([
     [[-1.0, -2.0, -3.0, -4.0], [9.0, 9.0, 9.0, 9.0], [9.0, 9.0, 9.0, 9.0]],
     [[9.0, 9.0, 9.0, 9.0], [9.0, 9.0, 9.0, 9.0], [9.0, 9.0, 9.0, 9.0]],
 ])  # fmt: skip
-LENGTHS = torch.tensor([3, 1, 0])  # what is 9 is padding
+LENGTHS = torch.tensor([3, 1, 0])  # values of 9 are padding
 
 
 @pytest.mark.parametrize(
-    ("how", "bidirectional", "wanted"),
+    ("how", "bidirectional", "expected"),
     [
         ("sum", False, [6.0, -6.0, 3.0, 12.0]),
         ("mean", False, [2.0, -2.0, 1.0, 4.0]),
@@ -29,9 +29,9 @@ LENGTHS = torch.tensor([3, 1, 0])  # what is 9 is padding
         ("last", True, [0.0, -4.0, 3.0, 4.0]),  # the second half read from the end, so is done at the first word
     ],
 )
-def test_plain_ways_by_hand(how, bidirectional, wanted):
-    found = Pooling(how, 4, bidirectional=bidirectional)(STATES, LENGTHS)
-    assert found.tolist() == [wanted, [-1.0, -2.0, -3.0, -4.0], [0.0] * 4]
+def test_plain_ways_by_hand(how, bidirectional, expected):
+    pooled = Pooling(how, 4, bidirectional=bidirectional)(STATES, LENGTHS)
+    assert pooled.tolist() == [expected, [-1.0, -2.0, -3.0, -4.0], [0.0] * 4]
 
 
 def test_attention_is_the_mean_by_how_well_each_state_answers():
@@ -41,12 +41,12 @@ def test_attention_is_the_mean_by_how_well_each_state_answers():
         pool.attention.values.weight.copy_(2 * torch.eye(4))  # so that a value is twice its state
         pool.queries.copy_(torch.tensor([[0.0, 0.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0]]))
     assert pool.width == 8
-    found = pool(STATES, LENGTHS)
+    pooled = pool(STATES, LENGTHS)
     answers = torch.tensor([1.0, 5.0, 0.0]).exp()
     by_second = (answers / answers.sum()) @ (2 * STATES[0])
-    assert_close(found[0], torch.cat([torch.tensor([4.0, -4.0, 2.0, 8.0]), by_second]))
-    assert_close(found[1], torch.tensor([-2.0, -4.0, -6.0, -8.0] * 2))
-    assert found[2].tolist() == [0.0] * 8
+    assert_close(pooled[0], torch.cat([torch.tensor([4.0, -4.0, 2.0, 8.0]), by_second]))
+    assert_close(pooled[1], torch.tensor([-2.0, -4.0, -6.0, -8.0] * 2))
+    assert pooled[2].tolist() == [0.0] * 8
 
 
 def test_heads_look_each_at_a_part_of_its_own():
@@ -63,7 +63,7 @@ def test_heads_look_each_at_a_part_of_its_own():
     st.integers(0, 3),
     st.integers(0, 99),
 )
-def test_padding_and_neighbours_change_nothing(way, lengths, more, seed):
+def test_padding_and_neighbors_change_nothing(way, lengths, more, seed):
     how, score, both = way
     torch.manual_seed(seed)
     pool = Pooling(how, 4, score=score, bidirectional=both).double().requires_grad_(False)
@@ -101,9 +101,11 @@ def test_gradients(how):
 
 
 def test_what_is_refused():
-    with pytest.raises(RegardError, match=r'^pooling: there is no "men"; did you mean "mean"\?$'):
+    with pytest.raises(RegardError, match=r'^unknown pooling "men"; did you mean "mean"\?$'):
         Pooling("men", 4)
-    with pytest.raises(RegardError, match=r"^Pooling: queries is 0; 1 is the least$"):
+    with pytest.raises(RegardError, match=r"^Pooling: queries must be at least 1, got 0$"):
         Pooling("attention", 4, queries=0)
-    with pytest.raises(RegardError, match=r"^SourceAttention: 3 heads do not divide query of width 4$"):
+    with pytest.raises(
+        RegardError, match=r"^SourceAttention: the width of query must be divisible by heads, got 4 and 3$"
+    ):
         Pooling("attention", 4, heads=3)

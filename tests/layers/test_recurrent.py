@@ -4,7 +4,7 @@ from torch import nn
 
 from regard import RegardError
 from regard.layers.dropout import VariationalDropout
-from regard.layers.recurrent import Recurrent, in_one_piece
+from regard.layers.recurrent import Recurrent, flatten_weights
 
 CELLS = ["rnn", "gru", "lstm"]
 
@@ -26,12 +26,12 @@ def test_steps_are_torchs_own_sequence(cell):
     kind = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}[cell]
     twin = kind(3, 5, 2, batch_first=True).double()
     twin.load_state_dict(layer.stack.state_dict())
-    wanted, last = twin(inputs)
-    state, found = layer.zeros(4, inputs), []
+    expected, last = twin(inputs)
+    state, states = layer.zero_state(4, inputs), []
     for each in inputs.unbind(1):
         top, state = layer.step(each, state)
-        found.append(top)
-    torch.testing.assert_close(torch.stack(found, 1), wanted)
+        states.append(top)
+    torch.testing.assert_close(torch.stack(states, 1), expected)
     h, *c = last if cell == "lstm" else (last,)
     torch.testing.assert_close(torch.stack([part[0] for part in state]), h)
     assert len(state[0]) == 1 + len(c)
@@ -46,25 +46,25 @@ def test_padding_is_not_read(cell, bidirectional):
     inputs, lengths = torch.randn(3, 7, 3, dtype=torch.float64), [4, 7, 1]
     states, last = layer(inputs, torch.tensor(lengths))
     alone = [layer(inputs[i : i + 1, :n]) for i, n in enumerate(lengths)]
-    for i, (n, (wanted, end)) in enumerate(zip(lengths, alone, strict=True)):
-        torch.testing.assert_close(states[i, :n], wanted[0])
+    for i, (n, (expected, end)) in enumerate(zip(lengths, alone, strict=True)):
+        torch.testing.assert_close(states[i, :n], expected[0])
         assert not states[i, n:].any()
-        for found, expected in zip(last, end, strict=True):
-            torch.testing.assert_close([part[i] for part in found], [part[0] for part in expected])
+        for state, expected_state in zip(last, end, strict=True):
+            torch.testing.assert_close([part[i] for part in state], [part[0] for part in expected_state])
     sums = [sum(out.square().sum() for out in (s, *(p for e in end for p in e))) for s, end in [(states, last), *alone]]
-    found = torch.autograd.grad(sums[0], list(layer.parameters()))
-    torch.testing.assert_close(found, torch.autograd.grad(sum(sums[1:]), list(layer.parameters())))
+    gradients = torch.autograd.grad(sums[0], list(layer.parameters()))
+    torch.testing.assert_close(gradients, torch.autograd.grad(sum(sums[1:]), list(layer.parameters())))
 
 
 @pytest.mark.parametrize("cell", CELLS)
 def test_a_given_state_is_where_padded_sequences_begin_too(cell):
     layer = stack(cell, layers=2)
     inputs = torch.randn(2, 4, 3, dtype=torch.float64)
-    begin = [tuple(torch.randn_like(part) for part in each) for each in layer.zeros(2, inputs)]
-    wanted, _ = layer(inputs, state=begin)
-    found, _ = layer(inputs, torch.tensor([4, 2]), begin)
-    torch.testing.assert_close(found[0], wanted[0])
-    torch.testing.assert_close(found[1, :2], wanted[1, :2])
+    begin = [tuple(torch.randn_like(part) for part in each) for each in layer.zero_state(2, inputs)]
+    expected, _ = layer(inputs, state=begin)
+    states, _ = layer(inputs, torch.tensor([4, 2]), begin)
+    torch.testing.assert_close(states[0], expected[0])
+    torch.testing.assert_close(states[1, :2], expected[1, :2])
 
 
 def test_of_two_directions_the_one_that_ends_at_the_beginning_is_remembered():
@@ -78,7 +78,7 @@ def test_dropout_falls_between_layers_in_training_alone():
     inputs = torch.ones(2, 3, 3, dtype=torch.float64)
     for lengths in (None, torch.tensor([3, 2])):
         assert not torch.equal(layer(inputs, lengths)[0], layer(inputs, lengths)[0])
-    state = layer.zeros(2, inputs)
+    state = layer.zero_state(2, inputs)
     assert not torch.equal(layer.step(inputs[:, 0], state)[0], layer.step(inputs[:, 0], state)[0])
     layer.eval()
     assert torch.equal(layer(inputs)[0], layer(inputs)[0])
@@ -93,24 +93,24 @@ def test_the_start_is_orthogonal_and_remembers():
 
 
 def by_cells(layer, inputs, masks, weights):
-    """Torch's own cells, step by step and layer by layer; masks fall on what comes from the layer before."""
+    """torch's cells, step by step and layer by layer, with masks applied to the inputs of each layer."""
     kind = {"rnn": nn.RNNCell, "gru": nn.GRUCell, "lstm": nn.LSTMCell}[layer.cell]
     rows, ends = list(inputs.unbind(1)), []
     for number in range(layer.layers):
         cell = kind(rows[0].shape[-1], layer.hidden).double()
         names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
         cell.load_state_dict(dict(zip(names, weights[number], strict=True)))
-        state, found = None, []
+        state, states = None, []
         for x in rows:
             state = cell(x * masks[number], state)
-            found.append(state[0] if layer.cell == "lstm" else state)
-        rows = found
+            states.append(state[0] if layer.cell == "lstm" else state)
+        rows = states
         ends.append(state if layer.cell == "lstm" else (state,))
     return torch.stack(rows, 1), ends
 
 
 def drawn(shape, share):
-    """What numbers of a shape are multiplied by."""
+    """A scaled dropout mask of a shape."""
     return (torch.rand(shape) >= share).double() / (1 - share)
 
 
@@ -125,12 +125,12 @@ def test_what_is_dropped_for_all_steps_is_what_torchs_cells_miss(cell):
     weights[0][1] = weights[0][1].detach() * drawn(weights[0][1].shape, 0.4)
     between = drawn((4, 1, 5), 0.5)[:, 0]
     weights[1][1] = weights[1][1].detach() * drawn(weights[1][1].shape, 0.4)
-    wanted, ends = by_cells(layer, inputs, [1, between], weights)
-    torch.testing.assert_close(states, wanted)
+    expected, ends = by_cells(layer, inputs, [1, between], weights)
+    torch.testing.assert_close(states, expected)
     torch.testing.assert_close(last, ends)
-    wanted, ends = by_cells(layer, inputs, [1, 1], layer.stack.all_weights)
+    expected, ends = by_cells(layer, inputs, [1, 1], layer.stack.all_weights)
     states, last = layer.eval()(inputs)
-    torch.testing.assert_close(states, wanted)
+    torch.testing.assert_close(states, expected)
     torch.testing.assert_close(last, ends)
 
 
@@ -140,7 +140,7 @@ def test_with_nothing_left_to_drop_it_is_torchs_own_stack(settings, bidirectiona
     plain = stack("gru", layers=2, bidirectional=bidirectional)
     layer = stack("gru", layers=2, bidirectional=bidirectional, dropout=0.5, **settings)
     inputs = torch.randn(3, 4, 3, dtype=torch.float64)
-    zeros = None if bidirectional else layer.zeros(3, inputs)
+    zeros = None if bidirectional else layer.zero_state(3, inputs)
     begin = zeros and [tuple(torch.randn_like(part) for part in each) for each in zeros]
     for module in ("dropout", "recurrent"):
         monkeypatch.setattr(f"regard.layers.{module}.drop", lambda x, *_: x)
@@ -153,7 +153,7 @@ def test_weights_are_dropped_from_state_to_state_alone():
     one = torch.randn(2, 1, 3, dtype=torch.float64)
     nothing = layer.eval()(one)[0]
     layer.train()
-    torch.testing.assert_close(layer(one)[0], nothing)  # from a state of zeros, nothing comes through the matrix
+    torch.testing.assert_close(layer(one)[0], nothing)  # a state of zeros contributes nothing
     two = one.expand(2, 2, 3)
     assert not torch.equal(layer(two)[0], layer(two)[0])
     (gradient,) = torch.autograd.grad(layer(two)[0].sum(), layer.stack.weight_hh_l0)
@@ -174,20 +174,20 @@ def test_gradients_pass_what_is_dropped():
 def test_variational_dropout_is_the_same_at_all_steps():
     torch.manual_seed(5)
     layer = VariationalDropout(0.25)
-    found = layer(torch.ones(200, 3, 7))
-    assert torch.equal(found[:, :1].expand_as(found), found)
-    assert found.unique().tolist() == [0, pytest.approx(4 / 3)]
-    assert found[:, 0].mean().item() == pytest.approx(1, abs=0.07)  # four standard deviations
-    assert not torch.equal(layer(torch.ones(200, 3, 7)), found)
-    assert torch.equal(layer.eval()(found), found)
+    dropped = layer(torch.ones(200, 3, 7))
+    assert torch.equal(dropped[:, :1].expand_as(dropped), dropped)
+    assert dropped.unique().tolist() == [0, pytest.approx(4 / 3)]
+    assert dropped[:, 0].mean().item() == pytest.approx(1, abs=0.07)  # four standard deviations
+    assert not torch.equal(layer(torch.ones(200, 3, 7)), dropped)
+    assert torch.equal(layer.eval()(dropped), dropped)
 
 
 def test_weights_lie_in_one_piece_matrices_first():
     weights = [torch.randn(6, 3), torch.randn(6, 2), torch.randn(6), torch.randn(6), torch.randn(6, 3)]
-    found = in_one_piece(weights)
-    torch.testing.assert_close(found, weights)
-    assert [each.storage_offset() for each in found] == [0, 18, 48, 54, 30]
-    assert len({each.untyped_storage().data_ptr() for each in found}) == 1
+    flat = flatten_weights(weights)
+    torch.testing.assert_close(flat, weights)
+    assert [weight.storage_offset() for weight in flat] == [0, 18, 48, 54, 30]
+    assert len({weight.untyped_storage().data_ptr() for weight in flat}) == 1
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -198,10 +198,10 @@ def test_a_gpu_does_the_same_without_a_warning(cell, bidirectional, monkeypatch)
     inputs = torch.randn(3, 4, 3, dtype=torch.float64)
     for module in ("dropout", "recurrent"):
         monkeypatch.setattr(f"regard.layers.{module}.drop", lambda x, *_: x)
-    wanted = layer(inputs)[0].detach()
+    expected = layer(inputs)[0].detach()
     states = layer.cuda()(inputs.cuda())[0]
     states.sum().backward()
-    torch.testing.assert_close(states.detach().cpu(), wanted)
+    torch.testing.assert_close(states.detach().cpu(), expected)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -210,10 +210,10 @@ def test_a_gpu_does_the_same_without_a_warning(cell, bidirectional, monkeypatch)
 def test_under_autocast_gradients_may_pass_what_float16_holds(cell, settings):
     layer = stack(cell, layers=2, **settings).float().cuda()
     inputs = torch.randn(3, 4, 3, device="cuda").bfloat16()
-    begin = [tuple(part.bfloat16() for part in each) for each in layer.zeros(3, inputs)]
+    begin = [tuple(part.bfloat16() for part in each) for each in layer.zero_state(3, inputs)]
     with torch.autocast("cuda", torch.bfloat16):
         states, last = layer(inputs, state=begin)
-        first = layer.first_layer(inputs)
+        first = layer.run_first_layer(inputs)
     assert {states.dtype, first.dtype, *(part.dtype for each in last for part in each)} == {torch.float32}
     (states.sum() * 1e6).backward()
     assert all(weight.grad.isfinite().all() for weight in layer.stack.parameters())
@@ -223,36 +223,36 @@ def test_under_autocast_gradients_may_pass_what_float16_holds(cell, settings):
 def test_under_autocast_a_layer_keeps_the_type_of_its_parameters():
     layer = stack("lstm", layers=2).cuda()
     inputs = torch.randn(3, 4, 3, dtype=torch.float64, device="cuda")
-    wanted = layer(inputs, torch.tensor([4, 2, 1]))[0]
+    expected = layer(inputs, torch.tensor([4, 2, 1]))[0]
     with torch.autocast("cuda", torch.bfloat16):
-        found = layer(inputs.float(), torch.tensor([4, 2, 1]))[0]
-    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-6)
+        states = layer(inputs.float(), torch.tensor([4, 2, 1]))[0]
+    torch.testing.assert_close(states, expected, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Recurrent("gnu", 3, 5), 'cell: there is no "gnu"; did you mean "gru"?'),
-        (lambda: Recurrent("gru", 3, 5, 0), "Recurrent: layers is 0; 1 is the least"),
+        (lambda: Recurrent("gnu", 3, 5), 'unknown cell "gnu"; did you mean "gru"?'),
+        (lambda: Recurrent("gru", 3, 5, 0), "Recurrent: layers must be at least 1, got 0"),
         (
             lambda: stack("gru", bidirectional=True).step(torch.zeros(1, 3), []),
-            "Recurrent: a stack that reads both ways cannot go step by step",
+            "Recurrent: step does not support bidirectional layers",
         ),
         (
             lambda: Recurrent("gru", 3, 5, dropout=1.0),
-            "Recurrent: dropout is 1.0; a share from 0 to below 1 is needed",
+            "Recurrent: dropout must be at least 0 and below 1, got 1.0",
         ),
         (
             lambda: Recurrent("gru", 3, 5, weight_dropout=-0.1),
-            "Recurrent: weight_dropout is -0.1; a share from 0 to below 1 is needed",
+            "Recurrent: weight_dropout must be at least 0 and below 1, got -0.1",
         ),
         (
             lambda: stack("gru", weight_dropout=0.1).step(torch.zeros(1, 3), []),
-            "Recurrent: step by step, nothing can be dropped for all steps; call eval() first",
+            "Recurrent: step does not support variational or weight_dropout in training; call eval() first",
         ),
         (
             lambda: stack("rnn", weight_dropout=0.1)(torch.zeros(2, 3, 3).double(), torch.tensor([3, 1])),
-            "Recurrent: the rnn cell cannot pass over padding with variational or weight_dropout; take gru or lstm",
+            'Recurrent: cell "rnn" cannot combine padding with variational or weight_dropout; choose from gru, lstm',
         ),
     ],
 )
@@ -267,16 +267,16 @@ def test_what_cannot_be_is_said(make, message):
 @pytest.mark.parametrize("cell", CELLS)
 def test_the_first_layer_alone_is_a_stack_of_one_with_its_parameters(cell, layers, lengths):
     layer, one = stack(cell, layers=layers, bidirectional=True, dropout=0.5), stack(cell, bidirectional=True)
-    own = {name: parameter for name, parameter in layer.stack.named_parameters() if "_l0" in name}
-    one.stack.load_state_dict(own)
+    first_layer = {name: parameter for name, parameter in layer.stack.named_parameters() if "_l0" in name}
+    one.stack.load_state_dict(first_layer)
     inputs = torch.randn(3, 7, 3, dtype=torch.float64)
     given = None if lengths is None else torch.tensor(lengths)
-    found, wanted = layer.first_layer(inputs, given), one(inputs, given)[0]
-    torch.testing.assert_close(found, wanted)
-    found.square().sum().backward()
-    wanted.square().sum().backward()
+    states, expected = layer.run_first_layer(inputs, given), one(inputs, given)[0]
+    torch.testing.assert_close(states, expected)
+    states.square().sum().backward()
+    expected.square().sum().backward()
     for name, parameter in layer.stack.named_parameters():
-        if name in own:
+        if name in first_layer:
             torch.testing.assert_close(parameter.grad, one.stack.get_parameter(name).grad)
         else:
             assert parameter.grad is None, name

@@ -21,7 +21,7 @@ def test_feed_forward_follows_the_formula():
     torch.testing.assert_close(layer(x), torch.tensor([[16.0], [27.0]]))
     with pytest.raises(RegardError) as error:
         FeedForward(1, 2, activation="gleu")
-    assert str(error.value) == 'activation: there is no "gleu"; did you mean "gelu"?'
+    assert str(error.value) == 'unknown activation "gleu"; did you mean "gelu"?'
 
 
 def test_gelu_has_the_two_forms_it_was_published_in():
@@ -40,7 +40,7 @@ def test_a_stack_without_a_source_reads_on_from_its_memory(norm):
     with torch.no_grad():
         whole = stack(x, visible=causal())
         memory = stack.new_memory(3, 5)
-        steps = [stack.step(x[:, place : place + 1], memory) for place in range(5)]
+        steps = [stack.step(x[:, position : position + 1], memory) for position in range(5)]
         memory = stack.new_memory(3, 5)
         some = [stack.step(part, memory) for part in x.split([2, 2, 1], 1)]
     torch.testing.assert_close(torch.cat(steps, 1), whole)
@@ -52,9 +52,9 @@ def test_rows_that_share_a_source_see_what_each_would_see_alone():
     torch.manual_seed(0)
     layer = TransformerLayer(LayerConfig(width=16, heads=2, dropout=0.0), cross=True)
     x, source, visible = torch.randn(6, 4, 16), torch.randn(2, 5, 16), torch.tensor([5, 3])
-    found = layer(x, source, source_visible=lengths(visible))
-    wanted = layer(x, source.repeat_interleave(3, 0), source_visible=lengths(visible.repeat_interleave(3)))
-    torch.testing.assert_close(found, wanted)
+    output = layer(x, source, source_visible=lengths(visible))
+    expected = layer(x, source.repeat_interleave(3, 0), source_visible=lengths(visible.repeat_interleave(3)))
+    torch.testing.assert_close(output, expected)
 
 
 def test_without_bias_nothing_has_one():
@@ -65,19 +65,19 @@ def test_without_bias_nothing_has_one():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"width": 0}, "width: is 0; 1 is the least"),
-        ({"heads": -1}, "heads: is -1; 1 is the least"),
-        ({"feed_forward": 0}, "feed_forward: is 0; 1 is the least"),
-        ({"width": 10, "heads": 4}, "heads: 4 do not divide a width of 10"),
-        ({"dropout": 1.0}, "dropout: is 1.0; a share from 0 to less than 1 is needed"),
-        ({"attention_dropout": -0.1}, "attention_dropout: is -0.1; a share from 0 to less than 1 is needed"),
-        ({"score": "scaled"}, 'score: there is no "scaled"; did you mean "scaled_dot"?'),
-        ({"activation": "gleu"}, 'activation: there is no "gleu"; did you mean "gelu"?'),
-        ({"norm": "before"}, 'norm: there is no "before"; there are: post, pre'),
+        ({"width": 0}, "width must be at least 1, got 0"),
+        ({"heads": -1}, "heads must be at least 1, got -1"),
+        ({"feed_forward": 0}, "feed_forward must be at least 1, got 0"),
+        ({"width": 10, "heads": 4}, "width must be divisible by heads, got 10 and 4"),
+        ({"dropout": 1.0}, "dropout must be at least 0 and below 1, got 1.0"),
+        ({"attention_dropout": -0.1}, "attention_dropout must be at least 0 and below 1, got -0.1"),
+        ({"score": "scaled"}, 'unknown score "scaled"; did you mean "scaled_dot"?'),
+        ({"activation": "gleu"}, 'unknown activation "gleu"; did you mean "gelu"?'),
+        ({"norm": "before"}, 'unknown norm "before"; choose from post, pre'),
     ],
 )
 def test_settings_that_do_not_fit_are_said(settings, message, monkeypatch):
-    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as outside of tests, where any value may come
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # type checks are on only in tests
     with pytest.raises(RegardError) as error:
         LayerConfig(**settings)
     assert str(error.value) == message

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.alignment import Attended, Gold, Place, align, parse_pharaoh
+from regard.alignment import AttentionExample, GoldLinks, HeadSelection, align, parse_pharaoh
 from regard.errors import RegardError
 from regard.metrics import alignment_error, search_head
 
@@ -27,43 +27,43 @@ def refused(text):
 
 
 def test_by_hand():
-    found = alignment_error([links("0-0 1-1 2-2")], [gold("0-0 1-1 1p2")])
-    assert (found.precision, found.recall, found.error_rate) == (2 / 3, 1, pytest.approx(1 - 4 / 5))
-    assert str(found) == "AER 0.2000 (precision 0.6667|recall 1.0000|sentences:1|links:3|sure:2)"
-    assert found.to_json() == {
-        "precision": 2 / 3, "recall": 1.0, "error_rate": found.error_rate, "sentences": 1, "links": 3, "sure": 2
+    score = alignment_error([links("0-0 1-1 2-2")], [gold("0-0 1-1 1p2")])
+    assert (score.precision, score.recall, score.error_rate) == (2 / 3, 1, pytest.approx(1 - 4 / 5))
+    assert str(score) == "AER 0.2000 (precision 0.6667|recall 1.0000|sentences:1|links:3|sure:2)"
+    assert score.to_json() == {
+        "precision": 2 / 3, "recall": 1.0, "error_rate": score.error_rate, "sentences": 1, "links": 3, "sure": 2
     }  # fmt: skip
 
 
 def test_it_is_of_the_whole_corpus():
-    found = alignment_error([links("0-0"), links("0-1 1-0 2p2 2-3")], [gold("0-0 1-1"), gold("0-1 1p0 3p3")])
+    score = alignment_error([links("0-0"), links("0-1 1-0 2p2 2-3")], [gold("0-0 1-1"), gold("0-1 1p0 3p3")])
     # four links, of which two are sure and one more is possible; three sure ones
-    assert (found.precision, found.recall, found.error_rate) == (3 / 4, 2 / 3, pytest.approx(1 - 5 / 7))
+    assert (score.precision, score.recall, score.error_rate) == (3 / 4, 2 / 3, pytest.approx(1 - 5 / 7))
 
 
 def test_without_links_nothing_is_found():
-    found = alignment_error([frozenset()], [gold("0-0")])
-    assert (found.precision, found.recall, found.error_rate) == (0, 0, 1)
+    score = alignment_error([frozenset()], [gold("0-0")])
+    assert (score.precision, score.recall, score.error_rate) == (0, 0, 1)
 
 
 @given(some_links, st.frozensets(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1), some_links)
-def test_the_rate_falls_between_none_and_all(ours, sure, possible):
-    found = alignment_error([ours], [Gold(sure, possible)])
-    assert 0 <= found.error_rate <= 1
+def test_the_rate_falls_between_none_and_all(predicted, sure, possible):
+    score = alignment_error([predicted], [GoldLinks(sure, possible)])
+    assert 0 <= score.error_rate <= 1
     if not possible - sure:  # then it is one minus the F-score
-        total = found.precision + found.recall
-        assert 1 - found.error_rate == pytest.approx(2 * found.precision * found.recall / total if total else 0)
-    between = [Gold(sure, possible)]
+        total = score.precision + score.recall
+        assert 1 - score.error_rate == pytest.approx(2 * score.precision * score.recall / total if total else 0)
+    between = [GoldLinks(sure, possible)]
     assert alignment_error([sure], between).error_rate == 0
     assert alignment_error([sure | possible], between).error_rate == 0
 
 
 def test_what_alignment_error_refuses():
-    with refused("alignment_error: 1 alignments, 0 in the gold standard; line n of one must be line n of the other"):
+    with refused("alignment_error: expected one gold alignment per sentence, got 1 predicted and 0 gold alignments"):
         alignment_error([links("0-0")], [])
-    with refused("alignment_error: there are no alignments; one is the least"):
+    with refused("alignment_error: expected at least one alignment, got none"):
         alignment_error([], [])
-    with refused("alignment_error: the gold standard has no sure link; recall needs one"):
+    with refused("alignment_error: the gold alignment must have at least one sure link"):
         alignment_error([links("0-0")], [gold("0p0")])
 
 
@@ -77,27 +77,29 @@ def pairs(count, layers, heads, right):
         for target, source in enumerate(order):
             weights[right.layer, right.head, target + right.shift] = np.eye(words + 1)[source]
         tokens = [*range(words), None]
-        examples.append(Attended(torch.from_numpy(weights), tokens, tokens))
-        truth.append(Gold(frozenset((int(source), target) for target, source in enumerate(order))))
+        examples.append(AttentionExample(torch.from_numpy(weights), tokens, tokens))
+        truth.append(GoldLinks(frozenset((int(source), target) for target, source in enumerate(order))))
     return examples, truth
 
 
-@pytest.mark.parametrize("right", [Place(1, 2, 1), Place(0, 1, 0)], ids=str)
+@pytest.mark.parametrize("right", [HeadSelection(1, 2, 1), HeadSelection(0, 1, 0)], ids=str)
 def test_the_head_that_tells_the_truth_is_found(right):
-    found = search_head(*pairs(4, layers=2, heads=3, right=right))
-    assert found.place == right
-    assert found.score.error_rate == 0
+    best = search_head(*pairs(4, layers=2, heads=3, right=right))
+    assert best.selection == right
+    assert best.score.error_rate == 0
 
 
 def test_no_place_is_better_than_the_one_found():
-    examples, truth = pairs(3, layers=2, heads=2, right=Place(0, 0, 1))
-    found = search_head(examples, truth, shifts=(0,), method="threshold", threshold=0.3)
+    examples, truth = pairs(3, layers=2, heads=2, right=HeadSelection(0, 0, 1))
+    best = search_head(examples, truth, shifts=(0,), method="threshold", threshold=0.3)
     rates = {
-        Place(*place): alignment_error([align(each, Place(*place), "threshold", 0.3) for each in examples], truth)
-        for place in [*product((0, 1, None), (0, 1, None), (0,))]
-        if place[:2] not in [(None, 0), (None, 1)]
+        HeadSelection(*index): alignment_error(
+            [align(each, HeadSelection(*index), "threshold", 0.3) for each in examples], truth
+        )
+        for index in [*product((0, 1, None), (0, 1, None), (0,))]
+        if index[:2] not in [(None, 0), (None, 1)]
     }
-    assert rates[found.place] == found.score == min(rates.values(), key=lambda score: score.error_rate)
+    assert rates[best.selection] == best.score == min(rates.values(), key=lambda score: score.error_rate)
 
 
 def test_the_mean_may_be_best():
@@ -106,23 +108,23 @@ def test_the_mean_may_be_best():
         np.array([[0.0, 0.55, 0.45], [0, 1, 0], [0, 0, 1.0]]),
     )
     weights = np.stack(half)[None]  # one head takes source word 0 for target word 1, the other 1 for 0; together right
-    found = search_head([Attended(weights, (0, 1, None), (0, 1, None))], [Gold(links("0-0 1-1"))])
-    assert (str(found.place), found.score.error_rate) == ("0", 0)
+    best = search_head([AttentionExample(weights, (0, 1, None), (0, 1, None))], [GoldLinks(links("0-0 1-1"))])
+    assert (str(best.selection), best.score.error_rate) == ("0", 0)
 
 
 def test_of_equals_the_first_is_taken():
-    attended = Attended(torch.ones(2, 2, 3, 1), (0,), (0, None, None))
-    assert search_head([attended], [Gold(links("0-0"))]).place == Place(0, 0, 0)
+    attended = AttentionExample(torch.ones(2, 2, 3, 1), (0,), (0, None, None))
+    assert search_head([attended], [GoldLinks(links("0-0"))]).selection == HeadSelection(0, 0, 0)
 
 
 def test_what_search_head_refuses():
-    attended = Attended(torch.ones(2, 2, 2, 1), (0,), (0, None))
-    other = Attended(torch.ones(2, 4, 2, 1), (0,), (0, None))
-    with refused("search_head: example 2 has 2 layers of 4 heads, the first 2 of 2; they must come from one model"):
+    attended = AttentionExample(torch.ones(2, 2, 2, 1), (0,), (0, None))
+    other = AttentionExample(torch.ones(2, 4, 2, 1), (0,), (0, None))
+    with refused("search_head: example 2: expected 2 layers of 2 heads, as in the first, got 2 of 4"):
         search_head([attended, other], [gold("0-0")] * 2)
-    with refused("search_head: weights of example 1 are (2, 1); (layers, heads, target, source) is needed"):
-        search_head([Attended(torch.ones(2, 1), (0,), (0, None))], [gold("0-0")])
-    with refused("search_head: 1 alignments, 2 in the gold standard; line n of one must be line n of the other"):
+    with refused("search_head: example 1: expected weights of shape (layers, heads, target, source), got (2, 1)"):
+        search_head([AttentionExample(torch.ones(2, 1), (0,), (0, None))], [gold("0-0")])
+    with refused("search_head: expected one gold alignment per sentence, got 1 predicted and 2 gold alignments"):
         search_head([attended], [gold("0-0")] * 2)
-    with refused("search_head: there are no alignments; one is the least"):
+    with refused("search_head: expected at least one alignment, got none"):
         search_head([], [])

@@ -24,8 +24,8 @@ def test_a_report_says_everything():
         "exact match 0.5000 (nrefs:1|case:mixed|sentences:2)",
         "word error rate 0.1667 (nrefs:1|case:mixed|sentences:2)",  # 1 of 6
         "character error rate 0.0417 (nrefs:1|case:mixed|sentences:2)",  # 1 of 24
-        f"BLEU, sources of 0-2 words, 1 in all: 0.00 ({signature})",  # one word has no four in a row
-        f"BLEU, sources of 3+ words, 1 in all: {long.score:.2f} ({signature})",
+        f"BLEU, sources of 0-2 words, 1 in total: 0.00 ({signature})",  # one word has no four in a row
+        f"BLEU, sources of 3+ words, 1 in total: {long.score:.2f} ({signature})",
     ]
 
 
@@ -33,11 +33,11 @@ def test_where_targets_are_one_word_nothing_is_said_of_bleu():
     signature = "(nrefs:1|case:mixed|sentences:2)"
     report = evaluate_text(["drei", "sieben"], ["3", "6"], ["3", "7"], edges=(4,))
     lines = list(report.lines())
-    assert lines[:2] == [f"exact match 0.5000 {signature}", "BLEU: no target has four words, so it says nothing"]
+    assert lines[:2] == [f"exact match 0.5000 {signature}", "BLEU: not meaningful, because no target has four words"]
     one = "(nrefs:1|case:mixed|sentences:1)"
     assert lines[-2:] == [
-        f"exact match, sources of 0-4 characters, 1 in all: 1.0000 {one}",
-        f"exact match, sources of 5+ characters, 1 in all: 0.0000 {one}",
+        f"exact match, sources of 0-4 characters, 1 in total: 1.0000 {one}",
+        f"exact match, sources of 5+ characters, 1 in total: 0.0000 {one}",
     ]
     assert (report.unit, report.against_length) == ("character", "exact_match")
     four = evaluate_text(["eins zwei"], ["1"], [["1", "1 2 3 4"]])
@@ -53,15 +53,15 @@ def test_what_is_given_by_length_comes_first():
 
 def test_a_report_as_json():
     report = evaluate_text(SOURCES, PREDICTIONS, REFERENCES, lowercase=True, against_length="exact_match")
-    found = json.loads(json.dumps(report.to_json()))
-    assert set(found) == {*METRICS, "by_length"}
-    values = {name: found[name]["value"] for name in METRICS}
+    record = json.loads(json.dumps(report.to_json()))
+    assert set(record) == {*METRICS, "by_length"}
+    values = {name: record[name]["value"] for name in METRICS}
     assert values == {
         "bleu": pytest.approx(100), "chrf": 100, "exact_match": 1, "word_error_rate": 0, "character_error_rate": 0
     }  # fmt: skip
-    assert all("case:lc" in found[name]["signature"] for name in METRICS)
-    [row] = found["by_length"]["rows"]
-    assert (found["by_length"]["unit"], row["least"], row["most"], row["sentences"]) == ("word", 0, 10, 2)
+    assert all("case:lc" in record[name]["signature"] for name in METRICS)
+    [row] = record["by_length"]["rows"]
+    assert (record["by_length"]["unit"], row["least"], row["most"], row["sentences"]) == ("word", 0, 10, 2)
     assert row["score"]["name"] == "exact match"
 
 
@@ -73,9 +73,7 @@ def test_options_reach_bleu_and_the_lengths():
 
 
 def test_what_is_refused():
-    with pytest.raises(
-        RegardError, match=r'^evaluate_text: against_length: there is no "blue"; did you mean "bleu"\?$'
-    ):
+    with pytest.raises(RegardError, match=r'^evaluate_text: unknown against_length "blue"; did you mean "bleu"\?$'):
         evaluate_text(["a"], ["a"], ["a"], against_length="blue")
-    with pytest.raises(RegardError, match=r"^by_length: there are no predictions; one is the least$"):
+    with pytest.raises(RegardError, match=r"^by_length: expected at least one prediction, got none$"):
         evaluate_text([], [], [])

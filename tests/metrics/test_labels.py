@@ -6,16 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.errors import RegardError
-from regard.metrics.labels import best_threshold, label_report, several_report
+from regard.metrics.labels import best_threshold, label_report, multi_label_report
 
 NAMES = ["a", "b", "c"]
 
 
-def f1_of(ours, theirs):
+def f1_of(predicted, reference):
     """F1 of two sets, from precision and recall."""
-    if not ours & theirs:
+    if not predicted & reference:
         return 0.0
-    precision, recall = len(ours & theirs) / len(ours), len(ours & theirs) / len(theirs)
+    precision, recall = len(predicted & reference) / len(predicted), len(predicted & reference) / len(reference)
     return 2 * precision * recall / (precision + recall)
 
 
@@ -53,7 +53,7 @@ def test_the_commonest_confusions_come_first():
 
 @given(st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(NAMES)), min_size=1, max_size=20))
 def test_one_label_by_definition(pairs):
-    predictions, gold = [ours for ours, _ in pairs], [theirs for _, theirs in pairs]
+    predictions, gold = [ours for ours, _ in pairs], [reference for _, reference in pairs]
     report = label_report(predictions, gold)
     kinds = sorted({*predictions, *gold})
     f1 = {
@@ -66,13 +66,13 @@ def test_one_label_by_definition(pairs):
     assert (
         report.accuracy.value
         == report.micro_f1.value
-        == pytest.approx(sum(ours == theirs for ours, theirs in pairs) / len(pairs))
+        == pytest.approx(sum(ours == reference for ours, reference in pairs) / len(pairs))
     )
     assert report.macro_f1.value == pytest.approx(sum(f1.values()) / len(kinds))
     assert report.weighted_f1.value == pytest.approx(sum(f1[each] for each in gold) / len(gold))
-    for row, wanted in enumerate(kinds):
-        for column, found in enumerate(kinds):
-            assert report.confusion[row][column] == pairs.count((found, wanted))
+    for row, expected in enumerate(kinds):
+        for column, predicted in enumerate(kinds):
+            assert report.confusion[row][column] == pairs.count((predicted, expected))
 
 
 # Several labels
@@ -81,7 +81,7 @@ def test_one_label_by_definition(pairs):
 def test_several_labels_by_hand():
     probabilities = torch.tensor([[0.9, 0.5, 0.1], [0.2, 0.3, 0.4], [0.6, 0.1, 0.7]])
     gold = [("a", "b"), ("b",), ("c", "new")]
-    report = several_report(probabilities, gold, NAMES, threshold=0.5, best=2)
+    report = multi_label_report(probabilities, gold, NAMES, threshold=0.5, best=2)
     # predicted are a b, nothing, a c: three right of four; five gold. Among the two best: a b, c b, c a.
     assert [str(score) for score in report.scores] == [
         "micro F1 0.6667 (threshold:0.5|right:3|predicted:4|gold:5)",
@@ -103,13 +103,13 @@ def test_several_labels_by_hand():
 
 
 def test_texts_without_a_label_have_no_recall():
-    report = several_report(torch.tensor([[0.9, 0.1], [0.9, 0.1]]), [("a",), ()], NAMES[:2], threshold=0.5, best=1)
+    report = multi_label_report(torch.tensor([[0.9, 0.1], [0.9, 0.1]]), [("a",), ()], NAMES[:2], threshold=0.5, best=1)
     assert str(report.best_recall) == "recall@1 1.0000 (best:1|texts:1)"
     assert str(report.best_precision) == "precision@1 0.5000 (best:1|texts:2)"
 
 
 def test_of_equally_probable_labels_the_first_is_best():
-    report = several_report(torch.full((1, 3), 0.5), [("a",)], NAMES, threshold=0.6, best=1)
+    report = multi_label_report(torch.full((1, 3), 0.5), [("a",)], NAMES, threshold=0.6, best=1)
     assert (report.best_precision.value, report.micro_f1.value) == (1, 0)
 
 
@@ -126,19 +126,19 @@ tables = st.integers(1, 5).flatmap(
 @given(tables)
 def test_several_labels_by_definition(drawn):
     rows, gold, threshold, best = drawn
-    report = several_report(torch.tensor(rows).double(), gold, NAMES, threshold=threshold, best=best)
-    ours = {(n, name) for n, row in enumerate(rows) for name, p in zip(NAMES, row, strict=True) if p >= threshold}
-    theirs = {(n, name) for n, names in enumerate(gold) for name in names}
-    assert report.micro_f1.value == pytest.approx(f1_of(ours, theirs))
-    kinds = {name for _, name in ours | theirs}
+    report = multi_label_report(torch.tensor(rows).double(), gold, NAMES, threshold=threshold, best=best)
+    predicted = {(n, name) for n, row in enumerate(rows) for name, p in zip(NAMES, row, strict=True) if p >= threshold}
+    reference = {(n, name) for n, names in enumerate(gold) for name in names}
+    assert report.micro_f1.value == pytest.approx(f1_of(predicted, reference))
+    kinds = {name for _, name in predicted | reference}
     f1 = [
-        f1_of({each for each in ours if each[1] == kind}, {each for each in theirs if each[1] == kind})
+        f1_of({each for each in predicted if each[1] == kind}, {each for each in reference if each[1] == kind})
         for kind in kinds
     ]
     assert report.macro_f1.value == pytest.approx(sum(f1) / len(f1))
     top = [{name for _, name in sorted(zip([-p for p in row], NAMES, strict=True))[:best]} for row in rows]
     hits = [len(each & names) for each, names in zip(top, gold, strict=True)]
-    recalls = [found / len(names) for found, names in zip(hits, gold, strict=True) if names]
+    recalls = [hit_count / len(names) for hit_count, names in zip(hits, gold, strict=True) if names]
     assert report.best_precision.value == pytest.approx(sum(hits) / best / len(rows))
     assert report.best_recall.value == pytest.approx(sum(recalls) / len(recalls))
 
@@ -147,19 +147,20 @@ def test_several_labels_by_definition(drawn):
 def test_the_best_threshold_by_trying_all(drawn):
     rows, gold, _, _ = drawn
     probabilities = torch.tensor(rows)
-    found = best_threshold(probabilities, gold, NAMES)
+    tuned = best_threshold(probabilities, gold, NAMES)
     tried = {
-        value: several_report(probabilities, gold, NAMES, threshold=value, best=1)
+        value: multi_label_report(probabilities, gold, NAMES, threshold=value, best=1)
         for value in probabilities.flatten().tolist()
     }
     best = max(report.micro_f1.value for report in tried.values())
-    assert found.f1.value == pytest.approx(best)
+    assert tuned.f1.value == pytest.approx(best)
     assert (
-        several_report(probabilities, gold, NAMES, threshold=found.threshold, best=1).micro_f1.value == found.f1.value
+        multi_label_report(probabilities, gold, NAMES, threshold=tuned.threshold, best=1).micro_f1.value
+        == tuned.f1.value
     )
     highest = max(value for value, report in tried.items() if report.micro_f1.value == best)
     below = max((value for value in tried if value < highest), default=0.0)
-    assert found.threshold == pytest.approx((highest + below) / 2)
+    assert tuned.threshold == pytest.approx((highest + below) / 2)
 
 
 def test_the_best_threshold_by_hand():
@@ -170,7 +171,7 @@ def test_the_best_threshold_by_hand():
     assert (threshold, str(f1)) == (0.125, "micro F1 0.7500 (right:3|predicted:4|gold:4)")
 
 
-def test_a_threshold_between_neighbouring_numbers():
+def test_a_threshold_between_neighboring_numbers():
     upper = torch.tensor(0.5, dtype=torch.float64)
     lower = torch.nextafter(upper, torch.zeros((), dtype=torch.float64))
     assert best_threshold(torch.stack((upper, lower))[None], [("a",)], ["a", "b"]).threshold == 0.5
@@ -179,19 +180,22 @@ def test_a_threshold_between_neighbouring_numbers():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: label_report(["a"], []), "label_report: 1 predictions, 0 gold; gold n must answer prediction n"),
-        (lambda: label_report([], []), "label_report: there are no predictions; one is the least"),
         (
-            lambda: several_report(torch.rand(2, 3), [("a",)], NAMES, threshold=0.5),
-            "several_report: 2 predictions, 1 gold; gold n must answer prediction n",
+            lambda: label_report(["a"], []),
+            "label_report: expected one gold answer per prediction, got 1 predictions and 0 gold",
+        ),
+        (lambda: label_report([], []), "label_report: expected at least one prediction, got none"),
+        (
+            lambda: multi_label_report(torch.rand(2, 3), [("a",)], NAMES, threshold=0.5),
+            "multi_label_report: expected one gold answer per prediction, got 2 predictions and 1 gold",
         ),
         (
-            lambda: several_report(torch.rand(1, 3), [("a",)], NAMES, threshold=0.5, best=4),
-            "several_report: best is 4; 1 to 3, the number of labels, can be chosen",
+            lambda: multi_label_report(torch.rand(1, 3), [("a",)], NAMES, threshold=0.5, best=4),
+            "multi_label_report: best must be from 1 to 3, the number of labels, got 4",
         ),
         (
             lambda: best_threshold(torch.rand(1, 3), [()], NAMES),
-            "best_threshold: no text has a label; one is the least",
+            "best_threshold: expected at least one text with a label",
         ),
     ],
 )

@@ -1,17 +1,17 @@
 import pytest
 
 from regard.errors import RegardError
-from regard.metrics import METRICS, Score
-from regard.metrics.score import right_answers
+from regard.metrics import METRICS, MetricScore
+from regard.metrics.score import collect_references
 
 
 def test_a_score_prints_its_conditions():
-    assert str(Score("BLEU", 31.4159, "nrefs:1|tok:13a", decimals=2)) == "BLEU 31.42 (nrefs:1|tok:13a)"
-    assert Score("x", 0.25, "y").to_json() == {"name": "x", "value": 0.25, "signature": "y"}
+    assert str(MetricScore("BLEU", 31.4159, "nrefs:1|tok:13a", decimals=2)) == "BLEU 31.42 (nrefs:1|tok:13a)"
+    assert MetricScore("x", 0.25, "y").to_json() == {"name": "x", "value": 0.25, "signature": "y"}
 
 
 def test_one_right_answer_or_several():
-    assert right_answers("x", ["a", "b"], ["c", ["d", "e"]]) == [("c",), ("d", "e")]
+    assert collect_references("x", ["a", "b"], ["c", ["d", "e"]]) == [("c",), ("d", "e")]
 
 
 @pytest.mark.parametrize(
@@ -27,10 +27,10 @@ def test_one_right_answer_or_several():
 def test_every_metric_refuses_what_does_not_belong_together(name, called):
     metric = METRICS[name]
     with pytest.raises(
-        RegardError, match=f"^{called}: 1 predictions, 2 references; reference n must answer prediction n$"
+        RegardError, match=f"^{called}: expected one reference per prediction, got 1 predictions and 2 references$"
     ):
         metric(["a"], ["a", "b"])
-    with pytest.raises(RegardError, match=f"^{called}: there are no predictions; one is the least$"):
+    with pytest.raises(RegardError, match=f"^{called}: expected at least one prediction, got none$"):
         metric([], [])
-    with pytest.raises(RegardError, match=f"^{called}: reference 2 has no right answer; one is the least$"):
+    with pytest.raises(RegardError, match=f"^{called}: reference 2 is an empty list$"):
         metric(["a", "b"], ["a", []])

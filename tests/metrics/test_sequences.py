@@ -37,16 +37,16 @@ def test_long_sequences_of_anything(left, right):
 
 
 def test_exact_match_counts_any_right_answer():
-    found = exact_match(["a", "b", "C", "de"], ["a", ["x", "b"], "c", "d"])
-    assert (found.value, found.signature) == (2 / 4, "nrefs:var|case:mixed|sentences:4")
-    found = exact_match(["a", "b", "C", "de"], ["a", "b", "c", "d"], lowercase=True)
-    assert (found.value, found.signature) == (3 / 4, "nrefs:1|case:lc|sentences:4")
+    score = exact_match(["a", "b", "C", "de"], ["a", ["x", "b"], "c", "d"])
+    assert (score.value, score.signature) == (2 / 4, "nrefs:var|case:mixed|sentences:4")
+    score = exact_match(["a", "b", "C", "de"], ["a", "b", "c", "d"], lowercase=True)
+    assert (score.value, score.signature) == (3 / 4, "nrefs:1|case:lc|sentences:4")
 
 
 def test_word_error_rate_is_of_the_whole_corpus():
-    found = word_error_rate(["the cat sat", "yes"], ["a cat sat down", "no"])  # 2 and 1 edits of 4 and 1 words
-    assert found.value == 3 / 5
-    assert str(found) == "word error rate 0.6000 (nrefs:1|case:mixed|sentences:2)"
+    score = word_error_rate(["the cat sat", "yes"], ["a cat sat down", "no"])  # 2 and 1 edits of 4 and 1 words
+    assert score.value == 3 / 5
+    assert str(score) == "word error rate 0.6000 (nrefs:1|case:mixed|sentences:2)"
 
 
 def test_character_error_rate_counts_spaces():

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from regard.errors import RegardError
-from regard.metrics import METRICS, compare_found, paired_bootstrap
-from regard.metrics.significance import COUNTED
+from regard.metrics import METRICS, compare_f1, paired_bootstrap
+from regard.metrics.significance import BOOTSTRAP_METRICS
 
 random = np.random.default_rng(0)
 REFERENCES = [" ".join(random.choice(list("abcdefgh"), random.integers(3, 12))) for _ in range(60)]
@@ -17,24 +17,24 @@ def spoilt(share, seed):
     return [f"x {text[2:]}" if bad else text for text, bad in zip(REFERENCES, wrong, strict=True)]
 
 
-@pytest.mark.parametrize("metric", COUNTED)
+@pytest.mark.parametrize("metric", BOOTSTRAP_METRICS)
 def test_counts_give_the_score_itself(metric):
     predictions = spoilt(0.5, seed=1)
-    count, score = COUNTED[metric]
+    count, score = BOOTSTRAP_METRICS[metric]
     assert score(count(predictions, REFERENCES).sum(axis=0)) == pytest.approx(
         METRICS[metric](predictions, REFERENCES).value
     )
 
 
-@pytest.mark.parametrize("metric", COUNTED)
+@pytest.mark.parametrize("metric", BOOTSTRAP_METRICS)
 def test_a_clear_difference_is_sure_and_none_is_not(metric):
     good, bad = spoilt(0.1, seed=1), spoilt(0.8, seed=2)
-    found = paired_bootstrap(bad, good, REFERENCES, metric, samples=200)
-    assert found.p_value == pytest.approx(1 / 201)
-    assert found.low < found.difference < found.high
+    comparison = paired_bootstrap(bad, good, REFERENCES, metric, samples=200)
+    assert comparison.p_value == pytest.approx(1 / 201)
+    assert comparison.low < comparison.difference < comparison.high
     better = -1 if metric.endswith("error_rate") else 1
-    assert found.low * better > 0
-    assert found.high * better > 0
+    assert comparison.low * better > 0
+    assert comparison.high * better > 0
     same = paired_bootstrap(good, good, REFERENCES, metric, samples=50)
     assert (same.difference, same.low, same.high, same.p_value) == (0, 0, 0, 1)
 
@@ -49,53 +49,59 @@ def test_chance_is_found_significant_as_often_as_it_should():
 
 def test_the_interval_is_that_of_theory():
     wins = ["a"] * 80 + ["b"] * 20
-    found = paired_bootstrap(["b"] * 100, wins, ["a"] * 100, "exact_match", samples=4000)
+    comparison = paired_bootstrap(["b"] * 100, wins, ["a"] * 100, "exact_match", samples=4000)
     width = 1.96 * (0.8 * 0.2 / 100) ** 0.5  # of a share of 0.8 among 100
-    assert (found.low, found.high) == (pytest.approx(0.8 - width, abs=0.02), pytest.approx(0.8 + width, abs=0.02))
+    assert (comparison.low, comparison.high) == (
+        pytest.approx(0.8 - width, abs=0.02),
+        pytest.approx(0.8 + width, abs=0.02),
+    )
 
 
 def test_a_comparison_prints_its_conditions_and_repeats():
-    found = paired_bootstrap(["a", "b"], ["a", "c"], ["a", "c"], "exact_match", samples=10, seed=3)
-    assert found == paired_bootstrap(["a", "b"], ["a", "c"], ["a", "c"], "exact_match", samples=10, seed=3)
-    assert str(found) == (
-        f"exact match 0.5000 and 1.0000: +0.5000 (95 %: {found.low:+.4f} to {found.high:+.4f}|p {found.p_value:.4f}|"
-        "paired bootstrap, 10 samples|nrefs:1|case:mixed|sentences:2)"
+    comparison = paired_bootstrap(["a", "b"], ["a", "c"], ["a", "c"], "exact_match", samples=10, seed=3)
+    assert comparison == paired_bootstrap(["a", "b"], ["a", "c"], ["a", "c"], "exact_match", samples=10, seed=3)
+    assert str(comparison) == (
+        f"exact match 0.5000 and 1.0000: +0.5000 (95 %: {comparison.low:+.4f} to {comparison.high:+.4f}|"
+        f"p {comparison.p_value:.4f}|paired bootstrap, 10 samples|nrefs:1|case:mixed|sentences:2)"
     )
-    assert json.loads(json.dumps(found.to_json()))["second"]["value"] == 1
+    assert json.loads(json.dumps(comparison.to_json()))["second"]["value"] == 1
 
 
 def test_what_is_refused():
-    with pytest.raises(RegardError, match=r"^paired_bootstrap: 0 samples are too few; 1 is the least$"):
+    with pytest.raises(RegardError, match=r"^paired_bootstrap: samples must be at least 1, got 0$"):
         paired_bootstrap(["a"], ["a"], ["a"], samples=0)
-    with pytest.raises(RegardError, match=r'^paired_bootstrap: metric: there is no "chrf"; there are: bleu, '):
+    with pytest.raises(RegardError, match=r'^paired_bootstrap: unknown metric "chrf"; choose from bleu, '):
         paired_bootstrap(["a"], ["a"], ["a"], "chrf")
-    with pytest.raises(RegardError, match=r"^exact match: 2 predictions, 1 references; reference n must answer pred"):
+    with pytest.raises(
+        RegardError, match=r"^exact match: expected one reference per prediction, got 2 predictions and 1 ref"
+    ):
         paired_bootstrap(["a"], ["a", "b"], ["a"], "exact_match")
 
 
 def test_what_is_found_is_compared_by_micro_f1():
     gold = [{"a", "b"}, {"c"}, {"a"}, set()]
     first, second = [{"a"}, {"c"}, {"b"}, set()], [{"a", "b"}, {"c"}, {"a"}, {"d"}]
-    found = compare_found(first, second, gold, samples=200)
-    assert found.first.value == 2 * 2 / (3 + 4)  # two right of three found and four there are
-    assert found.second.value == 2 * 4 / (5 + 4)
-    assert found.first.name == "micro F1"
-    assert found.samples == 200
-    assert found.low <= found.difference <= found.high
-    same = compare_found(second, second, gold, samples=50)
+    comparison = compare_f1(first, second, gold, samples=200)
+    assert comparison.first.value == 2 * 2 / (3 + 4)  # two right of three found and four there are
+    assert comparison.second.value == 2 * 4 / (5 + 4)
+    assert comparison.first.name == "micro F1"
+    assert comparison.samples == 200
+    assert comparison.low <= comparison.difference <= comparison.high
+    same = compare_f1(second, second, gold, samples=50)
     assert (same.difference, same.low, same.high, same.p_value) == (0, 0, 0, 1)
 
 
 def test_a_system_that_finds_far_more_is_surely_better():
     gold = [{number % 3} for number in range(300)]
     poor = [{number % 3 if number % 2 else 9} for number in range(300)]
-    found = compare_found(poor, gold, gold, samples=1000)
-    assert found.difference == pytest.approx(0.5)
-    assert found.p_value == 1 / 1001
+    comparison = compare_f1(poor, gold, gold, samples=1000)
+    assert comparison.difference == pytest.approx(0.5)
+    assert comparison.p_value == 1 / 1001
     # each text is right with probability 1/2, so the difference varies by sqrt(0.25 / 300)
-    assert found.high - found.low == pytest.approx(2 * 1.96 * (0.25 / 300) ** 0.5, rel=0.15)
+    assert comparison.high - comparison.low == pytest.approx(2 * 1.96 * (0.25 / 300) ** 0.5, rel=0.15)
 
 
 def test_what_is_found_must_be_for_the_same_texts():
-    with pytest.raises(RegardError, match=r"^compare_found: 1 and 2 predictions, 2 gold; as many are needed$"):
-        compare_found([{1}], [{1}, {2}], [{1}, {2}])
+    line = "compare_f1: expected as many predictions as gold answers, got 1 and 2 predictions and 2 gold"
+    with pytest.raises(RegardError, match=f"^{line}$"):
+        compare_f1([{1}], [{1}, {2}], [{1}, {2}])

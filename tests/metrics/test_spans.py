@@ -15,13 +15,13 @@ def conlleval_spans(tags):
     ends = {"BB", "BS", "BO", "IB", "IS", "IO"} | {f"{last}{next_}" for last in "ES" for next_ in "BIESO"}
     starts = {f"{last}{next_}" for last in "BIESO" for next_ in "BS"} | {"EE", "EI", "SE", "SI", "OE", "OI"}
     spans, begin, last, last_type = set(), None, "O", None
-    for place, tag in enumerate([*tags, "O"]):
+    for index, tag in enumerate([*tags, "O"]):
         prefix, _, kind = tag.partition("-")
         changed = kind != last_type
         if last != "O" and (last + prefix in ends or changed):
-            spans.add((last_type, begin, place - 1))
+            spans.add((last_type, begin, index - 1))
         if prefix != "O" and (last + prefix in starts or changed):
-            begin = place
+            begin = index
         last, last_type = prefix, kind
     return spans
 
@@ -45,31 +45,31 @@ def whole_spans(tags, endings):
     return spans
 
 
-def numbers(ours, theirs):
+def numbers(predicted, reference):
     """Precision, recall and F1 of two sets, from their definitions."""
-    precision = len(ours & theirs) / len(ours) if ours else 0
-    recall = len(ours & theirs) / len(theirs) if theirs else 0
+    precision = len(predicted & reference) / len(predicted) if predicted else 0
+    recall = len(predicted & reference) / len(reference) if reference else 0
     return precision, recall, 2 * precision * recall / (precision + recall) if precision + recall else 0
 
 
 def expected(predictions, gold, read):
     """The numbers of all spans, the mean over types, and those by type."""
-    ours = {(place, *span) for place, tags in enumerate(predictions) for span in read(tags)}
-    theirs = {(place, *span) for place, tags in enumerate(gold) for span in read(tags)}
-    kinds = sorted({span[1] for span in ours | theirs})
+    predicted = {(index, *span) for index, tags in enumerate(predictions) for span in read(tags)}
+    reference = {(index, *span) for index, tags in enumerate(gold) for span in read(tags)}
+    kinds = sorted({span[1] for span in predicted | reference})
     by_type = {
-        kind: numbers({span for span in ours if span[1] == kind}, {span for span in theirs if span[1] == kind})
+        kind: numbers({span for span in predicted if span[1] == kind}, {span for span in reference if span[1] == kind})
         for kind in kinds
     }
     columns = zip(*by_type.values(), strict=True)
     means = tuple(sum(column) / len(kinds) for column in columns) if kinds else (0, 0, 0)
-    return numbers(ours, theirs), means, by_type
+    return numbers(predicted, reference), means, by_type
 
 
-def assert_equal(report, wanted):
-    together, means, by_type = wanted
-    found = [report.precision, report.recall, report.f1, report.macro_precision, report.macro_recall, report.macro_f1]
-    assert [score.value for score in found] == pytest.approx([*together, *means])
+def assert_equal(report, expected):
+    together, means, by_type = expected
+    scores = [report.precision, report.recall, report.f1, report.macro_precision, report.macro_recall, report.macro_f1]
+    assert [score.value for score in scores] == pytest.approx([*together, *means])
     assert list(report.by_type) == list(by_type)
     for kind, counts in report.by_type.items():
         assert (counts.precision, counts.recall, counts.f1) == pytest.approx(by_type[kind])
@@ -82,7 +82,9 @@ def pairs_of(tags):
 
 
 def both(pairs):
-    return [[ours for ours, _ in each] for each in pairs], [[theirs for _, theirs in each] for each in pairs]
+    return [[predicted for predicted, _ in each] for each in pairs], [
+        [reference for _, reference in each] for each in pairs
+    ]
 
 
 @given(pairs_of(TAGS))
@@ -148,12 +150,12 @@ def test_nothing_to_find():
 @pytest.mark.parametrize(
     ("predicted", "gold", "message"),
     [
-        ([["O"]], [], "span_report: 1 predictions, 0 gold; gold n must answer prediction n"),
-        ([], [], "span_report: there are no predictions; one is the least"),
+        ([["O"]], [], "span_report: expected one gold answer per prediction, got 1 predictions and 0 gold"),
+        ([], [], "span_report: expected at least one prediction, got none"),
         (
             [["O"], ["O"]],
             [["O"], ["O", "O"]],
-            "span_report: sentence 2 has 1 predicted tags, 2 gold; each word has one",
+            "span_report: sentence 2: expected 2 predicted tags, as in gold, got 1",
         ),
     ],
 )

@@ -19,21 +19,21 @@ sentences = st.lists(st.text("aB .,é\u4e2d", max_size=12), min_size=1, max_size
 @pytest.mark.parametrize("lowercase", [False, True])
 @pytest.mark.parametrize("tokenize", ["13a", "none", "char", "intl", "zh"])
 def test_bleu_is_sacrebleus(lowercase, tokenize):
-    theirs = BLEU(lowercase=lowercase, tokenize=tokenize)
-    found = bleu(PREDICTIONS, REFERENCES, lowercase=lowercase, tokenize=tokenize)
-    assert found.value == theirs.corpus_score(PREDICTIONS, [REFERENCES]).score
-    assert 20 < found.value < 100
-    assert found.signature == str(theirs.get_signature())
-    assert str(found) == f"BLEU {found.value:.2f} ({theirs.get_signature()})"
+    reference = BLEU(lowercase=lowercase, tokenize=tokenize)
+    score = bleu(PREDICTIONS, REFERENCES, lowercase=lowercase, tokenize=tokenize)
+    assert score.value == reference.corpus_score(PREDICTIONS, [REFERENCES]).score
+    assert 20 < score.value < 100
+    assert score.signature == str(reference.get_signature())
+    assert str(score) == f"BLEU {score.value:.2f} ({reference.get_signature()})"
 
 
 @pytest.mark.parametrize("lowercase", [False, True])
 @pytest.mark.parametrize(("word_order", "name"), [(0, "chrF"), (2, "chrF++")])
 def test_chrf_is_sacrebleus(lowercase, word_order, name):
-    theirs = CHRF(lowercase=lowercase, word_order=word_order)
-    found = chrf(PREDICTIONS, REFERENCES, lowercase=lowercase, word_order=word_order)
-    assert found.value == theirs.corpus_score(PREDICTIONS, [REFERENCES]).score
-    assert (found.name, found.signature) == (name, str(theirs.get_signature()))
+    reference = CHRF(lowercase=lowercase, word_order=word_order)
+    score = chrf(PREDICTIONS, REFERENCES, lowercase=lowercase, word_order=word_order)
+    assert score.value == reference.corpus_score(PREDICTIONS, [REFERENCES]).score
+    assert (score.name, score.signature) == (name, str(reference.get_signature()))
 
 
 def test_several_references():
@@ -41,14 +41,14 @@ def test_several_references():
     assert bleu(PREDICTIONS, both).value == BLEU().corpus_score(PREDICTIONS, [REFERENCES, OTHERS]).score
     assert bleu(PREDICTIONS, both).signature.startswith("nrefs:2|")
     ragged = [both[0], REFERENCES[1], both[2]]
-    theirs = BLEU().corpus_score(PREDICTIONS, [REFERENCES, [OTHERS[0], None, OTHERS[2]]])
-    assert bleu(PREDICTIONS, ragged).value == theirs.score
+    reference = BLEU().corpus_score(PREDICTIONS, [REFERENCES, [OTHERS[0], None, OTHERS[2]]])
+    assert bleu(PREDICTIONS, ragged).value == reference.score
     assert bleu(PREDICTIONS, ragged).signature.startswith("nrefs:var|")
 
 
 def test_by_hand():  # three of four words are right, two of three pairs, one of two triples, and none of one: 1/2 of it
-    found = bleu(["a b c x"], ["a b c d"], tokenize="none")
-    assert found.value == pytest.approx(100 * (3 / 4 * 2 / 3 * 1 / 2 * 1 / 2) ** 0.25)
+    score = bleu(["a b c x"], ["a b c d"], tokenize="none")
+    assert score.value == pytest.approx(100 * (3 / 4 * 2 / 3 * 1 / 2 * 1 / 2) ** 0.25)
 
 
 @given(sentences, st.randoms(use_true_random=False))
@@ -58,7 +58,7 @@ def test_any_text_has_a_score(texts, random):
     assert chrf(texts, shuffled).value == CHRF().corpus_score(texts, [shuffled]).score
 
 
-def test_tokenised_text_that_was_announced_is_not_warned_of(caplog):
+def test_tokenized_text_that_was_announced_is_not_warned_of(caplog):
     bleu(["a b ."] * 100, ["a b ."] * 100, tokenize="none")
     assert not caplog.records
     bleu(["a b ."] * 100, ["a b ."] * 100)
@@ -66,9 +66,9 @@ def test_tokenised_text_that_was_announced_is_not_warned_of(caplog):
 
 
 def test_what_is_refused():
-    with pytest.raises(RegardError, match=r'^BLEU: tokenize: there is no "13b"; did you mean "13a"\?$'):
+    with pytest.raises(RegardError, match=r'^BLEU: unknown tokenize "13b"; did you mean "13a"\?$'):
         bleu(["a"], ["a"], tokenize="13b")
-    with pytest.raises(RegardError, match=r"^chrF: a word order of -1; 0 is the least$"):
+    with pytest.raises(RegardError, match=r"^chrF: word_order must be at least 0, got -1$"):
         chrf(["a"], ["a"], word_order=-1)
 
 

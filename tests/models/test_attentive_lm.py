@@ -1,4 +1,4 @@
-"""The attentive language model against its formulas, written out for each place of each text."""
+"""The attentive language model against its formulas, written out for each position of each text."""
 
 import math
 
@@ -7,33 +7,43 @@ import torch
 from torch import nn
 
 from regard import RegardError, watch
-from regard.attention.scores import SCORES, without_gradient
+from regard.attention.scores import SCORES, find_scores_without_gradient
 from regard.models.attentive_lm import AttentiveLm, AttentiveLmConfig
 
 TOKENS = torch.tensor([[2, 5, 4, 9, 6, 6, 4, 5], [2, 7, 8, 4, 5, 1, 9, 9]])
 CASES = {
     "as it comes": {},
     "nothing projected": {"project": (), "score": "dot", "composition": "concat", "cell": "rnn"},
-    "without the current one": {"current": False, "score": "dot"},
+    "without the current one": {"include_current": False, "score": "dot"},
     "window": {"window": 3, "layers": 2},
-    "window without the current one": {"window": 3, "current": False, "composition": "sum", "tied": False},
+    "window without the current one": {"window": 3, "include_current": False, "composition": "sum", "tied": False},
     "only the current one": {"window": 1, "cell": "gru"},
     "heads": {"heads": 2, "window": 4, "composition": "gate", "project": ("keys",)},
-    "additive": {"score": "additive", "heads": 2, "composition": "maxout", "cell": "gru", "learn_start": True},
-    "additive in a window": {"score": "additive", "window": 3, "current": False},
+    "additive": {"score": "additive", "heads": 2, "composition": "maxout", "cell": "gru", "learn_initial_state": True},
+    "additive in a window": {"score": "additive", "window": 3, "include_current": False},
     "bilinear": {"score": "bilinear", "project": (), "window": 5},
-    "words": {"keeps": "words", "window": 4, "layers": 2},
-    "words of a learnt start": {"keeps": "words", "learn_start": True, "score": "additive", "composition": "sum"},
-    "words without the current one": {"keeps": "words", "current": False, "cell": "gru", "project": ("query",)},
+    "words": {"memory": "words", "window": 4, "layers": 2},
+    "words of a learned start": {
+        "memory": "words",
+        "learn_initial_state": True,
+        "score": "additive",
+        "composition": "sum",
+    },
+    "words without the current one": {
+        "memory": "words",
+        "include_current": False,
+        "cell": "gru",
+        "project": ("query",),
+    },
     "epanechnikov": {"score": "epanechnikov", "window": 4},
-    "epanechnikov without the current one": {"score": "epanechnikov", "current": False, "project": ()},
+    "epanechnikov without the current one": {"score": "epanechnikov", "include_current": False, "project": ()},
 }
 
 
 def make(**settings):
     """A small model in float64, in which no parameter is zero and some keys are in reach of a kernel."""
     torch.manual_seed(6)
-    sizes = {"size": 10, "embedding": 3, "hidden": 4, "dropout": 0.0}
+    sizes = {"vocab_size": 10, "embedding": 3, "hidden": 4, "dropout": 0.0}
     model = AttentiveLm(AttentiveLmConfig(**{**sizes, **settings})).double()
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.7)
@@ -42,20 +52,20 @@ def make(**settings):
     return model
 
 
-def embedded(model, tokens):
+def embed(model, tokens):
     return model.vocabulary.embedding.weight[tokens] * (math.sqrt(model.config.embedding) if model.config.tied else 1)
 
 
-def states_of(model, row):
+def run_layers(model, row):
     """The states of the last layer, by torch's own stack of layers."""
     config = model.config
     kind = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}[config.cell]
     twin = kind(config.embedding, config.hidden, config.layers).double()
     names = [name for name, _ in twin.named_parameters()]
     weights = dict(zip(names, model.stack.layers.parameters(), strict=True))
-    first = model.stack.start if config.learn_start else torch.zeros(config.layers, config.hidden).double()
+    first = model.stack.start if config.learn_initial_state else torch.zeros(config.layers, config.hidden).double()
     begin = (first, torch.zeros_like(first)) if config.cell == "lstm" else first
-    return torch.func.functional_call(twin, weights, (embedded(model, row), begin))[0]
+    return torch.func.functional_call(twin, weights, (embed(model, row), begin))[0]
 
 
 def linear(module, x):
@@ -65,7 +75,7 @@ def linear(module, x):
 def weigh(model, head, query, keys):
     """The weights of some keys, by the formula of the score."""
     parameters = dict(model.attention.score.named_parameters())
-    p = {name: each[head] if model.config.heads > 1 else each for name, each in parameters.items()}
+    p = {name: tensor[head] if model.config.heads > 1 else tensor for name, tensor in parameters.items()}
     if model.config.score == "epanechnikov":
         kernel = torch.stack([(1 - (query - k).norm() / p["width"].squeeze()).clamp_min(0) for k in keys])
         return kernel / kernel.sum() if kernel.any() else kernel
@@ -78,30 +88,30 @@ def weigh(model, head, query, keys):
     return torch.stack([formula(k) for k in keys]).softmax(0)
 
 
-def kept_of(model, row, states):
-    """What can be seen of each step."""
-    if model.config.keeps == "states":
+def build_memory(model, row, states):
+    """Return what each step stores."""
+    if model.config.memory == "states":
         return states
-    first = model.stack.start[-1:] if model.config.learn_start else torch.zeros_like(states[:1])
-    return torch.cat([torch.cat([first, states[:-1]]), embedded(model, row)], -1)
+    first = model.stack.start[-1:] if model.config.learn_initial_state else torch.zeros_like(states[:1])
+    return torch.cat([torch.cat([first, states[:-1]]), embed(model, row)], -1)
 
 
-def look(model, states, kept, place):
-    """What one place finds among the steps it sees, and its weights by head over all of them."""
+def look(model, states, kept, position):
+    """Return the context of one position, and its weights over all steps by head."""
     config, attention = model.config, model.attention
-    seen = list(range(max(0, place - config.window + 1), place + config.current))
+    seen = list(range(max(0, position - config.window + 1), position + config.include_current))
     projections = (attention.query, attention.keys, attention.values)
     inputs = (states, kept, kept)
     heads = [linear(p, x).chunk(config.heads, -1) for p, x in zip(projections, inputs, strict=True)]
-    found, weights = [], torch.zeros(config.heads, len(states)).double()
+    actual, weights = [], torch.zeros(config.heads, len(states)).double()
     for head, (queries, keys, values) in enumerate(zip(*heads, strict=True)):
-        part = weigh(model, head, queries[place], keys[seen]) if seen else torch.zeros(0).double()
-        found.append(part @ values[seen])
+        part = weigh(model, head, queries[position], keys[seen]) if seen else torch.zeros(0).double()
+        actual.append(part @ values[seen])
         weights[head, seen] = part.detach()
-    return torch.cat(found), weights
+    return torch.cat(actual), weights
 
 
-def composed(model, s, c, e):
+def compose(model, s, c, e):
     how, mix = model.config.composition, getattr(model.compose, "mix", None)
     if how == "join":
         return torch.cat([s, c])
@@ -117,13 +127,13 @@ def composed(model, s, c, e):
 
 
 def by_formulas(model, row):
-    """Logits and weights of one text, place by place."""
-    states, vocabulary, logits, weights = states_of(model, row), model.vocabulary, [], []
-    kept = kept_of(model, row, states)
-    for place, token in enumerate(row):
-        c, looked = look(model, states, kept, place)
+    """Return logits and weights of one text, position by position."""
+    states, vocabulary, logits, weights = run_layers(model, row), model.vocabulary, [], []
+    kept = build_memory(model, row, states)
+    for position, token in enumerate(row):
+        c, looked = look(model, states, kept, position)
         weights.append(looked)
-        features = composed(model, states[place], c, embedded(model, token))
+        features = compose(model, states[position], c, embed(model, token))
         if model.config.tied:
             logits.append(vocabulary.embedding.weight @ linear(vocabulary.project, features) + vocabulary.bias)
         else:
@@ -136,99 +146,101 @@ def test_the_model_follows_its_formulas(case):
     model = make(**CASES[case])
     with watch(model, "dense") as seen:
         logits, _ = model(TOKENS)
-    wanted, weights = (torch.stack(each) for each in zip(*(by_formulas(model, row) for row in TOKENS), strict=True))
-    torch.testing.assert_close(logits, wanted)
-    (path,) = model.attended
-    (found,) = seen[path]  # one call for all places
-    torch.testing.assert_close(found, weights)
-    learnt = list(model.parameters())
+    expected, weights = (
+        torch.stack(tensor) for tensor in zip(*(by_formulas(model, row) for row in TOKENS), strict=True)
+    )
+    torch.testing.assert_close(logits, expected)
+    (path,) = model.default_attention
+    (actual,) = seen[path]  # one call for all positions
+    torch.testing.assert_close(actual, weights)
+    learned = list(model.parameters())
     unused = model.config.window == 1  # one weight, which is 1 whatever the query and the key
-    found = torch.autograd.grad(logits.square().sum(), learnt, materialize_grads=unused)
-    wanted = torch.autograd.grad(wanted.square().sum(), learnt, materialize_grads=unused)
-    torch.testing.assert_close(found, wanted)
-    assert unused or all(each.any() for each in found)
+    actual = torch.autograd.grad(logits.square().sum(), learned, materialize_grads=unused)
+    expected = torch.autograd.grad(expected.square().sum(), learned, materialize_grads=unused)
+    torch.testing.assert_close(actual, expected)
+    assert unused or all(tensor.any() for tensor in actual)
 
 
 @pytest.mark.parametrize("cut", [[1, 3, 4], [5, 1, 1, 1]])
 @pytest.mark.parametrize("case", CASES)
 def test_segments_are_as_the_whole_with_their_gradient(case, cut):
     model = make(**CASES[case])
-    wanted, last = model(TOKENS)
-    found, carried, before = [], None, 0
+    expected, last = model(TOKENS)
+    actual, carried, before = [], None, 0
     for part in TOKENS.split(cut, 1):
         logits, carried = model(part, carried)
-        found.append(logits)
+        actual.append(logits)
         before += part.shape[1]
-        width = 7 if model.config.keeps == "words" else 4
+        width = 7 if model.config.memory == "words" else 4
         assert carried[-1].shape == (2, min(before, model.config.window - 1), width)
-    torch.testing.assert_close(torch.cat(found, 1), wanted)
+    torch.testing.assert_close(torch.cat(actual, 1), expected)
     torch.testing.assert_close(carried, last)
-    learnt = [each for each in model.parameters() if each.requires_grad]
-    gradients = [torch.autograd.grad(x.square().sum(), learnt) for x in (torch.cat(found, 1), wanted)]
+    learned = [tensor for tensor in model.parameters() if tensor.requires_grad]
+    gradients = [torch.autograd.grad(x.square().sum(), learned) for x in (torch.cat(actual, 1), expected)]
     torch.testing.assert_close(*gradients)
 
 
-@pytest.mark.parametrize("begun", [1, 5])
+@pytest.mark.parametrize("prefix", [1, 5])
 @pytest.mark.parametrize("case", CASES)
-def test_steps_are_as_the_whole(case, begun):
+def test_steps_are_as_the_whole(case, prefix):
     model = make(**CASES[case])
     texts = TOKENS.repeat(1, 3)  # long enough to move the window on more than once
     with watch(model, "dense") as seen:
-        wanted, _ = model(texts)
+        expected, _ = model(texts)
     (weights,) = seen["attention"]
-    state = model.start(texts[:, :begun], capacity=texts.shape[1], copies=2)
+    state = model.start(texts[:, :prefix], capacity=texts.shape[1], copies=2)
     with watch(model) as seen:
-        for place in range(begun - 1, texts.shape[1]):
-            logits, state = model.step(texts[:, place].repeat_interleave(2), state)
-            torch.testing.assert_close(logits, wanted[:, place].repeat_interleave(2, 0))
-    for place, step in enumerate(seen["attention"], begun - 1):  # asked for when the memory is written over
-        first = max(0, place + 1 - model.config.window)
-        torch.testing.assert_close(step.dense()[::2], weights[..., place : place + 1, first : place + 1])
+        for position in range(prefix - 1, texts.shape[1]):
+            logits, state = model.step(texts[:, position].repeat_interleave(2), state)
+            torch.testing.assert_close(logits, expected[:, position].repeat_interleave(2, 0))
+    for position, step in enumerate(seen["attention"], prefix - 1):  # read after the memory was overwritten
+        first = max(0, position + 1 - model.config.window)
+        torch.testing.assert_close(step.dense()[::2], weights[..., position : position + 1, first : position + 1])
     assert state.past.capacity <= 2 * model.config.window
 
 
 @pytest.mark.parametrize("current", [True, False])
 def test_rows_are_selected(current):
-    model = make(current=current, window=4)
+    model = make(include_current=current, window=4)
     state = model.start(TOKENS[:, :4], 9, copies=2)
     _, state = model.step(torch.tensor([4, 5, 6, 7]), state)
     state.select(torch.tensor([1, 1, 3, 2]))
     logits, _ = model.step(torch.tensor([8, 9, 8, 9]), state)
     for row, (text, *more) in enumerate([(0, 5, 8), (0, 5, 9), (1, 7, 8), (1, 6, 9)]):
-        wanted, _ = by_formulas(model, torch.tensor([*TOKENS[text, :3].tolist(), *more]))
-        torch.testing.assert_close(logits[row], wanted[-1].detach())
+        expected, _ = by_formulas(model, torch.tensor([*TOKENS[text, :3].tolist(), *more]))
+        torch.testing.assert_close(logits[row], expected[-1].detach())
 
 
 @pytest.mark.parametrize("current", [True, False])
 @pytest.mark.parametrize("heads", [1, 2])
 @pytest.mark.parametrize("score", SCORES)
 def test_no_logit_depends_on_a_later_token(score, heads, current):
-    model = make(score=score, heads=heads, current=current, window=5)
+    model = make(score=score, heads=heads, include_current=current, window=5)
     changed = TOKENS.clone()
     changed[:, 4:] = 1
     before, after = model(TOKENS)[0], model(changed)[0]
     torch.testing.assert_close(before[:, :4], after[:, :4], rtol=0, atol=1e-12)
     assert not torch.isclose(before[:, 4], after[:, 4]).any()
-    assert bool(without_gradient(model)) == (score in ("boxcar", "exact", "hard", "uniform"))
+    assert bool(find_scores_without_gradient(model)) == (score in ("boxcar", "exact", "hard", "uniform"))
 
 
 @pytest.mark.parametrize("score", SCORES)
 def test_every_score_steps_and_goes_on_as_the_whole(score):
     model = make(score=score, heads=2, window=3)
-    wanted, _ = model(TOKENS)
+    expected, _ = model(TOKENS)
     first, carried = model(TOKENS[:, :5])
     rest, _ = model(TOKENS[:, 5:], carried)
-    torch.testing.assert_close(torch.cat([first, rest], 1), wanted)
+    torch.testing.assert_close(torch.cat([first, rest], 1), expected)
     state = model.start(TOKENS[:, :1], 7)
-    for place, column in enumerate(TOKENS.unbind(1)):
+    for position, column in enumerate(TOKENS.unbind(1)):
         logits, state = model.step(column, state)
-        torch.testing.assert_close(logits, wanted[:, place])
+        torch.testing.assert_close(logits, expected[:, position])
 
 
 def test_what_passed_the_window_is_forgotten():
     model = make(window=3, cell="rnn", project=(), score="dot")
     for weights in model.stack.layers.stack.all_weights:
-        weights[1].data.zero_()  # a state knows its own token alone
+        weights[1].data.zero_()  # a state depends only on its own token
     changed = TOKENS.clone()
     changed[:, 0] = 1
     before, after = model(TOKENS)[0], model(changed)[0]
@@ -242,24 +254,24 @@ def test_more_steps_than_there_is_room_for_are_refused():
     _, state = model.step(TOKENS[:, 2], state)
     with pytest.raises(RegardError) as raised:
         model.step(TOKENS[:, 3], state)
-    assert str(raised.value) == "cache: 4 positions are too many for a capacity of 3"
+    assert str(raised.value) == "cache: 4 positions exceed the capacity of 3"
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"window": 0}, "window is 0; 1 is the least"),
-        ({"window": 1, "current": False}, "window is 1; 2 is the least to see any"),
-        ({"heads": 3}, "heads is 3; a number that divides hidden, 256, is needed"),
-        ({"heads": 0}, "heads is 0; a number that divides hidden, 256, is needed"),
-        ({"score": "dots"}, 'score: there is no "dots"; did you mean "dot"?'),
-        ({"normaliser": "softmaxx"}, 'normaliser: there is no "softmaxx"; did you mean "softmax"?'),
-        ({"project": ("key",)}, 'project: there is no "key"; did you mean "keys"?'),
-        ({"memory_dropout": 1.0}, "memory_dropout is 1.0; a share from 0 to below 1 is needed"),
-        ({"dropout": 1.0}, "dropout is 1.0; a share from 0 to below 1 is needed"),
+        ({"window": 0}, "window must be at least 1, got 0"),
+        ({"window": 1, "include_current": False}, "window must be at least 2 with include_current = false, got 1"),
+        ({"heads": 3}, "heads must divide hidden (256), got 3"),
+        ({"heads": 0}, "heads must divide hidden (256), got 0"),
+        ({"score": "dots"}, 'unknown score "dots"; did you mean "dot"?'),
+        ({"normalizer": "softmaxx"}, 'unknown normalizer "softmaxx"; did you mean "softmax"?'),
+        ({"project": ("key",)}, 'unknown project "key"; did you mean "keys"?'),
+        ({"memory_dropout": 1.0}, "memory_dropout must be at least 0 and below 1, got 1.0"),
+        ({"dropout": 1.0}, "dropout must be at least 0 and below 1, got 1.0"),
     ],
 )
 def test_what_cannot_be_is_said(settings, message):
     with pytest.raises(RegardError) as raised:
-        AttentiveLmConfig(size=10, **settings)
+        AttentiveLmConfig(vocab_size=10, **settings)
     assert str(raised.value) == message

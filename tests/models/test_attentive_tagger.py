@@ -1,4 +1,4 @@
-"""The tagger, against the conditional random field, torch's own loss, and the schemes of tags."""
+"""The tagger against the CRF, torch's loss and the tagging schemes."""
 
 from typing import Any
 
@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 from torch.nn import functional
 from torch.testing import assert_close
 
-from regard.data.label_batches import tag_batch
-from regard.data.tagged import Tagged
+from regard.data.label_batches import build_tag_batch
+from regard.data.tagged import TaggedSentence
 from regard.errors import RegardError
 from regard.layers.crf import Crf
 from regard.models.attentive_tagger import AttentiveTagger, TaggerConfig
-from regard.models.reader import ENCODERS
-from regard.schemes import Scheme, allowed_transitions, repair
+from regard.models.text_encoder import ENCODERS
+from regard.schemes import Scheme, build_transitions, repair_tags
 from regard.sentences import TagBatch
-from regard.text.lexicon import learn_lexicon
+from regard.text.word_vocabulary import learn_word_vocabulary
 
 TAGS: dict[Scheme, list[str]] = {
     "BIO": ["O", "B-X", "I-X", "B-Y", "I-Y"],
@@ -27,14 +27,14 @@ TAGS: dict[Scheme, list[str]] = {
     "IO": ["O", "I-X", "I-Y"],
     "plain": ["N", "V", "D"],
 }
-SMALL: dict[str, Any] = {"embedding": 6, "spelling_width": 4, "hidden": 4, "attention_heads": 2}
+SMALL: dict[str, Any] = {"embedding": 6, "char_width": 4, "hidden": 4, "attention_heads": 2}
 SENTENCES = [("a", "b", "c", "d"), ("b",), ("c", "a")]
 
 
 def tagger(scheme: Scheme = "BIO", seed: int = 5, **settings: object) -> AttentiveTagger:
-    """With random parameters, large enough to have opinions."""
+    """Return a model with large random parameters."""
     torch.manual_seed(seed)
-    sizes = learn_lexicon(SENTENCES, TAGS[scheme]).sizes()
+    sizes = learn_word_vocabulary(SENTENCES, TAGS[scheme]).sizes()
     model = AttentiveTagger(TaggerConfig(**sizes, scheme=scheme, **{**SMALL, **settings}))
     with torch.no_grad():
         for parameter in model.parameters():
@@ -43,56 +43,58 @@ def tagger(scheme: Scheme = "BIO", seed: int = 5, **settings: object) -> Attenti
             for parameter in model.crf.parameters():
                 parameter.zero_()
         model.reader.embedding.words.weight[0] = 0
-        if model.reader.embedding.spelling is not None:
-            model.reader.embedding.spelling.letters.weight[0] = 0
+        if model.reader.embedding.char_encoder is not None:
+            model.reader.embedding.char_encoder.letters.weight[0] = 0
     return model.double().eval()
 
 
-def batch_of(scheme: Scheme, *sentences: tuple[str, ...], tags: bool = True) -> TagBatch:
+def make_batch(scheme: Scheme, *sentences: tuple[str, ...], tags: bool = True) -> TagBatch:
     first = {"BILOU": "O", "plain": "V"}.get(scheme, "O")
-    lexicon = learn_lexicon(SENTENCES, TAGS[scheme])
-    return tag_batch([Tagged(words, (first,) * len(words)) for words in sentences], lexicon, tags=tags)
+    lexicon = learn_word_vocabulary(SENTENCES, TAGS[scheme])
+    return build_tag_batch(
+        [TaggedSentence(words, (first,) * len(words)) for words in sentences], lexicon, with_tags=tags
+    )
 
 
 def rules(scheme: Scheme) -> dict[str, torch.Tensor]:
-    start, between, end = allowed_transitions(TAGS[scheme], scheme)
+    start, between, end = build_transitions(TAGS[scheme], scheme)
     return {"allowed": between, "allowed_start": start, "allowed_end": end}
 
 
 @pytest.mark.parametrize("scheme", TAGS)
 def test_without_a_crf_it_is_the_best_of_the_tags_that_may_follow(scheme):
     model = tagger(scheme, crf=False)
-    batch = batch_of(scheme, *SENTENCES)
+    batch = make_batch(scheme, *SENTENCES)
     scores = model(batch)
     assert_close(scores, model.output(model.reader(batch.sentences)).log_softmax(-1))
     lengths = batch.sentences.lengths
-    unlearnt = Crf(len(TAGS[scheme]), **rules(scheme))
-    assert torch.equal(model.best(scores, batch), unlearnt.best(scores.float(), lengths)[0])
+    unlearned = Crf(len(TAGS[scheme]), **rules(scheme))
+    assert torch.equal(model.decode(scores, batch), unlearned.decode(scores.float(), lengths)[0])
     assert batch.tags is not None
-    each = functional.nll_loss(scores.flatten(0, 1), batch.tags.flatten(), ignore_index=-1, reduction="sum")
-    assert_close(model.loss(scores, batch), each.float())
+    expected = functional.nll_loss(scores.flatten(0, 1), batch.tags.flatten(), ignore_index=-1, reduction="sum")
+    assert_close(model.loss(scores, batch), expected.float())
 
 
 def test_with_a_crf_it_is_that():
-    model, batch = tagger(), batch_of("BIO", *SENTENCES)
+    model, batch = tagger(), make_batch("BIO", *SENTENCES)
     crf = Crf(5, **rules("BIO"))
     crf.load_state_dict({name: tensor.float() for name, tensor in model.crf.state_dict().items()}, strict=True)
     crf.allowed, crf.allowed_start, crf.allowed_end = (
-        each.bool() for each in (crf.allowed, crf.allowed_start, crf.allowed_end)
+        allowed.bool() for allowed in (crf.allowed, crf.allowed_start, crf.allowed_end)
     )
     scores, lengths = model(batch), batch.sentences.lengths
     assert_close(scores, model.output(model.reader(batch.sentences)))
-    assert torch.equal(model.best(scores, batch), crf.best(scores.float(), lengths)[0])
+    assert torch.equal(model.decode(scores, batch), crf.decode(scores.float(), lengths)[0])
     assert batch.tags is not None
-    wanted = -crf.log_likelihood(scores.float(), batch.tags, lengths).sum()
-    assert_close(model.loss(scores, batch).double(), wanted.double(), rtol=1e-5, atol=1e-5)
-    found = model.probabilities(scores, batch)
-    assert_close(found.double(), crf.marginals(scores.float(), lengths).double(), rtol=1e-5, atol=1e-6)
-    assert_close(found.sum(-1).float(), torch.tensor([[1.0, 1, 1, 1], [1, 0, 0, 0], [1, 1, 0, 0]]))
+    expected = -crf.log_likelihood(scores.float(), batch.tags, lengths).sum()
+    assert_close(model.loss(scores, batch).double(), expected.double(), rtol=1e-5, atol=1e-5)
+    actual = model.probabilities(scores, batch)
+    assert_close(actual.double(), crf.marginals(scores.float(), lengths).double(), rtol=1e-5, atol=1e-6)
+    assert_close(actual.sum(-1).float(), torch.tensor([[1.0, 1, 1, 1], [1, 0, 0, 0], [1, 1, 0, 0]]))
 
 
 def test_weights_and_smoothing_are_those_of_torch():
-    model, batch = tagger(crf=False), batch_of("BIO", *SENTENCES)
+    model, batch = tagger(crf=False), make_batch("BIO", *SENTENCES)
     batch = TagBatch(batch.sentences, torch.tensor([[0, 1, 2, -1], [3, -1, -1, -1], [-1, 4, -1, -1]]))
     weights = torch.tensor([1.0, 2.0, 0.5, 4.0, 3.0])
     scores = model(batch)
@@ -101,8 +103,8 @@ def test_weights_and_smoothing_are_those_of_torch():
         torch.stack([scores[row, word] for row, word, _ in known]).float(),
         torch.tensor([t for _, _, t in known]),
     )
-    wanted = functional.cross_entropy(rows, tags, weight=weights, label_smoothing=0.1, reduction="sum")
-    assert_close(model.loss(scores, batch, smoothing=0.1, weights=weights), wanted)
+    expected = functional.cross_entropy(rows, tags, weight=weights, label_smoothing=0.1, reduction="sum")
+    assert_close(model.loss(scores, batch, smoothing=0.1, weights=weights), expected)
 
 
 @given(
@@ -112,31 +114,33 @@ def test_weights_and_smoothing_are_those_of_torch():
     st.lists(st.lists(st.sampled_from("abcdz"), min_size=1, max_size=7).map(tuple), min_size=1, max_size=3),
 )
 def test_what_is_answered_keeps_to_the_scheme(scheme, crf, seed, sentences):
-    model = tagger(scheme, seed, crf=crf, encoder="embedding", spelling="none").requires_grad_(False)
-    batch = batch_of(scheme, *sentences, tags=False)
-    best = model.best(model(batch), batch)
+    model = tagger(scheme, seed, crf=crf, encoder="embedding", char_encoder="none").requires_grad_(False)
+    batch = make_batch(scheme, *sentences, tags=False)
+    best = model.decode(model(batch), batch)
     answers = [
         tuple(TAGS[scheme][tag] for tag in row[: len(words)])
         for row, words in zip(best.tolist(), sentences, strict=True)
     ]
-    assert repair(answers, scheme) == (answers, 0)
+    assert repair_tags(answers, scheme) == (answers, 0)
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)
 def test_a_batch_gives_each_what_it_gets_alone(encoder):
-    model = tagger(encoder=encoder, spelling="attention")
-    together = batch_of("BIO", *SENTENCES)
+    model = tagger(encoder=encoder, char_encoder="attention")
+    together = make_batch("BIO", *SENTENCES)
     scores = model(together)
     for row, words in enumerate(SENTENCES):
-        alone = batch_of("BIO", words)
+        alone = make_batch("BIO", words)
         assert_close(scores[row, : len(words)], model(alone)[0])
-        assert model.best(scores, together)[row, : len(words)].tolist() == model.best(model(alone), alone)[0].tolist()
+        assert (
+            model.decode(scores, together)[row, : len(words)].tolist() == model.decode(model(alone), alone)[0].tolist()
+        )
 
 
 @pytest.mark.parametrize("crf", [True, False])
-def test_everything_is_learnt_but_a_crf_that_is_not_asked_for(crf):
+def test_everything_is_learned_but_a_crf_that_is_not_asked_for(crf):
     model = tagger(crf=crf, encoder="both").train()
-    batch = batch_of("BIO", *SENTENCES)
+    batch = make_batch("BIO", *SENTENCES)
     model.loss(model(batch), batch).backward()
     for name, parameter in model.named_parameters():
         if name.startswith("crf.") and not crf:
@@ -155,5 +159,5 @@ def test_the_paths_of_its_attention():
 
 
 def test_what_is_refused():
-    with pytest.raises(RegardError, match=r"^hidden is 0; 1 is the least$"):
+    with pytest.raises(RegardError, match=r"^hidden must be at least 1, got 0$"):
         TaggerConfig(words=9, pieces=9, labels=("O", "B-X"), hidden=0)

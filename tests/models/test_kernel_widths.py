@@ -6,7 +6,7 @@ from regard import attend, causal, lengths
 from regard.attention import Boxcar, Dot, Epanechnikov, Exact, Gaussian
 from regard.batch import Pair, collate
 from regard.models.kernel_widths import set_kernel_widths
-from regard.models.recurrent import RecurrentConfig, RecurrentSeq2Seq
+from regard.models.recurrent_seq2seq import RecurrentConfig, RecurrentSeq2Seq
 
 BATCH = collate([Pair([4, 5], [6]), Pair([7], [8, 9])])
 
@@ -65,7 +65,7 @@ def test_keys_that_equal_the_query_leave_the_width():
 @pytest.mark.parametrize("attention", ["before", "after"])
 def test_in_a_model_half_the_keys_come_within_reach(attention):
     torch.manual_seed(1)
-    sizes = {"source_size": 10, "target_size": 10, "embedding": 8, "hidden": 64}
+    sizes = {"source_vocab_size": 10, "target_vocab_size": 10, "embedding": 8, "hidden": 64}
     model = RecurrentSeq2Seq(RecurrentConfig(**sizes, attention=attention, score="boxcar", learn_width=True))
     model.attention.score.width.data.fill_(1e-3)
     ((path, width),) = set_kernel_widths(model, BATCH).items()

@@ -1,4 +1,4 @@
-"""What every preset says of itself."""
+"""What every preset declares as a `Model`."""
 
 from typing import Any
 
@@ -9,11 +9,11 @@ from torch import nn
 from regard.attention.watch import watch
 from regard.batch import Pair, collate
 from regard.models import MODELS, Model, build
-from regard.sentences import LabelBatch, TagBatch, Word, side_by_side
+from regard.sentences import EncodedWord, LabelBatch, TagBatch, stack_texts
 
 SIZES: dict[str, dict[str, Any]] = {
-    "pairs": {"source_size": 11, "target_size": 9},
-    "text": {"size": 11},
+    "pairs": {"source_vocab_size": 11, "target_vocab_size": 9},
+    "text": {"vocab_size": 11},
     "label": {"words": 11, "pieces": 7, "labels": ("A", "B"), "encoder": "both"},
     "tag": {"words": 11, "pieces": 7, "labels": ("A", "B")},
 }
@@ -24,7 +24,7 @@ KINDS = {
     "tag": {"attentive-tagger": ["self"]},
 }
 USUAL = {"pairs": ["cross"], "text": []}
-SENTENCES = side_by_side([(Word(5, (4, 5)), Word(6, (6,)))])
+SENTENCES = stack_texts([(EncodedWord(5, (4, 5)), EncodedWord(6, (6,)))])
 INPUTS: dict[str, Any] = {
     "pairs": collate([Pair([4, 5, 6], [7, 8])]),
     "text": torch.tensor([[2, 5, 6, 7]]),
@@ -47,7 +47,7 @@ def test_its_attentions_are_those_that_run(name):
     paths = [path for paths in model.attentions.values() for path in paths]
     assert set(seen) == set(paths)
     assert len(paths) == len(set(paths))
-    assert model.attended == tuple(next(iter(model.attentions.values()), ()))
+    assert model.default_attention == tuple(next(iter(model.attentions.values()), ()))
 
 
 @pytest.mark.parametrize(
@@ -69,11 +69,15 @@ def test_which_layers_are_a_residual_stack(name, kinds):
 def test_what_is_read_comes_from_the_input_embedding(name):
     model, task = new(name), MODELS[name].task
     assert any(module is model.input_embedding for module in model.modules())
-    asked: list[Any] = []
-    with model.input_embedding.register_forward_pre_hook(lambda _, given: asked.append(given[0])), torch.no_grad():
+    targets: list[Any] = []
+    with model.input_embedding.register_forward_pre_hook(lambda _, given: targets.append(given[0])), torch.no_grad():
         model(INPUTS[task])
     own = {"pairs": INPUTS["pairs"].source, "text": INPUTS["text"]}.get(task, SENTENCES)
-    assert any(torch.equal(each[..., -own.shape[-1] :], own) for each in asked) if task in USUAL else asked == [own]
+    assert (
+        any(torch.equal(target[..., -own.shape[-1] :], own) for target in targets)
+        if task in USUAL
+        else targets == [own]
+    )
 
 
 @pytest.mark.parametrize(
@@ -81,7 +85,7 @@ def test_what_is_read_comes_from_the_input_embedding(name):
     [("transformer", {"tied": "all"}, "target"), ("transformer", {}, "source"), ("seq2seq", {"tied": True}, "source")],
 )
 def test_a_shared_embedding_is_the_input_embedding(name, settings, input_side):
-    model = build(name, source_size=9, target_size=9, **settings)
+    model = build(name, source_vocab_size=9, target_vocab_size=9, **settings)
     assert model.input_embedding is model.get_submodule(f"{input_side}_embedding")
     assert isinstance(model.input_embedding, nn.Embedding)
 
@@ -91,12 +95,12 @@ def test_a_shared_embedding_is_the_input_embedding(name, settings, input_side):
     [
         ("bahdanau", {}, None),
         ("transformer", {}, None),
-        ("transformer", {"positions": "learned", "longest": 13}, 13),
+        ("transformer", {"positions": "learned", "max_length": 13}, 13),
         ("lstm-lm", {}, None),
-        ("gpt", {"longest": 13}, 13),
+        ("gpt", {"context_length": 13}, 13),
         ("attentive-classifier", {}, None),
         ("attentive-tagger", {}, None),
     ],
 )
 def test_how_much_it_can_read(name, settings, most):
-    assert build(name, **SIZES[MODELS[name].task], **settings).most_places == most
+    assert build(name, **SIZES[MODELS[name].task], **settings).max_length == most

@@ -12,9 +12,9 @@ from regard.models.recurrent_lm import RecurrentLm, RecurrentLmConfig
 CELLS = ["rnn", "gru", "lstm"]
 SETTINGS = [
     {"cell": "rnn", "tied": False},
-    {"cell": "gru", "tied": False, "layers": 2, "learn_start": True},
+    {"cell": "gru", "tied": False, "layers": 2, "learn_initial_state": True},
     {"cell": "lstm", "layers": 2},
-    {"cell": "lstm", "embedding": 5, "learn_start": True},
+    {"cell": "lstm", "embedding": 5, "learn_initial_state": True},
 ]
 TOKENS = torch.tensor([[2, 5, 4, 9, 6, 6], [2, 7, 8, 4, 5, 1]])
 
@@ -22,33 +22,33 @@ TOKENS = torch.tensor([[2, 5, 4, 9, 6, 6], [2, 7, 8, 4, 5, 1]])
 def make(**settings):
     """A small model in float64, in which no parameter is zero."""
     torch.manual_seed(6)
-    sizes = {"size": 10, "embedding": 4, "hidden": 5, "dropout": 0.0}
+    sizes = {"vocab_size": 10, "embedding": 4, "hidden": 5, "dropout": 0.0}
     model = RecurrentLm(RecurrentLmConfig(**{**sizes, **settings})).double()
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.7)
     return model
 
 
-def cells_of(model):
+def build_cells(model):
     """Torch's own cells, with the parameters of the model's layers."""
     kind = {"rnn": nn.RNNCell, "gru": nn.GRUCell, "lstm": nn.LSTMCell}[model.config.cell]
-    found = []
+    actual = []
     for weights in model.stack.layers.stack.all_weights:
         cell = kind(weights[0].shape[1], model.config.hidden).double()
         for name, weight in zip(("weight_ih", "weight_hh", "bias_ih", "bias_hh"), weights, strict=True):
             delattr(cell, name)
             setattr(cell, name, weight)  # the very parameter, for its gradient
-        found.append(cell)
-    return found
+        actual.append(cell)
+    return actual
 
 
 def by_cells(model, tokens):
     """The logits of some texts, and the last states of all layers."""
     config, vocabulary = model.config, model.vocabulary
-    zero, cells = torch.zeros(len(tokens), config.hidden).double(), cells_of(model)
-    starts = [zero + h for h in model.stack.start] if config.learn_start else [zero] * config.layers
+    zero, cells = torch.zeros(len(tokens), config.hidden).double(), build_cells(model)
+    starts = [zero + h for h in model.stack.start] if config.learn_initial_state else [zero] * config.layers
     states = [(h, zero) if config.cell == "lstm" else h for h in starts]
-    scale, found = math.sqrt(config.embedding) if config.tied else 1, []
+    scale, actual = math.sqrt(config.embedding) if config.tied else 1, []
     for column in tokens.unbind(1):
         x = scale * vocabulary.embedding.weight[column]
         for layer, cell in enumerate(cells):
@@ -56,47 +56,49 @@ def by_cells(model, tokens):
             x = states[layer][0] if config.cell == "lstm" else states[layer]
         if config.tied:
             x = x @ vocabulary.project.weight.mT if config.embedding != config.hidden else x
-            found.append(x @ vocabulary.embedding.weight.mT + vocabulary.bias)
+            actual.append(x @ vocabulary.embedding.weight.mT + vocabulary.bias)
         else:
-            found.append(x @ vocabulary.output.weight.mT + vocabulary.output.bias)
-    return torch.stack(found, 1), [part for s in states for part in (s if config.cell == "lstm" else (s,))]
+            actual.append(x @ vocabulary.output.weight.mT + vocabulary.output.bias)
+    return torch.stack(actual, 1), [part for s in states for part in (s if config.cell == "lstm" else (s,))]
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_the_model_is_made_of_torchs_cells(settings):
     model = make(**settings)
     logits, carried = model(TOKENS)
-    wanted, states = by_cells(model, TOKENS)
-    torch.testing.assert_close(logits, wanted)
+    expected, states = by_cells(model, TOKENS)
+    torch.testing.assert_close(logits, expected)
     torch.testing.assert_close(list(carried), states)
-    found = torch.autograd.grad(logits.square().sum(), list(model.parameters()))
-    torch.testing.assert_close(found, torch.autograd.grad(wanted.square().sum(), list(model.parameters())))
-    assert all(each.any() for each in found)
+    actual = torch.autograd.grad(logits.square().sum(), list(model.parameters()))
+    torch.testing.assert_close(actual, torch.autograd.grad(expected.square().sum(), list(model.parameters())))
+    assert all(tensor.any() for tensor in actual)
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_segments_are_as_the_whole_with_their_gradient(settings):
     model = make(**settings)
-    wanted, last = model(TOKENS)
-    found, carried = [], None
+    expected, last = model(TOKENS)
+    actual, carried = [], None
     for part in TOKENS.split([1, 3, 2], 1):
         logits, carried = model(part, carried)
-        found.append(logits)
-    torch.testing.assert_close(torch.cat(found, 1), wanted)
+        actual.append(logits)
+    torch.testing.assert_close(torch.cat(actual, 1), expected)
     torch.testing.assert_close(carried, last)
-    gradients = [torch.autograd.grad(x.square().sum(), list(model.parameters())) for x in (torch.cat(found, 1), wanted)]
+    gradients = [
+        torch.autograd.grad(x.square().sum(), list(model.parameters())) for x in (torch.cat(actual, 1), expected)
+    ]
     torch.testing.assert_close(*gradients)
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
-@pytest.mark.parametrize("begun", [1, 4])
-def test_steps_are_as_the_whole(settings, begun):
+@pytest.mark.parametrize("prefix", [1, 4])
+def test_steps_are_as_the_whole(settings, prefix):
     model = make(**settings)
-    wanted, _ = model(TOKENS)
-    state = model.start(TOKENS[:, :begun], capacity=9, copies=2)
-    for place in range(begun - 1, 6):
-        logits, state = model.step(TOKENS[:, place].repeat_interleave(2), state)
-        torch.testing.assert_close(logits, wanted[:, place].repeat_interleave(2, 0))
+    expected, _ = model(TOKENS)
+    state = model.start(TOKENS[:, :prefix], capacity=9, copies=2)
+    for position in range(prefix - 1, 6):
+        logits, state = model.step(TOKENS[:, position].repeat_interleave(2), state)
+        torch.testing.assert_close(logits, expected[:, position].repeat_interleave(2, 0))
 
 
 @pytest.mark.parametrize("cell", CELLS)
@@ -131,13 +133,13 @@ def test_each_dropout_can_be_had_alone_and_in_training_alone(name):
 
 
 def test_dropout_is_that_of_input_and_output_unless_they_say_otherwise():
-    model = RecurrentLm(RecurrentLmConfig(size=10, dropout=0.25, output_dropout=0.5))
+    model = RecurrentLm(RecurrentLmConfig(vocab_size=10, dropout=0.25, output_dropout=0.5))
     assert (model.input_dropout.share, model.output_dropout.share) == (0.25, 0.5)
 
 
 @pytest.mark.parametrize("variational", [True, False])
 def test_variational_features_miss_the_same_at_all_steps(variational):
-    model = make(output_dropout=0.5, variational=variational)
+    model = make(output_dropout=0.5, variational_dropout=variational)
     features, _ = model.read(TOKENS)
     missing = features == 0
     assert missing.any()
@@ -145,7 +147,7 @@ def test_variational_features_miss_the_same_at_all_steps(variational):
 
 
 def test_a_text_of_no_tokens_leaves_what_is_carried():
-    model = make(layers=2, learn_start=True)
+    model = make(layers=2, learn_initial_state=True)
     features, carried = model.read(TOKENS[:, :0])
     assert features.shape == (2, 0, 5)
     torch.testing.assert_close([h[1] for h in carried[::2]], list(model.stack.start))
@@ -155,12 +157,12 @@ def test_a_text_of_no_tokens_leaves_what_is_carried():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"layers": 0}, "layers is 0; 1 is the least"),
-        ({"input_dropout": 1.0}, "input_dropout is 1.0; a share from 0 to below 1 is needed"),
-        ({"weight_dropout": -0.5}, "weight_dropout is -0.5; a share from 0 to below 1 is needed"),
+        ({"layers": 0}, "layers must be at least 1, got 0"),
+        ({"input_dropout": 1.0}, "input_dropout must be at least 0 and below 1, got 1.0"),
+        ({"weight_dropout": -0.5}, "weight_dropout must be at least 0 and below 1, got -0.5"),
     ],
 )
 def test_what_cannot_be_is_said(settings, message):
     with pytest.raises(RegardError) as raised:
-        RecurrentLmConfig(size=10, **settings)
+        RecurrentLmConfig(vocab_size=10, **settings)
     assert str(raised.value) == message

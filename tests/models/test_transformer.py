@@ -10,17 +10,24 @@ from regard.attention import SCORES
 from regard.batch import BOS, PAD, Batch, Pair, collate
 from regard.models.transformer import Transformer, TransformerConfig
 
-PAIRS = [Pair([4, 5, 6, 7, 8], [9, 4]), Pair([6, 5], [5, 6, 7, 8]), Pair([10], [])]  # each as long as none other
+PAIRS = [Pair([4, 5, 6, 7, 8], [9, 4]), Pair([6, 5], [5, 6, 7, 8]), Pair([10], [])]  # all lengths differ
 
 
 def build(**settings):
     torch.manual_seed(0)
-    given = {"source_size": 11, "target_size": 13, "width": 16, "heads": 2, "encoder_layers": 2, "dropout": 0.0}
+    given = {
+        "source_vocab_size": 11,
+        "target_vocab_size": 13,
+        "width": 16,
+        "heads": 2,
+        "encoder_layers": 2,
+        "dropout": 0.0,
+    }
     return Transformer(TransformerConfig(**{**given, **settings})).double()
 
 
 def torch_twin(model):
-    """torch's module with the same parameters, and the parameter of ours for each of its own."""
+    """Return torch's module with the same parameters, and for each of its parameters the corresponding one."""
     config = model.config
     shape = (config.width, config.heads, 4 * config.width)
     options = {
@@ -64,8 +71,8 @@ def copy_attention(own, their):
 def waves(length, width):
     """The positions of the paper, one number at a time."""
     rows = [
-        [(math.cos if i % 2 else math.sin)(place / 10000 ** (2 * (i // 2) / width)) for i in range(width)]
-        for place in range(length)
+        [(math.cos if i % 2 else math.sin)(position / 10000 ** (2 * (i // 2) / width)) for i in range(width)]
+        for position in range(length)
     ]
     return torch.tensor(rows, dtype=torch.float64)
 
@@ -84,7 +91,7 @@ def torch_logits(model, twin, batch):
 
 
 def shaken(model):
-    """The model with every parameter of its layers moved off the values it starts with."""
+    """Return the model with every parameter of its layers changed from its initial value."""
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) / 8)
@@ -104,13 +111,13 @@ def test_it_equals_torchs_module(norm, activation, bias):
     embeddings = [model.get_parameter(name) for name in names]
     layers = [stack.layers[i] for stack in (model.encoder, model.decoder) for i in range(2)]
     own = [p for layer in layers for p in (layer.attention.values.weight, layer.feed_forward.wider.weight)]
-    found = torch.autograd.grad((ours * pull).sum(), [*embeddings, *own, model.decoder.layers[1].cross.keys.weight])
+    actual = torch.autograd.grad((ours * pull).sum(), [*embeddings, *own, model.decoder.layers[1].cross.keys.weight])
     layers = [stack.layers[i] for stack in (twin.encoder, twin.decoder) for i in range(2)]
     theirs_own = [p for layer in layers for p in (layer.self_attn.in_proj_weight, layer.linear1.weight)]
     last = twin.decoder.layers[1].multihead_attn.in_proj_weight
-    wanted = torch.autograd.grad((theirs * pull).sum(), [*embeddings, *theirs_own, last])
-    for number, (mine, their) in enumerate(zip(found, wanted, strict=True)):
-        if number == len(found) - 1:
+    expected = torch.autograd.grad((theirs * pull).sum(), [*embeddings, *theirs_own, last])
+    for number, (mine, their) in enumerate(zip(actual, expected, strict=True)):
+        if number == len(actual) - 1:
             their = their[16:32]  # of query, keys and values, the keys
         elif number >= 2 and number % 2 == 0:
             their = their[32:]
@@ -143,33 +150,33 @@ def test_steps_give_what_the_whole_gives(positions, norm, score):
     model, batch = build(positions=positions, norm=norm, score=score), collate(PAIRS)
     whole = model(batch)
     state = model.start(batch, capacity=batch.target_in.shape[1])
-    for place, tokens in enumerate(batch.target_in.T):
+    for position, tokens in enumerate(batch.target_in.T):
         logits, state = model.step(tokens, state)
-        torch.testing.assert_close(logits, whole[:, place])
+        torch.testing.assert_close(logits, whole[:, position])
     with pytest.raises(RegardError) as error:
         model.step(tokens, state)
-    assert str(error.value) == "Transformer: 6 tokens are too many for a capacity of 5"
+    assert str(error.value) == "Transformer: capacity of 5 tokens exceeded; call start with a larger capacity"
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
 def test_steps_follow_hypotheses_that_are_reordered(positions):
-    model, sources, copies, places = build(positions=positions), collate(PAIRS), 3, 5
-    state = model.start(sources, capacity=places, copies=copies)
+    model, sources, copies, length = build(positions=positions), collate(PAIRS), 3, 5
+    state = model.start(sources, capacity=length, copies=copies)
     addresses = set()
     tokens, prefixes = torch.full((9,), BOS), [[] for _ in range(9)]
-    lengths = sources.source_lengths.map(lambda each: each.repeat_interleave(copies))
+    lengths = sources.source_lengths.map(lambda tensor: tensor.repeat_interleave(copies))
     repeated = sources.source.repeat_interleave(copies, 0), lengths
-    for _ in range(places):
+    for _ in range(length):
         prefixes = [[*prefix, token] for prefix, token in zip(prefixes, tokens.tolist(), strict=True)]
         logits, state = model.step(tokens, state)
         torch.testing.assert_close(logits, model(Batch(*repeated, torch.tensor(prefixes)))[:, -1])
-        addresses.add(tuple(layer.own.keys.data_ptr() for layer in state.memory))
+        addresses.add(tuple(layer.self_cache.keys.data_ptr() for layer in state.memory))
         rows = torch.randint(copies, (3, copies)) + torch.arange(0, 9, copies)[:, None]  # within each source
         state.select(rows.flatten())
         prefixes = [prefixes[row] for row in rows.flatten().tolist()]
         tokens = torch.randint(4, 13, (9,))
     assert len(addresses) == 1
-    assert [tuple(layer.source.keys.shape) for layer in state.memory] == [(3, 2, 6, 8)] * 3  # once for all copies
+    assert [tuple(layer.cross_cache.keys.shape) for layer in state.memory] == [(3, 2, 6, 8)] * 3  # once for all copies
 
 
 @pytest.mark.parametrize("score", SCORES)
@@ -188,9 +195,10 @@ def test_attention_is_seen_where_the_model_says():
     model, batch = build(decoder_layers=2), collate(PAIRS)
     with watch(model) as seen:
         model(batch)
-    assert model.attended == ("decoder.layers.0.cross", "decoder.layers.1.cross")
+    assert model.default_attention == ("decoder.layers.0.cross", "decoder.layers.1.cross")
     assert set(seen) == {
-        *model.attended, *(f"{side}.layers.{i}.attention" for side in ("encoder", "decoder") for i in range(2)),
+        *model.default_attention,
+        *(f"{side}.layers.{i}.attention" for side in ("encoder", "decoder") for i in range(2)),
     }  # fmt: skip
     weights = seen["decoder.layers.1.cross"][0].dense()
     assert weights.shape == (3, 2, 5, 6)
@@ -200,13 +208,13 @@ def test_attention_is_seen_where_the_model_says():
         state = model.start(batch, capacity=2)
         for tokens in batch.target_in.T[:2]:
             _, state = model.step(tokens, state)
-    found = torch.cat(steps["decoder.layers.1.cross"], -2)
-    torch.testing.assert_close(found, weights[..., :2, :])
+    actual = torch.cat(steps["decoder.layers.1.cross"], -2)
+    torch.testing.assert_close(actual, weights[..., :2, :])
 
 
 @pytest.mark.parametrize(("tied", "matrices"), [("none", 3), ("target", 2), ("all", 1)])
 def test_embeddings_and_output_are_one_where_they_are_tied(tied, matrices):
-    model = build(tied=tied, source_size=13)
+    model = build(tied=tied, source_vocab_size=13)
     assert sum(p.shape == (13, 16) for p in model.state_dict().values()) == matrices
     model(collate(PAIRS)).sum().backward()
     assert all(p.grad is not None for p in model.parameters())
@@ -216,7 +224,7 @@ def test_embeddings_and_output_are_one_where_they_are_tied(tied, matrices):
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_it_starts_out_undecided(norm):
     torch.manual_seed(0)
-    model = Transformer(TransformerConfig(source_size=500, target_size=500, width=64, norm=norm)).eval()
+    model = Transformer(TransformerConfig(source_vocab_size=500, target_vocab_size=500, width=64, norm=norm)).eval()
     batch = collate([Pair(torch.randint(4, 500, (20,)).tolist(), torch.randint(4, 500, (20,)).tolist())] * 2)
     loss = nn.functional.cross_entropy(model(batch).flatten(0, 1), batch.target_out.flatten())
     assert loss.item() == pytest.approx(math.log(500) + 0.5, abs=0.5)  # logits of variance one cost half a nat
@@ -229,7 +237,7 @@ def test_autocast_keeps_the_sum_of_residuals_exact(norm):
     with torch.autocast("cpu", torch.bfloat16):
         features = model.features(batch)
         state = model.start(batch, capacity=5)
-        assert state.memory[0].own.keys.dtype == torch.bfloat16
+        assert state.memory[0].self_cache.keys.dtype == torch.bfloat16
         logits, _ = model.step(batch.target_in[:, 0], state)
     assert features.dtype == torch.float32
     torch.testing.assert_close(model.output(features), whole, atol=0.1, rtol=0.1)
@@ -239,34 +247,34 @@ def test_autocast_keeps_the_sum_of_residuals_exact(norm):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"source_size": 0}, "source_size: is 0; 1 is the least"),
-        ({"decoder_layers": 0}, "decoder_layers: is 0; 1 is the least"),
-        ({"longest": 0}, "longest: is 0; 1 is the least"),
-        ({"dropout": 2}, "dropout: is 2; a share from 0 to less than 1 is needed"),
-        ({"positions": "sinus"}, 'positions: there is no "sinus"; did you mean "sinusoidal"?'),
+        ({"source_vocab_size": 0}, "source_vocab_size must be at least 1, got 0"),
+        ({"decoder_layers": 0}, "decoder_layers must be at least 1, got 0"),
+        ({"max_length": 0}, "max_length must be at least 1, got 0"),
+        ({"dropout": 2}, "dropout must be at least 0 and below 1, got 2"),
+        ({"positions": "sinus"}, 'unknown positions "sinus"; did you mean "sinusoidal"?'),
         (
             {"positions": "rotary", "width": 9, "heads": 3},
-            "positions: rotary turns pairs of numbers; heads of width 3 leave one over",
+            "positions: rotary requires an even head width, got 3",
         ),
-        ({"tied": "both"}, 'tied: there is no "both"; there are: all, none, target'),
-        ({"tied": "all"}, "tied: all needs one vocabulary; source_size is 5, target_size 6"),
+        ({"tied": "both"}, 'unknown tied "both"; choose from all, none, target'),
+        ({"tied": "all"}, 'tied = "all" requires source_vocab_size and target_vocab_size to be equal, got 5 and 6'),
     ],
 )
 def test_settings_that_do_not_fit_are_said(settings, message, monkeypatch):
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as outside of tests, where any value may come
     with pytest.raises(RegardError) as error:
-        TransformerConfig(**{"source_size": 5, "target_size": 6, **settings})
+        TransformerConfig(**{"source_vocab_size": 5, "target_vocab_size": 6, **settings})
     assert str(error.value) == message
 
 
 def test_calls_that_do_not_fit_are_said():
-    model, batch = build(positions="learned", longest=6), collate(PAIRS)
+    model, batch = build(positions="learned", max_length=6), collate(PAIRS)
     with pytest.raises(RegardError) as error:
         model(Batch(batch.source, batch.source_lengths))
-    assert str(error.value) == "Transformer: the batch has no targets; give some, or write them with start and step"
+    assert str(error.value) == "Transformer: batch has no targets; use start and step to decode without them"
     with pytest.raises(RegardError) as error:
         model.start(batch, capacity=7)
-    assert str(error.value) == "positions: 7 places are too many; longest is 6"
+    assert str(error.value) == "positions: 7 positions exceed the maximum of 6"
     with pytest.raises(RegardError) as error:
         model.start(batch, capacity=3, copies=0)
-    assert str(error.value) == "Transformer: copies is 0; 1 is the least"
+    assert str(error.value) == "Transformer: copies must be at least 1, got 0"

@@ -3,13 +3,13 @@
 import pytest
 
 from regard.api import train
-from regard.serve.served import served
+from regard.serve.served_models import start_model
 from regard.serve.settings import ServeSettings
 from regard.tasks.loading import load
 from tests.serve.running import running
 
-ONE_STEP = {"steps": 1, "tokens": 100, "validate_every": 1}
-SMALL = {"embedding": 6, "hidden": 4, "spelling_width": 4}
+ONE_STEP = {"steps": 1, "batch_tokens": 100, "validate_every": 1}
+SMALL = {"embedding": 6, "hidden": 4, "char_width": 4}
 TEXTS = [
     ("who wrote this", "she", "person"),
     ("where is the town", "here", "place"),
@@ -32,7 +32,7 @@ def hardly_trained(tmp_path_factory):
         "tag": ({"train": "tag.bio", "task": "tag"}, "attentive-tagger"),
     }
     for name, (data, model) in tasks.items():
-        data = {**data, "train": str(folder / str(data["train"])), "held_out": 0.2}
+        data = {**data, "train": str(folder / str(data["train"])), "validation_share": 0.2}
         recipe = {"data": data, "model": {"name": model, **SMALL}, "training": ONE_STEP}
         train(recipe, folder / name, quiet=True)
     return {name: folder / name for name in tasks}
@@ -48,13 +48,13 @@ def predictors(reverse_run, transformer_run, plain_run, gpt_run, text_run, hardl
 
 @pytest.fixture(scope="session")
 def models(predictors):
-    found = {name: served(name, model, ServeSettings()) for name, model in predictors.items()}
-    yield found
-    for model in found.values():
+    models = {name: start_model(name, model, ServeSettings()) for name, model in predictors.items()}
+    yield models
+    for model in models.values():
         model.worker.stop(5)
 
 
 @pytest.fixture(scope="session")
 def client(models):
-    with running(models) as found:
-        yield found
+    with running(models) as client:
+        yield client

@@ -1,4 +1,4 @@
-"""A server on a free port of the loopback, in a thread; and a client of a few lines."""
+"""A server on a free port of localhost, in a thread, and a small client."""
 
 import http.client
 import json
@@ -15,7 +15,7 @@ from unittest.mock import patch
 
 import uvicorn
 
-from regard.serve.app import application
+from regard.serve.app import create_app
 from regard.serve.settings import ServeSettings
 
 JSON = {"Content-Type": "application/json"}
@@ -45,7 +45,7 @@ class Answer:
 
 
 class Client:
-    """Asks a server."""
+    """Sends requests to a server."""
 
     def __init__(self, port: int, lines: list[str]) -> None:
         self.port, self.lines = port, lines
@@ -53,32 +53,33 @@ class Client:
 
     @property
     def logged(self) -> list[dict[str, Any]]:
-        """What the server told; of all requests when it has stopped."""
+        """The log of the server; complete once it has stopped."""
         return [json.loads(line) for line in self.lines]
 
     def ask(self, path: str, content: Any = None, method: str | None = None, **headers: str) -> Answer:
-        """Bytes are sent as they are, anything else as JSON."""
+        """Send bytes unchanged, anything else as JSON."""
         body = content if content is None or isinstance(content, bytes) else json.dumps(content).encode()
         names = {name.replace("_", "-"): value for name, value in headers.items()}
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         try:
             connection.request(method or ("GET" if body is None else "POST"), path, body, {**JSON, **names})
-            found = connection.getresponse()
-            return Answer(found.status, {name.lower(): value for name, value in found.getheaders()}, found.read())
+            response = connection.getresponse()
+            headers_ = {name.lower(): value for name, value in response.getheaders()}
+            return Answer(response.status, headers_, response.read())
         finally:
             connection.close()
 
 
 @contextmanager
 def running(models: Any, **settings: Any):
-    """A client of a server of some models."""
+    """Yield a client of a server with these models."""
     config = uvicorn.Config(
-        application(models, ServeSettings(**settings)), port=0, log_config=None, log_level="critical", lifespan="off"
+        create_app(models, ServeSettings(**settings)), port=0, log_config=None, log_level="critical", lifespan="off"
     )
     server = uvicorn.Server(config)
     lines: list[str] = []
     thread = threading.Thread(target=server.run, daemon=True)
-    with patch("regard.serve.log.write", lines.append):
+    with patch("regard.serve.log.write_line", lines.append):
         thread.start()
         while not server.started:
             time.sleep(0.01)
@@ -89,14 +90,14 @@ def running(models: Any, **settings: Any):
 
 @dataclass(frozen=True)
 class Process:
-    """The command in a process of its own, and a client of it."""
+    """The command in its own process, and a client."""
 
     process: subprocess.Popen[str]
     log: IO[str]
     client: Client
 
     def end(self, kind: signal.Signals = signal.SIGTERM) -> list[dict[str, Any]]:
-        """Stop it as a user does; it tells no more on stdout, and ends with status 0. What it logged."""
+        """Stop it by a signal, check stdout and the exit status, and return the log."""
         self.process.send_signal(kind)
         out, _ = self.process.communicate(timeout=60)
         assert (self.process.returncode, out) == (0, "")
@@ -106,7 +107,7 @@ class Process:
 
 @contextmanager
 def in_process(*arguments: object):
-    """A server in a process of its own. Its log goes to a file: a pipe that nobody reads would stop it."""
+    """Yield a server in its own process. It logs to a file, since a full pipe would block it."""
     line = [sys.executable, "-c", COMMAND, "serve", *map(str, arguments), "--port", "0", "--device", "cpu"]
     with TemporaryFile("w+") as log, subprocess.Popen(line, stdout=subprocess.PIPE, stderr=log, text=True) as process:
         assert process.stdout is not None

@@ -33,8 +33,8 @@ def test_health(client):
 
 
 def test_models_are_told_with_what_they_take(client):
-    found = client.ask("/api/models").json
-    kinds = {model["name"]: (model["kind"], model["attention"]) for model in found["models"]}
+    answer = client.ask("/api/models").json
+    kinds = {model["name"]: (model["kind"], model["attention"]) for model in answer["models"]}
     assert kinds == {
         "reverse": ("pairs", ["cross"]),
         "transformer": ("pairs", ["cross", "encoder", "decoder"]),
@@ -45,11 +45,17 @@ def test_models_are_told_with_what_they_take(client):
         "label-pairs": ("label", ["pooling"]),
         "tag": ("tag", ["self"]),
     }
-    taken = {model["name"]: (model["options"], model["summary"]) for model in found["models"]}
+    taken = {model["name"]: (model["options"], model["summary"]) for model in answer["models"]}
     assert taken["label"] == (["nbest"], "2 labels")
     assert taken["label-pairs"] == (["nbest", "second"], "2 labels")
     assert taken["tag"] == ([], "2 tags")
-    assert found["limits"] == {"bytes": 1000000, "characters": 10000, "beam": 32, "tokens": 1000, "seconds": 30.0}
+    assert answer["limits"] == {
+        "max_bytes": 1000000,
+        "max_characters": 10000,
+        "max_beam": 32,
+        "max_tokens": 1000,
+        "timeout": 30.0,
+    }
 
 
 def test_a_translator_answers_as_it_does_in_python(client, predictors):
@@ -65,8 +71,10 @@ def test_a_translator_answers_as_it_does_in_python(client, predictors):
 
 
 def test_a_language_model_draws_the_text_of_its_seed(client, predictors):
-    expected = predictors["gpt"].generate("the ", tokens=9, seed=5, temperature=0.8)
-    answer = client.ask("/api/predict", {"model": "gpt", "text": "the ", "tokens": 9, "seed": 5, "temperature": 0.8})
+    expected = predictors["gpt"].generate("the ", max_tokens=9, seed=5, temperature=0.8)
+    answer = client.ask(
+        "/api/predict", {"model": "gpt", "text": "the ", "max_tokens": 9, "seed": 5, "temperature": 0.8}
+    )
     assert answer.json["text"] == expected.text
     assert answer.json["tokens"] == list(expected.tokens)
     assert answer.json["ended"] == expected.ended
@@ -74,8 +82,8 @@ def test_a_language_model_draws_the_text_of_its_seed(client, predictors):
 
 
 def test_a_language_model_gives_its_most_probable_texts(client, predictors):
-    expected = predictors["text"].continuations("the cat", tokens=4, beam=3, nbest=2)
-    answer = client.ask("/api/predict", {"model": "text", "text": "the cat", "tokens": 4, "beam": 3, "nbest": 2})
+    expected = predictors["text"].continuations("the cat", max_tokens=4, beam=3, nbest=2)
+    answer = client.ask("/api/predict", {"model": "text", "text": "the cat", "max_tokens": 4, "beam": 3, "nbest": 2})
     assert [each["text"] for each in answer.json["alternatives"]] == [each.text for each in expected]
 
 
@@ -101,24 +109,24 @@ def test_tags(client, predictors):
 def test_a_look_is_an_attention_map(client, predictors):
     model = predictors["reverse"]
     expected = model.attention_map(model.predict("a b c", return_weights=True))
-    found = AttentionMap.from_record(client.ask("/api/look", {"text": "a b c", "words": False}).json)
-    assert (found.rows, found.columns) == (("c", "b", "a", "<eos>"), ("a", "b", "c", "<eos>"))
-    assert found.weights == pytest.approx(expected.weights, abs=1e-5)
+    answer = AttentionMap.from_record(client.ask("/api/look", {"text": "a b c", "words": False}).json)
+    assert (answer.rows, answer.columns) == (("c", "b", "a", "<eos>"), ("a", "b", "c", "<eos>"))
+    assert answer.weights == pytest.approx(expected.weights, abs=1e-5)
 
 
 def test_a_look_at_a_given_target_and_another_attention(client):
-    asked = {"model": "transformer", "text": "a b c", "target": "a b"}
+    body = {"model": "transformer", "text": "a b c", "target": "a b"}
     sides = {
-        kind: (found["rows"], found["columns"])
+        kind: (record["rows"], record["columns"])
         for kind in ("cross", "encoder", "decoder")
-        for found in [client.ask("/api/look", {**asked, "kind": kind}).json]
+        for record in [client.ask("/api/look", {**body, "kind": kind}).json]
     }
     source, target = ["a", "b", "c", "<eos>"], ["a", "b", "<eos>"]
     assert sides == {"cross": (target, source), "encoder": (source, source), "decoder": (target, ["<bos>", "a", "b"])}
     answer = client.ask("/api/look", {"text": "a", "kind": "encoder"})
     assert (answer.status, answer.error) == (
         422,
-        'look: attention of bahdanau: there is no "encoder"; there are: cross',
+        'look: bahdanau: unknown kind "encoder"; choose from cross',
     )
 
 
@@ -131,54 +139,54 @@ def test_every_kind_can_be_looked_at(client, model):
 
 def test_a_look_at_the_largest_weights(client):
     whole = AttentionMap.from_record(client.ask("/api/look", {"text": "a b c"}).json)
-    found = AttentionMap.from_record(client.ask("/api/look", {"text": "a b c", "top": 1}).json)
-    assert found.kept == 1
-    assert found.weights.values[..., 0] == pytest.approx(whole.weights.max(-1))
+    top = AttentionMap.from_record(client.ask("/api/look", {"text": "a b c", "top": 1}).json)
+    assert top.top_k == 1
+    assert top.weights.values[..., 0] == pytest.approx(whole.weights.max(-1))
 
 
 def test_no_more_weights_are_given_than_a_page_can_hold(client, monkeypatch):
     monkeypatch.setattr("regard.views.page.MOST_WEIGHTS", 20)
-    for top, kept in ((10**6, 4), (5, 4), (2, 2)):  # of 25 weights four of each row, unless fewer are asked for
-        asked = {"model": "reverse", "text": "a b c d", "target": "d c b a", "words": False, "top": top}
-        (head,) = client.ask("/api/look", asked).json["weights"]["values"][0]
+    for top, kept in ((10**6, 4), (5, 4), (2, 2)):  # of 25 weights four of each row, unless fewer are body for
+        body = {"model": "reverse", "text": "a b c d", "target": "d c b a", "words": False, "top": top}
+        (head,) = client.ask("/api/look", body).json["weights"]["values"][0]
         assert [len(row) for row in head] == [kept] * 5
 
 
 def test_json_is_written_in_parts():
     rows = [[0.25] * 1000] * 50
     content = {"weights": [[rows]], "empty": [{}, []], "texts": ("a", "\ud800"), "pairs": [["a", 0.5], ["b", 1e-9]]}
-    parts = list(app.json_parts(content))
+    parts = list(app.iter_json(content))
     assert "".join(parts) == json.dumps(content)
     assert max(map(len, parts)) == len(json.dumps(rows[0]))
     with pytest.raises(ValueError, match="not JSON compliant"):
-        list(app.json_parts([[float("nan")]]))
+        list(app.iter_json([[float("nan")]]))
 
 
 def test_a_map_is_written_where_nobody_waits_for_it(client, monkeypatch):
-    threads, write = [], app.as_json
+    threads, write = [], app.build_json_response
 
     def noted(*content):
         threads.append(threading.get_ident())
         return write(*content)
 
-    monkeypatch.setattr(app, "as_json", noted)
+    monkeypatch.setattr(app, "build_json_response", noted)
     client.ask("/health")
     client.ask("/api/look", {"text": "a b c"})
     assert len(set(threads)) == 2  # not in the thread that answers all
 
 
 def test_a_pair_of_texts_is_looked_at(client, predictors):
-    asked = {"model": "label-pairs", "text": "who is", "second": "she"}
+    body = {"model": "label-pairs", "text": "who is", "second": "she"}
     model = predictors["label-pairs"]
     expected = model.predict("who is", second="she", return_weights=True)
-    assert client.ask("/api/look", asked).json["weights"][0][0][0] == pytest.approx(expected.weights, abs=1e-6)
+    assert client.ask("/api/look", body).json["weights"][0][0][0] == pytest.approx(expected.weights, abs=1e-6)
 
 
 def test_a_model_without_attention_says_so(client):
     answer = client.ask("/api/look", {"model": "plain", "text": "a b"})
     assert (answer.status, answer.error) == (
         422,
-        "seq2seq: this model has no attention from target to source, so no weights to show",
+        "seq2seq has no attention from target to source",
     )
 
 
@@ -195,10 +203,10 @@ def test_a_translation_grows_by_its_beam(client):
 
 
 def test_a_text_grows_by_its_tokens(client):
-    asked = {"model": "gpt", "text": "the ", "tokens": 9, "seed": 5}
-    *parts, (name, answer) = client.ask("/api/stream", asked).events
+    body = {"model": "gpt", "text": "the ", "max_tokens": 9, "seed": 5}
+    *parts, (name, answer) = client.ask("/api/stream", body).events
     assert name == "answer"
-    assert answer == client.ask("/api/predict", asked).json
+    assert answer == client.ask("/api/predict", body).json
     assert len(parts) == 8
     assert answer["text"].startswith("".join(part["part"] for _, part in parts))
 
@@ -209,43 +217,52 @@ def test_what_does_not_grow_is_answered_at_once(client):
 
 
 @pytest.mark.parametrize(
-    ("asked", "line"),
+    ("body", "line"),
     [
-        ({"text": "a", "model": "revers"}, 'model: there is no "revers"; did you mean "reverse"?'),
-        ({}, "text: field required"),
-        ({"text": "a", "bean": 1}, "bean: there is no such setting"),
-        ({"text": "a", "beam": "5"}, "beam: input should be a valid integer"),
-        ({"text": "a", "beam": 0}, "beam: input should be greater than or equal to 1"),
-        ({"text": "a", "beam": 33}, "beam: is 33; this server takes up to 32"),
-        ({"text": "a", "beam": 2, "nbest": 3}, "predict: 3 best of a beam of 2 are too many; set beam to 3 or more"),
-        ({"text": "a", "longest": 1001}, "longest: is 1001; this server takes up to 1000"),
-        ({"text": "a" * 10_001}, "text: has 10001 characters; this server takes up to 10000"),
+        ({"text": "a", "model": "revers"}, 'unknown model "revers"; did you mean "reverse"?'),
+        ({}, "text is required"),
+        ({"prompt": "a"}, 'unknown field "prompt"; did you mean "text"?'),
+        ({"inputs": "a"}, 'unknown field "inputs"; did you mean "text"?'),
+        ({"text": "a", "max_new_tokens": 5}, 'unknown field "max_new_tokens"; did you mean "max_tokens"?'),
+        ({"text": "a", "bean": 1}, 'unknown field "bean"; did you mean "beam"?'),
+        ({"text": "a", "xyz": 1}, 'unknown field "xyz"; see /docs for the API'),
+        ({"text": 5}, "text: expected a string, got int"),
+        ({"text": None}, "text: expected a string, got null"),
+        ([], "request: expected a JSON object, got list"),
+        ({"text": "a", "beam": "5"}, "beam: expected an integer, got str"),
+        ({"text": "a", "beam": 0}, "beam must be at least 1, got 0"),
+        ({"text": "a", "beam": 10**400}, f"beam must be at most 1000, got 1{'0' * 38}…"),
+        ({"text": "a", "model": "gpt", "top_p": 2}, "top_p must be at most 1, got 2"),
+        ({"text": "a", "model": "gpt", "temperature": 0}, "temperature must be above 0, got 0"),
+        ({"text": "a", "beam": 33}, "beam must be at most 32 on this server, got 33"),
+        ({"text": "a", "beam": 2, "nbest": 3}, "predict: nbest must be at most beam (2), got 3"),
+        ({"text": "a", "max_length": 1001}, "max_length must be at most 1000 on this server, got 1001"),
+        ({"text": "a" * 10_001}, "text must be at most 10000 characters long, got 10001"),
         (
             {"text": "a", "seed": 1},
-            "seed: is not for reverse, which answers texts; besides a text it takes beam, length_penalty, longest, "
-            "nbest",
+            'model "reverse" does not support "seed"; choose from text, beam, length_penalty, max_length, nbest',
         ),
         (
             {"text": "a", "model": "tag", "beam": 1},
-            "beam: is not for tag, which tags words; besides a text it takes nothing",
+            'model "tag" does not support "beam"; choose from text',
         ),
-        ({"text": "a", "model": "gpt", "tokens": 1001}, "tokens: is 1001; this server takes up to 1000"),
+        ({"text": "a", "model": "gpt", "max_tokens": 1001}, "max_tokens must be at most 1000 on this server, got 1001"),
         (
             {"text": "a", "model": "gpt", "beam": 2, "seed": 1},
-            "seed: a beam draws nothing; leave it out, or beam and nbest",
+            "seed cannot be combined with beam or nbest",
         ),
         (
             {"text": "a", "model": "gpt", "greedy": True, "top_k": 1},
-            "generate: greedy draws nothing; leave out temperature, top_k and top_p, or greedy",
+            "generate: greedy cannot be combined with temperature, top_k or top_p",
         ),
         (
             {"text": "a", "model": "label-pairs"},
-            'text: "a" has no second text; this model labels pairs of texts',
+            'text "a": second is required; this model classifies text pairs',
         ),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_in_one_line(client, asked, line):
-    answer = client.ask("/api/predict", asked)
+def test_what_is_wrong_is_said_in_one_line(client, body, line):
+    answer = client.ask("/api/predict", body)
     assert (answer.status, answer.error) == (422, line)
 
 
@@ -260,25 +277,25 @@ def test_hostile_bodies_are_refused(client, path, body, statuses):
 
 def test_a_large_body_is_refused_before_it_is_read(client):
     answer = client.ask("/api/predict", b'{"text": "' + b"a" * 10_000_000 + b'"}')
-    assert (answer.status, answer.error) == (413, "the request is larger than 1000000 bytes; send less at once")
+    assert (answer.status, answer.error) == (413, "the request must be at most 1000000 bytes")
 
 
 def test_a_large_body_without_a_length_is_refused(client):
-    with socket.create_connection(("127.0.0.1", client.port)) as own:
+    with socket.create_connection(("127.0.0.1", client.port)) as connection:
         head = "POST /api/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-        own.sendall(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
+        connection.sendall(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
         piece = b"8000\r\n" + b"a" * 0x8000 + b"\r\n"
         for _ in range(320):
-            own.sendall(piece)
-        own.sendall(b"0\r\n\r\n")
-        own.settimeout(10)
-        assert own.recv(100).startswith(b"HTTP/1.1 413 ")
+            connection.sendall(piece)
+        connection.sendall(b"0\r\n\r\n")
+        connection.settimeout(10)
+        assert connection.recv(100).startswith(b"HTTP/1.1 413 ")
 
 
 @pytest.mark.parametrize("text", ["\x00", "\x1b[31m", "\u202e", "a\r\nb", "\u2028", "😀" * 5, "<script>", " ", ""])
 @pytest.mark.parametrize("model", ["reverse", "gpt", "text", "label", "tag"])
 def test_any_text_gets_an_answer(client, model, text):
-    extra = {"tokens": 3, "seed": 0} if model in ("gpt", "text") else {}
+    extra = {"max_tokens": 3, "seed": 0} if model in ("gpt", "text") else {}
     answer = client.ask("/api/predict", {"model": model, "text": text, **extra})
     assert answer.status == 200
     assert client.ask("/api/look", {"model": model, "text": text}).status in (200, 422)
@@ -301,15 +318,12 @@ def test_any_text_gets_an_answer(client, model, text):
 )
 def test_no_path_leads_out_of_the_files(client, path):
     answer = client.ask(path)
-    assert (answer.status, answer.error) == (404, "there is nothing at this address; /docs lists what there is")
+    assert (answer.status, answer.error) == (404, "not found; see /docs for the API")
 
 
 def test_another_method_is_refused(client):
     answer = client.ask("/api/predict", method="GET")
-    assert (answer.status, answer.error) == (
-        405,
-        "this address does not take this method; /docs lists what there is",
-    )
+    assert (answer.status, answer.error) == (405, "method not allowed; see /docs for the API")
 
 
 @pytest.mark.parametrize(
@@ -349,9 +363,9 @@ def test_a_bug_of_ours_is_told_without_what_it_says(models, monkeypatch):
     monkeypatch.setattr(Tagging, "record", broken)
     with running(models) as client:
         answer = client.ask("/api/predict", {"model": "tag", "text": "private"})
-    assert (answer.status, answer.error) == (500, "the server erred; this is a bug of ours, and its log says where")
-    told = [(each["event"], each.get("error"), each.get("status")) for each in client.logged]
-    assert told == [("bug", "ZeroDivisionError", None), ("request", None, 500)]
-    assert client.logged[0]["places"][-1].endswith(" broken")
+    assert (answer.status, answer.error) == (500, "internal server error; see the server log")
+    events = [(each["event"], each.get("error"), each.get("status")) for each in client.logged]
+    assert events == [("bug", "ZeroDivisionError", None), ("request", None, 500)]
+    assert client.logged[0]["traceback"][-1].endswith(" broken")
     assert "secret" not in str(client.lines)
     assert "private" not in str(client.lines)

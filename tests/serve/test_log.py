@@ -3,12 +3,12 @@ import sys
 from datetime import datetime
 from unittest.mock import patch
 
-from regard.serve.log import log, log_bug, write
+from regard.serve.log import log, log_bug, write_line
 
 
 def logged(function, *arguments, **fields):
     lines = []
-    with patch("regard.serve.log.write", lines.append):
+    with patch("regard.serve.log.write_line", lines.append):
         function(*arguments, **fields)
     (line,) = lines
     assert "\n" not in line
@@ -16,13 +16,13 @@ def logged(function, *arguments, **fields):
 
 
 def test_a_line_is_a_json_object():
-    found = logged(log, "listening", models=["a\nb"], token=False)
-    assert datetime.fromisoformat(found.pop("time")).utcoffset().total_seconds() == 0
-    assert found == {"event": "listening", "models": ["a\nb"], "token": False}
+    line = logged(log, "listening", models=["a\nb"], token=False)
+    assert datetime.fromisoformat(line.pop("time")).utcoffset().total_seconds() == 0
+    assert line == {"event": "listening", "models": ["a\nb"], "token": False}
 
 
 def test_lines_go_to_stderr(capsys):
-    write("a")
+    write_line("a")
     assert capsys.readouterr() == ("", "a\n")
 
 
@@ -30,7 +30,7 @@ def test_a_bug_is_told_by_its_place_and_not_its_words():
     try:
         {}["what a user wrote"]
     except KeyError:
-        found = logged(log_bug, sys.exception())
-    assert (found["event"], found["error"]) == ("bug", "KeyError")
-    assert found["places"][0].endswith(" test_a_bug_is_told_by_its_place_and_not_its_words")
-    assert "user wrote" not in str(found)
+        line = logged(log_bug, sys.exception())
+    assert (line["event"], line["error"]) == ("bug", "KeyError")
+    assert line["traceback"][0].endswith(" test_a_bug_is_told_by_its_place_and_not_its_words")
+    assert "user wrote" not in str(line)

@@ -1,4 +1,4 @@
-"""Schemathesis asks whatever the description of the interface allows, and what it does not."""
+"""Schemathesis sends requests that the OpenAPI schema allows, and ones that it does not."""
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -28,8 +28,10 @@ FEW = settings(
 
 
 def test_the_description_has_every_address(client):
-    found = client.ask("/openapi.json").json
-    assert {(method.upper(), path) for path, each in found["paths"].items() for method in each} == set(OPERATIONS)
+    schema = client.ask("/openapi.json").json
+    assert {(method.upper(), path) for path, methods in schema["paths"].items() for method in methods} == set(
+        OPERATIONS
+    )
 
 
 @pytest.mark.parametrize(("method", "path"), OPERATIONS)

@@ -4,7 +4,7 @@ from unittest.mock import patch
 
 import pytest
 
-from regard.serve.security import POLICY, host_of, same
+from regard.serve.security import POLICY, is_same_token, parse_host
 from tests.serve.running import running
 
 ALL = {
@@ -32,7 +32,7 @@ def test_the_policy_lets_nothing_in_from_elsewhere():
 
 
 def test_without_the_token_nothing_is_told(models):
-    line = "a bearer token is needed, in the header Authorization"
+    line = "missing or wrong bearer token in the Authorization header"
     with running(models, token="correct") as client:
         for shown in (
             {},
@@ -40,8 +40,8 @@ def test_without_the_token_nothing_is_told(models):
             {"Authorization": "Basic correct"},
             {"Authorization": "\xff"},
         ):
-            for path, asked in (("/api/models", None), ("/api/predict", {"text": "a"}), ("/api/nothing", None)):
-                answer = client.ask(path, asked, **shown)
+            for path, body in (("/api/models", None), ("/api/predict", {"text": "a"}), ("/api/nothing", None)):
+                answer = client.ask(path, body, **shown)
                 assert (answer.status, answer.error) == (401, line)
                 assert answer.headers["www-authenticate"] == "Bearer"
         assert client.ask("/api/models", Authorization="Bearer correct").status == 200
@@ -54,19 +54,19 @@ def test_without_the_token_nothing_is_told(models):
 
 def test_without_the_token_no_body_is_read(models):
     with running(models, token="correct") as client:
-        with socket.create_connection(("127.0.0.1", client.port)) as own:
+        with socket.create_connection(("127.0.0.1", client.port)) as connection:
             head = "POST /api/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-            own.sendall(f"{head}Content-Length: 100\r\n\r\n".encode() + b'{"text"')
-            own.settimeout(5)  # half of what the body may take
-            assert own.recv(100).startswith(b"HTTP/1.1 401 ")
+            connection.sendall(f"{head}Content-Length: 100\r\n\r\n".encode() + b'{"text"')
+            connection.settimeout(5)  # half of what the body may take
+            assert connection.recv(100).startswith(b"HTTP/1.1 401 ")
         assert client.ask("/api/predict", b"a" * 10_000_000).status == 401  # and one that sends all gets its answer
         assert client.ask("/api/predict", {"text": "a b"}, Authorization="Bearer correct").status == 200
 
 
 def test_tokens_are_compared_whole():
-    assert same("a", "a")
-    assert not same("a", "ab")
-    assert not same("", "a")
+    assert is_same_token("a", "a")
+    assert not is_same_token("a", "ab")
+    assert not is_same_token("", "a")
 
 
 def test_another_name_may_be_another_page_in_disguise(models):
@@ -76,7 +76,7 @@ def test_another_name_may_be_another_page_in_disguise(models):
         answer = client.ask("/health", Host="evil.example")
         assert (answer.status, answer.error) == (
             421,
-            "the Host header names another server; --allow-hosts lets its name in",
+            "unknown Host header; add the host name with --allow-hosts",
         )
     with running(models, allow_hosts=("model.example",)) as client:
         assert client.ask("/health", Host="model.example").status == 200
@@ -89,41 +89,41 @@ def test_another_name_may_be_another_page_in_disguise(models):
     [("a", "a"), ("A:80", "a"), ("[::1]", "::1"), ("[::1]:80", "::1"), ("", ""), ("::1", "")],
 )
 def test_the_name_of_a_host(header, name):
-    assert host_of(header) == name
+    assert parse_host(header) == name
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
 def test_a_form_of_another_page_is_refused(client, kind):
     answer = client.ask("/api/predict", {"text": "a"}, Content_Type=kind)
-    assert (answer.status, answer.error) == (415, "JSON is needed, with the header Content-Type: application/json")
+    assert (answer.status, answer.error) == (415, "expected Content-Type: application/json")
 
 
 def test_a_request_that_does_not_end_is_given_up(models):
     with patch("regard.serve.security.BODY_SECONDS", 0.2), running(models) as client:
-        with socket.create_connection(("127.0.0.1", client.port)) as own:
+        with socket.create_connection(("127.0.0.1", client.port)) as connection:
             head = "POST /api/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-            own.sendall(f"{head}Content-Length: 100\r\n\r\n".encode() + b'{"text"')
-            own.settimeout(10)
-            answer = b"".join(iter(lambda: own.recv(10_000), b""))
+            connection.sendall(f"{head}Content-Length: 100\r\n\r\n".encode() + b'{"text"')
+            connection.settimeout(10)
+            answer = b"".join(iter(lambda: connection.recv(10_000), b""))
         assert answer.startswith(b"HTTP/1.1 408 ")
-        assert answer.endswith(b'{"error": "the request was not whole after 0.2 seconds; send it faster"}')
+        assert answer.endswith(b'{"error": "the request body was incomplete after 0.2 seconds"}')
 
 
 def test_more_requests_than_can_wait_are_refused(models):
-    with running(models, queue=1) as client:
+    with running(models, queue_size=1) as client:
         head = b"POST /api/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         head += b"Content-Length: 100\r\n\r\n"
-        own = [socket.create_connection(("127.0.0.1", client.port)) for _ in range(4)]
-        for each in own:
-            each.sendall(head)
+        connections = [socket.create_connection(("127.0.0.1", client.port)) for _ in range(4)]
+        for connection in connections:
+            connection.sendall(head)
         answer = client.ask("/health")
         while answer.status == 200:  # until the others have come
             time.sleep(0.01)
             answer = client.ask("/health")
-        assert (answer.status, answer.error) == (503, "there are too many requests at once; try again later")
+        assert (answer.status, answer.error) == (503, "too many requests; retry later")
         assert answer.headers["retry-after"] == "1"
-        for each in own:
-            each.close()
+        for connection in connections:
+            connection.close()
 
 
 def test_a_request_is_logged_without_its_text(models):
@@ -133,7 +133,7 @@ def test_a_request_is_logged_without_its_text(models):
         client.ask("/serve/static/app.js")
     first, second, third = client.logged
     assert {"event", "method", "route", "status", "model", "action", "characters"} <= set(first)
-    assert (first["model"], first["characters"], first["together"], first["status"]) == ("reverse", 10, 1, 200)
+    assert (first["model"], first["characters"], first["batch_size"], first["status"]) == ("reverse", 10, 1, 200)
     assert (second["route"], second["status"]) == (None, 404)
     assert third["file"] == "/serve/static/app.js"
     assert "secret" not in str(client.lines)

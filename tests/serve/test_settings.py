@@ -15,13 +15,13 @@ def test_only_this_machine_is_let_in_unless_told_otherwise():
 @pytest.mark.parametrize(
     ("settings", "line"),
     [
-        ({"port": -1}, "--port is -1; 0 is the least"),
-        ({"port": 65536}, "--port is 65536; 65535 is the greatest"),
-        ({"most_bytes": 0}, "--most-bytes is 0; 1 is the least"),
-        ({"queue": 0}, "--queue is 0; 1 is the least"),
-        ({"seconds": 0.5}, "--seconds is 0.5; 1 is the least"),
-        ({"seconds": math.nan}, "--seconds is nan; a number is needed"),
-        ({"seconds": math.inf}, "--seconds is inf; a number is needed"),
+        ({"port": -1}, "--port must be at least 0, got -1"),
+        ({"port": 65536}, "--port must be at most 65535, got 65536"),
+        ({"max_bytes": 0}, "--max-bytes must be at least 1, got 0"),
+        ({"queue_size": 0}, "--queue-size must be at least 1, got 0"),
+        ({"timeout": 0.5}, "--timeout must be at least 1, got 0.5"),
+        ({"timeout": math.nan}, "--timeout must be a number, got nan"),
+        ({"timeout": math.inf}, "--timeout must be a number, got inf"),
     ],
 )
 def test_what_cannot_be_is_refused(settings, line):

@@ -1,4 +1,4 @@
-"""A fifth task, small but real: a number for a text, by attention pooling. It is this file and two rows of tables."""
+"""A small fifth task: predict a number for a text by attention pooling. It is this file and two table rows."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.batch import EOS, padded
-from regard.data.batches import plan
+from regard.attribution.explanation import ATTENTION
+from regard.attribution.methods import AttentionShares, Subject
+from regard.batch import EOS, pad_rows
+from regard.data.batches import plan_epoch
 from regard.data.formats import read_lines
 from regard.errors import RegardError
-from regard.explaining.explanation import ATTENTION
-from regard.explaining.methods import Look as Looked
-from regard.explaining.methods import Subject
-from regard.layers.embedding import Call, Embedding
+from regard.layers.embedding import Embedding, EmbeddingCall
 from regard.layers.pooling import Pooling
-from regard.looking.options import LookOptions
+from regard.maps.options import LookOptions
 from regard.models import Preset
 from regard.models.model import Model
 from regard.recipe import Recipe
@@ -35,15 +34,15 @@ from regard.tasks.actions.predict import PredictFromWords
 from regard.tasks.base import Task
 from regard.tasks.predictor import Predictor, Request
 from regard.tasks.settings import DataSettings, TextSettings
-from regard.text import Tokenizers, learn
+from regard.text import TokenizerPair, learn_tokenizer
 from regard.training.defaults import choose_training
-from regard.training.loop import Findings
+from regard.training.loop import ValidationResult
 from regard.training.loss import Loss, TrainingStep
 from regard.training.prepared import Prepared
 from regard.training.settings import TrainingSettings
 from regard.views.attention_map import AttentionMap
 
-# what it reads
+# data
 
 
 class Rated(NamedTuple):
@@ -55,18 +54,18 @@ class Rated(NamedTuple):
 
 def read_rated(path: str) -> list[Rated]:
     examples = []
-    for place, line in enumerate(read_lines(Path(path)), 1):
+    for line_number, line in enumerate(read_lines(Path(path)), 1):
         text, _, number = line.rpartition("\t")
         try:
             examples.append(Rated(text, float(number)))
         except ValueError:
-            raise RegardError(f"{path}, line {place}: found {number!r}; a number is needed") from None
+            raise RegardError(f"{path}, line {line_number}: expected a number, got {number!r}") from None
     return examples
 
 
 @dataclass(frozen=True, kw_only=True)
 class NumberRecipe(Recipe):
-    """All settings of a model that gives numbers."""
+    """All settings of a model that predicts numbers."""
 
     data: DataSettings = field(default_factory=DataSettings)
     text: TextSettings = field(default_factory=TextSettings)
@@ -74,25 +73,25 @@ class NumberRecipe(Recipe):
     training: TrainingSettings = field(default_factory=TrainingSettings)
 
 
-# the model
+# model
 
 
 @dataclass(frozen=True, kw_only=True)
 class NumberConfig:
-    """Words, pooled by attention, and a number made of what was found."""
+    """Word embeddings, pooled by attention, and a linear output."""
 
-    source_size: int
-    target_size: int
-    width: int = 16  # of a word
+    source_vocab_size: int
+    target_vocab_size: int
+    width: int = 16  # size of a word embedding
 
 
 class NumberModel(Model):
-    """The number of a text."""
+    """Predicts the number of a text."""
 
     def __init__(self, config: NumberConfig) -> None:
         super().__init__()
         self.config, self.attentions = config, {"pooling": ("pool.attention",)}
-        self.words = Embedding(config.source_size, config.width)
+        self.words = Embedding(config.source_vocab_size, config.width)
         self.pool = Pooling("attention", config.width)
         self.output = nn.Linear(self.pool.width, 1)
 
@@ -106,7 +105,7 @@ class NumberModel(Model):
 
 @dataclass(frozen=True)
 class NumberBatch:
-    """Texts side by side."""
+    """A batch of padded texts and, in training, their numbers."""
 
     ids: Tensor
     lengths: Tensor
@@ -120,35 +119,38 @@ class NumberBatch:
         return NumberBatch(self.ids.to(device), self.lengths.to(device), numbers)
 
 
-def number_batch(tokenizers: Tokenizers, texts: Sequence[str], numbers: Sequence[float] | None = None) -> NumberBatch:
-    ids, lengths = padded([tokenizers.source.encode(text) or [EOS] for text in texts])
+def number_batch(
+    tokenizers: TokenizerPair, texts: Sequence[str], numbers: Sequence[float] | None = None
+) -> NumberBatch:
+    ids, lengths = pad_rows([tokenizers.source.encode(text) or [EOS] for text in texts])
     return NumberBatch(ids, lengths, None if numbers is None else torch.tensor(numbers))
 
 
-# how it is trained
+# training
 
 
 @dataclass(frozen=True)
 class NumberBatches:
     examples: Sequence[Rated]
-    tokenizers: Tokenizers
+    tokenizers: TokenizerPair
     tokens: int
     seed: int
 
     def plan(self, epoch: int) -> Sequence[Sequence[int]]:
-        sizes = [(len(each.text.split()) + 1,) * 2 for each in self.examples]
-        return plan(sizes, tokens=self.tokens, seed=self.seed, epoch=epoch).batches
+        sizes = [(len(example.text.split()) + 1,) * 2 for example in self.examples]
+        return plan_epoch(sizes, batch_tokens=self.tokens, seed=self.seed, epoch=epoch).batches
 
-    def batch(self, places: Sequence[int], epoch: int) -> NumberBatch:
-        some = [self.examples[place] for place in places]
-        return number_batch(self.tokenizers, [each.text for each in some], [each.number for each in some])
+    def batch(self, indices: Sequence[int], epoch: int) -> NumberBatch:
+        examples = [self.examples[index] for index in indices]
+        texts, numbers = zip(*examples, strict=True)
+        return number_batch(self.tokenizers, texts, numbers)
 
-    def name(self, places: Sequence[int]) -> str:
-        return f'of the text "{self.examples[places[0]].text}"'
+    def name(self, indices: Sequence[int]) -> str:
+        return f'of the text "{self.examples[indices[0]].text}"'
 
 
 class NumberStep(TrainingStep):
-    def forward(self, batch: NumberBatch, carried: Any = ()) -> Loss:
+    def forward(self, batch: NumberBatch, recurrent_state: Any = ()) -> Loss:
         assert batch.numbers is not None
         loss = (self.model(batch) - batch.numbers).square().sum()
         return Loss(loss, torch.full_like(loss, len(batch), dtype=torch.long))
@@ -157,24 +159,24 @@ class NumberStep(TrainingStep):
 @dataclass(frozen=True)
 class NumberValidation:
     examples: Sequence[Rated]
-    tokenizers: Tokenizers
+    tokenizers: TokenizerPair
     device: str
 
-    def __call__(self, model: nn.Module) -> Findings:
-        batch = number_batch(self.tokenizers, [each.text for each in self.examples]).to(self.device)
-        gold = torch.tensor([each.number for each in self.examples])
-        return Findings({"loss": float((model(batch).cpu() - gold).square().mean())})
+    def __call__(self, model: nn.Module) -> ValidationResult:
+        batch = number_batch(self.tokenizers, [example.text for example in self.examples]).to(self.device)
+        gold = torch.tensor([example.number for example in self.examples])
+        return ValidationResult({"loss": float((model(batch).cpu() - gold).square().mean())})
 
 
-# what it answers
+# prediction
 
 
 @dataclass(frozen=True, kw_only=True)
 class NumberOptions:
-    """How a number is written.
+    """Options of a prediction.
 
     Attributes:
-        digits: Digits behind the point.
+        digits: Number of decimal places.
     """
 
     digits: int = 2
@@ -182,7 +184,7 @@ class NumberOptions:
 
 @dataclass(frozen=True)
 class NumberRecord:
-    """The number of a text, and the weights of its words."""
+    """JSON schema of a prediction."""
 
     text: str
     number: float
@@ -206,26 +208,26 @@ class Number:
     def lines(self, options: NumberOptions) -> list[str]:
         return [f"{self.number:.{options.digits}f}"]
 
-    def shaded(self) -> list[Any]:
+    def shaded_words(self) -> list[Any]:
         return [(self.words, self.weights, f"{self.number:.2f}")]
 
 
 class NumberPredictor(Predictor[Number]):
-    """Gives a number to a text."""
+    """A trained model that predicts numbers."""
 
     task_name = "number"
-    weighs = True
+    has_word_weights = True
 
     @property
     def summary(self) -> str:
         return "numbers"
 
-    def subject(self, text: str, **further: Any) -> str:
+    def build_input(self, text: str, **further: Any) -> str:
         return text
 
     def check(self, options: NumberOptions) -> None:
         if not 0 <= options.digits <= 9:
-            raise RegardError(f"digits is {options.digits}; a number from 0 to 9 is needed")
+            raise RegardError(f"digits must be from 0 to 9, got {options.digits}")
 
     def answer(
         self, requests: Sequence[Request], *, return_weights: bool = False, progress: Any = None
@@ -233,8 +235,8 @@ class NumberPredictor(Predictor[Number]):
         answers = []
         for text, _ in requests:
             batch = number_batch(self.tokenizers, [text]).to(self.device)
-            numbers, seen = self.watched(partial(self.model, batch))
-            shares = tuple(seen["pooling"][0].dense().flatten().tolist()) if return_weights else None
+            numbers, weights = self.run_watched(partial(self.model, batch))
+            shares = tuple(weights["pooling"][0].dense().flatten().tolist()) if return_weights else None
             answers.append(Number(text, float(numbers[0]), tuple(text.split()) or ("",), shares))
         return answers
 
@@ -244,7 +246,7 @@ class NumberPredictor(Predictor[Number]):
         return AttentionMap((f"{answer.number:.2f}",), answer.words, weights, self.name, "words")
 
     def look(self, text: str, options: LookOptions) -> AttentionMap:
-        options.kind_of(self.name, self.model.attentions)
+        options.resolve_kind(self.name, self.model.attentions)
         (answer,) = self.answer([Request(text, NumberOptions())], return_weights=True)
         return self.attention_map(answer)
 
@@ -253,7 +255,7 @@ class NumberPredictor(Predictor[Number]):
 
 
 class NumberSubject(Subject):
-    """The number of a text, explained by its words; it takes the place of a log-probability."""
+    """The number of a text, explained by its words; it is used as the log-probability."""
 
     def __init__(self, predictor: NumberPredictor, text: str) -> None:
         self.predictor, self.words = predictor, tuple(text.split())
@@ -261,27 +263,27 @@ class NumberSubject(Subject):
         self.without_attention = ""
 
     def log_probabilities(self, without: Sequence[int | None]) -> Tensor:
-        texts = [" ".join(word for place, word in enumerate(self.words) if place != out) for out in without]
+        texts = [" ".join(word for index, word in enumerate(self.words) if index != omitted) for omitted in without]
         return self.predictor.model(number_batch(self.predictor.tokenizers, texts).to(self.predictor.device))
 
-    def looks(self) -> dict[str, Looked]:
+    def compute_attention(self) -> dict[str, AttentionShares]:
         (answer,) = self.predictor.answer([Request(" ".join(self.words), NumberOptions())], return_weights=True)
-        return {ATTENTION: Looked(np.array(answer.weights))}
+        return {ATTENTION: AttentionShares(np.array(answer.weights))}
 
-    def merged(self, calls: Sequence[Call], numbers: Sequence[Tensor]) -> list[float]:
-        found: list[float] = numbers[0][0].tolist()
-        return found
+    def merge_by_word(self, calls: Sequence[EmbeddingCall], numbers: Sequence[Tensor]) -> list[float]:
+        values: list[float] = numbers[0][0].tolist()
+        return values
 
-    def described(self, log_probability: float) -> str:
+    def describe(self, log_probability: float) -> str:
         return f"the number {log_probability:.2f}"
 
 
-# its commands
+# commands
 
 
 @dataclass(frozen=True, kw_only=True)
 class PredictNumbers(PredictFromWords, NumberOptions):
-    """Write the number of each line."""
+    """Predict a number for each line."""
 
 
 @dataclass(frozen=True)
@@ -300,26 +302,26 @@ class EvaluateNumbers(Evaluate):
     """Score numbers.
 
     Attributes:
-        rated: A file of texts and numbers.
+        rated: File of texts and numbers.
     """
 
     rated: File | None = None
 
-    def report(self, predictor: NumberPredictor, given: Invocation) -> NumberReport:
+    def build_report(self, predictor: NumberPredictor, invocation: Invocation) -> NumberReport:
         examples = read_rated(str(self.rated))
-        answers = predictor.answer([Request(each.text, NumberOptions()) for each in examples])
-        apart = [abs(found.number - each.number) for found, each in zip(answers, examples, strict=True)]
-        return NumberReport(sum(apart) / len(apart))
+        answers = predictor.answer([Request(example.text, NumberOptions()) for example in examples])
+        errors = [abs(answer.number - example.number) for answer, example in zip(answers, examples, strict=True)]
+        return NumberReport(sum(errors) / len(errors))
 
 
 @dataclass(frozen=True, kw_only=True)
 class LookAtNumber(Look):
-    """Show which words a number comes from."""
+    """Show the attention of a model that predicts numbers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NoOptions:
-    """Nothing."""
+    """No options."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -328,18 +330,18 @@ class ExplainNumber(Explain, NoOptions):
 
 
 class NumberTask(Task):
-    """To give a number to a text."""
+    """Regression: predict a number for a text."""
 
     name = "number"
-    does = "rates texts"
-    reads = "a file of texts and numbers"
+    description = "regression model"
+    data_help = "a file of texts and numbers"
     example = "regard train ratings.rated --out runs/ratings"
-    next_step = "predict {run} < texts.txt"
+    next_command = "predict {run} < texts.txt"
     recipe = NumberRecipe
     presets = ("attentive-number",)
     unit = "text"
     batch_unit = "word"
-    learnt_unit = "text"
+    learned_unit = "text"
     options: ClassVar[Mapping[str, type]] = {"request": NumberOptions, "look": LookOptions, "explain": NoOptions}
     actions: ClassVar[Mapping[str, Any]] = {
         "predict": PredictNumbers,
@@ -352,52 +354,52 @@ class NumberTask(Task):
     def claims(self, data: Mapping[str, Any]) -> bool:
         return str(data.get("train", "")).endswith(".rated")
 
-    def prepare(self, recipe: NumberRecipe, run: Any, home: Any, device: str, talk: Any) -> Prepared:
-        recipe.data.check_given("a file of texts and numbers")
+    def prepare(self, recipe: NumberRecipe, run: Any, existing_run: Any, device: str, reporter: Any) -> Prepared:
+        recipe.data.check_train_given("a file of texts and numbers")
         examples = read_rated(str(recipe.data.train))
         random.Random(recipe.training.seed).shuffle(examples)
-        held = max(1, round(len(examples) * recipe.data.held_out))
-        train, valid = examples[held:], examples[:held]
-        talk.say(f"data: {len(train)} texts to train on, {len(valid)} to validate with")
-        tokenizer = learn("words", [each.text for each in train])
-        tokenizers = Tokenizers(tokenizer, tokenizer) if home is None else self.load_tokenizers(home)
-        size = sum(len(each.text.split()) for each in train)
+        valid_count = max(1, round(len(examples) * recipe.data.validation_share))
+        train, valid = examples[valid_count:], examples[:valid_count]
+        reporter.info(f"data: {len(train)} texts to train on, {len(valid)} to validate with")
+        tokenizer = learn_tokenizer("words", [example.text for example in train])
+        tokenizers = TokenizerPair(tokenizer, tokenizer) if existing_run is None else self.load_tokenizers(existing_run)
+        size = sum(len(example.text.split()) for example in train)
         training = choose_training(
             recipe.training,
             size,
-            tokens=200,
+            batch_tokens=200,
             steps=lambda epoch: 60 * epoch,
-            warmup=10,
+            warmup_steps=10,
             validate_every=lambda epoch, steps: max(1, steps // 4),
-            rate=0.02,
-            smoothing=0.0,
+            learning_rate=0.02,
+            label_smoothing=0.0,
             metric="loss",
             precision="float32",
         )
         recipe = replace(recipe, training=training, model={"name": "attentive-number", **recipe.model})
-        batches = NumberBatches(train, tokenizers, training.tokens or 0, training.seed)
+        batches = NumberBatches(train, tokenizers, training.batch_tokens or 0, training.seed)
         return Prepared(
             recipe=recipe,
             tokenizers=tokenizers,
             batches=batches,
             validate=NumberValidation(valid, tokenizers, device),
             step=NumberStep,
-            first=batches.batch(batches.plan(0)[0], 0),
+            first_batch=batches.batch(batches.plan(0)[0], 0),
             data={
                 "origin": recipe.data.train,
                 "train": len(train),
-                "valid": len(valid),
+                "validation": len(valid),
                 "sha256": hashlib.sha256(str(examples).encode()).hexdigest(),
             },
-            each="words",
-            amount=f"{len(batches.plan(0))} an epoch",
+            batch_unit="words",
+            summary=f"{len(batches.plan(0))} per epoch",
         )
 
-    def predictor_class(self) -> type[NumberPredictor]:
+    def get_predictor_class(self) -> type[NumberPredictor]:
         return NumberPredictor
 
     def describe_vocabulary(self, table: Any, run: Any) -> str:
-        return f"words: {table['source']:,}"
+        return f"vocabulary: {table['source']:,} words"
 
 
 ROW_OF_TASKS = {"number": NumberTask()}

@@ -13,10 +13,10 @@ def test_it_is_public():
 def test_what_is_given_after_the_model(reverse_run):
     model = load(reverse_run)
     cases = [
-        ((model,), "look: found nothing after the model; a text is needed"),
-        ((model, 3), "look: found int after the model; a text is needed"),
-        ((model, "a", "b"), "look: found str, str after the model; a text is needed"),
-        (("runs/x", "a"), "look: found str; give what regard.load gives, or a Transformers model"),
+        ((model,), "look: expected a text after the model, got nothing"),
+        ((model, 3), "look: expected a text after the model, got int"),
+        ((model, "a", "b"), "look: expected a text after the model, got str, str"),
+        (("runs/x", "a"), "look: expected a model from regard.load or a Transformers model, got str"),
         ((model, " \n"), "look: the text is empty"),
     ]
     for given, line in cases:

@@ -16,16 +16,16 @@ from regard.tasks import to_recipe
 from regard.tasks.loading import load
 from regard.tasks.pairs.predictor import PairPredictor
 from regard.tasks.text.predictor import TextPredictor
-from regard.text.learn import learn_text
-from regard.text.pair import Tokenizers, learn_pair
+from regard.text.learn import learn_lm_tokenizer
+from regard.text.tokenizer_pair import TokenizerPair, learn_tokenizer_pair
 from tests.tasks.words.test_explain import slope, without
 
 
 def pairs(name: str, **settings: Any) -> PairPredictor:
     """A model of pairs of letters, as chance made it."""
     torch.manual_seed(2)
-    tokenizers, _ = learn_pair(["abcdefg"], ["abcdefg"], kind="characters", joint=True)
-    model = build(name, source_size=tokenizers.source.size, target_size=tokenizers.target.size, **settings)
+    tokenizers, _ = learn_tokenizer_pair(["abcdefg"], ["abcdefg"], kind="characters", shared_vocab=True)
+    model = build(name, source_vocab_size=tokenizers.source.size, target_vocab_size=tokenizers.target.size, **settings)
     assert isinstance(model, Seq2Seq)
     return PairPredictor(model, tokenizers, to_recipe({"model": {"name": name}}, "a test"), {})
 
@@ -33,9 +33,9 @@ def pairs(name: str, **settings: Any) -> PairPredictor:
 def texts(name: str, **settings: Any) -> TextPredictor:
     """A language model of letters, as chance made it."""
     torch.manual_seed(4)
-    tokenizer = learn_text("characters", ["abcdefg"])
-    tokenizers = Tokenizers(tokenizer, tokenizer)
-    model = build(name, size=tokenizers.target.size, **settings)
+    tokenizer = learn_lm_tokenizer("characters", ["abcdefg"])
+    tokenizers = TokenizerPair(tokenizer, tokenizer)
+    model = build(name, vocab_size=tokenizers.target.size, **settings)
     assert isinstance(model, LanguageModel)
     return TextPredictor(model, tokenizers, to_recipe({"model": {"name": name}}, "a test"), {})
 
@@ -58,16 +58,16 @@ TARGET: dict[str, Any] = {"bahdanau": {"target": "efg"}, "gru-lm": {}}
 def test_the_gradient_at_a_source(name, settings):
     predictor = pairs(name, **settings)
     predictor.model.double()
-    found = explain(predictor, "abcd", target="efg")
+    explanation = explain(predictor, "abcd", target="efg")
     module = predictor.model.input_embedding
-    numbers = predictor.tokenizers.source.encode("abcd")
+    ids = predictor.tokenizers.source.encode("abcd")
 
     def value() -> float:
         return predictor.force(["abcd"], ["efg"])[0].log_probability
 
-    assert found.words == ("a", "b", "c", "d")
-    slopes = [slope(value, module, number, step=1e-6) for number in numbers]
-    assert found.values["gradient x input"] == pytest.approx(slopes, abs=1e-6)
+    assert explanation.words == ("a", "b", "c", "d")
+    slopes = [slope(value, module, token_id, step=1e-6) for token_id in ids]
+    assert explanation.values["gradient x input"] == pytest.approx(slopes, abs=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -82,140 +82,145 @@ def test_the_gradient_at_a_source(name, settings):
 def test_the_gradient_at_a_text(name, settings):
     predictor = texts(name, **settings)
     predictor.model.double()
-    found = explain(predictor, "abcde")
+    explanation = explain(predictor, "abcde")
     module = predictor.model.input_embedding
-    numbers = predictor.tokenizer.encode("abcd")
-    slopes = [slope(lambda: predictor.read("abcde").log_probabilities[-1], module, each) for each in numbers]
-    assert found.values["gradient x input"] == pytest.approx(slopes, abs=2e-3)
-    assert found.log_probability == pytest.approx(predictor.read("abcde").log_probabilities[-1], abs=1e-5)
+    ids = predictor.tokenizer.encode("abcd")
+    slopes = [slope(lambda: predictor.score_texts("abcde").log_probabilities[-1], module, token_id) for token_id in ids]
+    assert explanation.values["gradient x input"] == pytest.approx(slopes, abs=2e-3)
+    assert explanation.log_probability == pytest.approx(predictor.score_texts("abcde").log_probabilities[-1], abs=1e-5)
 
 
 def test_a_whole_target_and_its_own_prediction(reverse_run):
     predictor = load(reverse_run)
     assert isinstance(predictor, PairPredictor)
-    found, best = explain(predictor, "a b c"), predictor.predict("a b c", return_weights=True)
-    assert found.what == f'the target "{best.text}", log-probability {best.log_probability:.2f}'
-    assert found.words == ("a", "b", "c")
+    explanation, best = explain(predictor, "a b c"), predictor.predict("a b c", return_weights=True)
+    assert explanation.description == f'the target "{best.text}", log-probability {best.log_probability:.2f}'
+    assert explanation.words == ("a", "b", "c")
     rest = predictor.force(["b c", "a c", "a b"], [best.text] * 3)
     falls = [best.log_probability - each.log_probability for each in rest]
-    assert found.values["leave one out"] == pytest.approx(falls, abs=2e-5)
+    assert explanation.values["leave one out"] == pytest.approx(falls, abs=2e-5)
     rows = best.weights.mean((0, 1, 2))  # those of <eos> among them
-    assert found.values["attention"] == pytest.approx(rows[:3].tolist(), abs=1e-6)
-    assert found.notes == (f"of the attention, {rows[3]:.2f} went to none of these words",)
+    assert explanation.values["attention"] == pytest.approx(rows[:3].tolist(), abs=1e-6)
+    assert explanation.notes == (f"{rows[3]:.2f} of the attention is outside of these words",)
 
 
 def test_a_model_that_reverses_is_explained_by_the_right_letter(reverse_run):
     predictor = load(reverse_run)
-    for place in range(3):
-        found = explain(predictor, "a b c", target="c b a", word=place)
-        assert found.what.startswith(f'word {place}, "{"cba"[place]}", of the target "c b a", log-probability ')
-        assert max(range(3), key=found.values["leave one out"].__getitem__) == 2 - place
-        assert max(range(3), key=found.values["attention"].__getitem__) == 2 - place
+    for index in range(3):
+        explanation = explain(predictor, "a b c", target="c b a", word=index)
+        assert explanation.description.startswith(
+            f'word {index}, "{"cba"[index]}", of the target "c b a", log-probability '
+        )
+        assert max(range(3), key=explanation.values["leave one out"].__getitem__) == 2 - index
+        assert max(range(3), key=explanation.values["attention"].__getitem__) == 2 - index
 
 
 def test_subwords_are_merged_to_words(subword_run):
     predictor = load(subword_run)
     assert isinstance(predictor, PairPredictor)
     text, target = "The birds do not sing", "sing not do birds the"
-    found = explain(predictor, text, target=target, word=3)
+    explanation = explain(predictor, text, target=target, word=3)
     forced = predictor.force([text], [target], return_weights=True)[0]
     assert len(forced.source_tokens) > 6
-    assert found.words == ("the", "birds", "do", "not", "sing")  # in lower case, as the model reads them
+    assert explanation.words == ("the", "birds", "do", "not", "sing")  # in lower case, as the model reads them
     merged = merge_words(forced.weights.numpy().mean((0, 1)), forced.source_words, forced.target_words)
-    np.testing.assert_allclose(found.values["attention"], merged[3], rtol=1e-4)
+    np.testing.assert_allclose(explanation.values["attention"], merged[3], rtol=1e-4)
     whole = explain(predictor, text, target=target)
-    shorter = [" ".join(without(text.split(), place)) for place in range(5)]
+    shorter = [" ".join(without(text.split(), index)) for index in range(5)]
     rest = [each.log_probability for each in predictor.force(shorter, [target] * 5)]
     assert whole.values["leave one out"] == pytest.approx([forced.log_probability - each for each in rest], abs=2e-5)
 
 
 def test_rollout_of_a_transformer():
     predictor = pairs("transformer", **LAYERS, encoder_layers=2, decoder_layers=2)
-    found = explain(predictor, "abc", target="de", word=1)
+    explanation = explain(predictor, "abc", target="de", word=1)
     source, target = (predictor.tokenizers.source.encode(text) for text in ("abc", "de"))
     with torch.no_grad(), watch(predictor.model, keep="dense") as seen:
         predictor.model.features(collate([Pair(source, target)]))
     one, two = ((seen[f"encoder.layers.{n}.attention"][0][0].mean(0).numpy() + np.eye(4)) / 2 for n in range(2))
     across = np.mean([seen[f"decoder.layers.{n}.cross"][0][0].mean(0)[1].numpy() for n in range(2)], 0)
-    np.testing.assert_allclose(found.values["attention"], across[:3], rtol=1e-5)
-    np.testing.assert_allclose(found.values["attention rollout"], (across @ two @ one)[:3], rtol=1e-5)
+    np.testing.assert_allclose(explanation.values["attention"], across[:3], rtol=1e-5)
+    np.testing.assert_allclose(explanation.values["attention rollout"], (across @ two @ one)[:3], rtol=1e-5)
 
 
 def test_attention_and_rollout_of_a_gpt(gpt_run):
     predictor = load(gpt_run)
     assert isinstance(predictor, TextPredictor)
-    found = explain(predictor, "the cat", word=4)
-    assert found.words == ("t", "h", "e", "▁")
-    assert found.what == f'word 4, "c", probability {np.exp(predictor.read("the c").log_probabilities[-1]):.3g}'
+    explanation = explain(predictor, "the cat", word=4)
+    assert explanation.words == ("t", "h", "e", "▁")
+    assert (
+        explanation.description
+        == f'word 4, "c", probability {np.exp(predictor.score_texts("the c").log_probabilities[-1]):.3g}'
+    )
     tokens = torch.tensor([[BOS, *predictor.tokenizer.encode("the ")]])
     with torch.no_grad(), watch(predictor.model, keep="dense") as seen:
         predictor.model.read(tokens)
-    layers = [seen[path][0][0].mean(0).numpy() for path in predictor.model.attended]
+    layers = [seen[path][0][0].mean(0).numpy() for path in predictor.model.default_attention]
     one, two = ((layer + np.eye(5)) / 2 for layer in layers)
-    np.testing.assert_allclose(found.values["attention"], np.mean(layers, 0)[-1, 1:], rtol=1e-5)
-    np.testing.assert_allclose(found.values["attention rollout"], (two @ one)[-1, 1:], rtol=1e-5)
+    np.testing.assert_allclose(explanation.values["attention"], np.mean(layers, 0)[-1, 1:], rtol=1e-5)
+    np.testing.assert_allclose(explanation.values["attention rollout"], (two @ one)[-1, 1:], rtol=1e-5)
     to_bos = np.mean(layers, 0)[-1, 0]
-    assert found.notes == (f"of the attention, {to_bos:.2f} went to none of these words",)
+    assert explanation.notes == (f"{to_bos:.2f} of the attention is outside of these words",)
 
 
 def test_leaving_out_words_before_the_last(text_run):
     predictor = load(text_run)
     assert isinstance(predictor, TextPredictor)
     text = "the cat sees the dog"
-    found = explain(predictor, text)
-    value = [predictor.read(" ".join(each)).log_probabilities[-2] for each in (text.split(), *shorter(text))]
-    assert found.words == ("the", "cat", "sees", "the")
-    assert found.values["leave one out"] == pytest.approx([value[0] - each for each in value[1:]], abs=2e-5)
-    assert list(found.values) == ["gradient x input", "leave one out"]
-    assert found.notes == ("no attention is shown: gru-lm has none",)
+    explanation = explain(predictor, text)
+    value = [predictor.score_texts(" ".join(each)).log_probabilities[-2] for each in (text.split(), *shorter(text))]
+    assert explanation.words == ("the", "cat", "sees", "the")
+    assert explanation.values["leave one out"] == pytest.approx([value[0] - each for each in value[1:]], abs=2e-5)
+    assert list(explanation.values) == ["gradient x input", "leave one out"]
+    assert explanation.notes == ("attention is not shown: gru-lm has no attention",)
 
 
 def shorter(text: str) -> list[list[str]]:
     """Without each of the words before the last."""
     words = text.split()
-    return [without(words, place) for place in range(len(words) - 1)]
+    return [without(words, index) for index in range(len(words) - 1)]
 
 
 def test_a_word_of_several_tokens_is_as_probable_as_all_of_them():
     torch.manual_seed(1)
-    tokenizer = learn_text("bpe", ["aa bb cc"] * 4, size=262)
-    tokenizers = Tokenizers(tokenizer, tokenizer)
-    model = build("gpt", size=tokenizers.target.size, **LAYERS)
+    tokenizer = learn_lm_tokenizer("bpe", ["aa bb cc"] * 4, vocab_size=262)
+    tokenizers = TokenizerPair(tokenizer, tokenizer)
+    model = build("gpt", vocab_size=tokenizers.target.size, **LAYERS)
     predictor = TextPredictor(model, tokenizers, to_recipe({"model": {"name": "gpt"}}, "a test"), {})
     text = "aa bb xyz"
-    own = [place for place, word in enumerate(tokenizer.encoded(text).words) if word == 2]
-    assert len(own) > 1
-    found = explain(predictor, text)
-    assert found.words == ("aa", "bb")
-    values = [predictor.read(each).log_probabilities for each in (text, "aa xyz")]
-    assert found.log_probability == pytest.approx(sum(values[0][place] for place in own), abs=1e-5)
-    left_out = len(values[0]) - len(values[1])
-    whole, rest = sum(values[0][own[0] :]), sum(values[1][own[0] - left_out :])
-    assert found.values["leave one out"][1] == pytest.approx(whole - rest, abs=2e-5)
+    last = [index for index, word in enumerate(tokenizer.encode_with_words(text).word_indices) if word == 2]
+    assert len(last) > 1
+    explanation = explain(predictor, text)
+    assert explanation.words == ("aa", "bb")
+    values = [predictor.score_texts(each).log_probabilities for each in (text, "aa xyz")]
+    assert explanation.log_probability == pytest.approx(sum(values[0][index] for index in last), abs=1e-5)
+    removed = len(values[0]) - len(values[1])
+    whole, rest = sum(values[0][last[0] :]), sum(values[1][last[0] - removed :])
+    assert explanation.values["leave one out"][1] == pytest.approx(whole - rest, abs=2e-5)
 
 
 def test_a_model_without_attention(plain_run):
-    found = explain(load(plain_run), "a b")
-    assert list(found.values) == ["gradient x input", "leave one out"]
-    assert found.notes == ("no attention is shown: seq2seq has none from target to source",)
+    explanation = explain(load(plain_run), "a b")
+    assert list(explanation.values) == ["gradient x input", "leave one out"]
+    assert explanation.notes == ("attention is not shown: seq2seq has no attention from target to source",)
 
 
 @pytest.mark.parametrize(
     ("make", "text", "options", "message"),
     [
-        (pairs, "ab", {"target": "c", "word": 2}, "explain: there is no word 2; there are 1 of the target"),
-        (pairs, "", {}, "explain: the source has no words"),
-        (pairs, "ab", {"label": "x"}, "explain: label is for other models than transformer; leave it out"),
-        (texts, "a", {}, "explain: a word is explained by those before it; give a text of two or more"),
-        (texts, "", {}, "explain: a word is explained by those before it; give a text of two or more"),
-        (texts, "ab", {"word": 0}, "explain: a word is explained by those before it; give a text of two or more"),
-        (texts, "ab", {"word": 7}, "explain: there is no word 7; there are 2 words"),
-        (texts, "abcdef", {}, "explain: a text of 6 tokens; this model reads 4 at once at the most"),
-        (texts, "ab", {"target": "x"}, "explain: target is for other models than gpt; leave it out"),
+        (pairs, "ab", {"target": "c", "word": 2}, "explain: word of the target must be from 0 to 0, got 2"),
+        (pairs, "", {}, "explain: the source is empty"),
+        (pairs, "ab", {"label": "x"}, "explain: label is not an option of transformer"),
+        (texts, "a", {}, "explain: the word to explain must have at least one word before it"),
+        (texts, "", {}, "explain: the word to explain must have at least one word before it"),
+        (texts, "ab", {"word": 0}, "explain: the word to explain must have at least one word before it"),
+        (texts, "ab", {"word": 7}, "explain: word must be from 0 to 1, got 7"),
+        (texts, "abcdef", {}, "explain: text must have at most 4 tokens, got 6"),
+        (texts, "ab", {"target": "x"}, "explain: target is not an option of gpt"),
     ],
 )
 def test_what_cannot_be_explained(make, text, options, message):
-    predictor = pairs("transformer", **LAYERS) if make is pairs else texts("gpt", **LAYERS, longest=4)
+    predictor = pairs("transformer", **LAYERS) if make is pairs else texts("gpt", **LAYERS, context_length=4)
     with pytest.raises(RegardError) as error:
         explain(predictor, text, **options)
     assert str(error.value).removesuffix(", counted from 0") == message
@@ -232,8 +237,8 @@ def test_threads_explain_one_model_at_once(name):
         both.wait(60)  # each call of the embedding waits for one of the other thread
 
     with predictor.model.input_embedding.register_forward_pre_hook(meet), ThreadPoolExecutor(2) as threads:
-        found = list(threads.map(lambda text: explain(predictor, text, **TARGET[name]), words))
-    assert [each.values for each in found] == [each.values for each in alone]
+        explanation = list(threads.map(lambda text: explain(predictor, text, **TARGET[name]), words))
+    assert [each.values for each in explanation] == [each.values for each in alone]
     assert alone[0].values != alone[1].values
 
 
@@ -249,6 +254,6 @@ def test_a_model_runs_in_another_thread_while_it_is_explained():
             others.append(other.log_probability)
 
     with predictor.model.input_embedding.register_forward_pre_hook(run_elsewhere):
-        found = explain(predictor, "abcd", target="efg")
-    assert found.values == alone.values
+        explanation = explain(predictor, "abcd", target="efg")
+    assert explanation.values == alone.values
     assert set(others) == {forced}

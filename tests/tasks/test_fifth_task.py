@@ -1,7 +1,8 @@
-"""A fifth task, in one file and two rows, goes through every command, the server and its page."""
+"""A fifth task, in one file and two table rows, works with every command, the server and its page."""
 
 import io
 import json
+import re
 import sys
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from regard.api import explain, load, look
 from regard.cli import main
 from regard.models import MODELS
-from regard.serve.served import served
+from regard.serve.served_models import start_model
 from regard.serve.settings import ServeSettings
 from regard.tasks import TASKS
 from tests.chromium import chromium
@@ -23,7 +24,7 @@ FILLERS = ["the", "a", "film", "was", "so", "very", "really", "it"]
 
 @pytest.fixture(scope="module", autouse=True)
 def number_task():
-    """The two rows, before all others: pairs are what no other task claims."""
+    """Add the two rows, before all others: pairs claims everything that no other task does."""
     patch = pytest.MonkeyPatch()
     others = dict(TASKS)
     TASKS.clear()
@@ -38,11 +39,11 @@ def number_task():
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """Trained by the command: a text is worth what its one word of worth is."""
+    """A run trained by the command: the number of a text is that of its one rating word."""
     folder = tmp_path_factory.mktemp("number")
     texts = [
-        (f"{FILLERS[place % 8]} {word} {FILLERS[(place // 8) % 8]}", worth)
-        for place in range(64)
+        (f"{FILLERS[index % 8]} {word} {FILLERS[(index // 8) % 8]}", worth)
+        for index in range(64)
         for word, worth in WORTH.items()
     ]
     (folder / "films.rated").write_text("".join(f"{text}\t{worth}\n" for text, worth in texts))
@@ -82,26 +83,27 @@ def test_look_and_explain(run, capsys):
     picture = look(load(run), "the film was great")
     assert picture.columns[picture.select()[0].argmax()] == "great"
     assert "attention  gradient x input  leave one out" in output(capsys, "explain", run, "the film was great")
-    found = explain(load(run), "the film was great")
-    assert found.words[max(range(4), key=found.values["leave one out"].__getitem__)] == "great"
+    explanation = explain(load(run), "the film was great")
+    assert explanation.words[max(range(4), key=explanation.values["leave one out"].__getitem__)] == "great"
 
 
 def test_help_and_refusals(run, reverse_run, capsys):
-    helped = output(capsys, "predict", run, "--help")
-    assert "--digits" in helped
-    assert "--beam INT" not in helped
-    assert "Only for the task number" in output(capsys, "predict", "--help")
+    help_text = output(capsys, "predict", run, "--help")
+    assert "--digits" in help_text
+    assert "--beam INT" not in help_text
+    assert "Only for the task number" in output(capsys, "predict", "--help-all")
     assert main(["predict", str(run), "--beam", "2"]) == 2
-    assert capsys.readouterr().err == f"regard: predict: --beam is for the task pairs; {run} rates texts\n"
+    assert capsys.readouterr().err == f"regard: predict: --beam is for the task pairs; {run} is of the task number\n"
     assert main(["predict", str(reverse_run), "--digits", "2"]) == 2
-    assert capsys.readouterr().err == f"regard: predict: --digits is for the task number; {reverse_run} answers texts\n"
+    line = f"regard: predict: --digits is for the task number; {reverse_run} is of the task pairs\n"
+    assert capsys.readouterr().err == line
     assert main(["generate", str(run)]) == 2
-    assert capsys.readouterr().err == f"regard: generate: is for the task text; {run} rates texts\n"
-    assert "words: " in output(capsys, "inspect", run)
+    assert capsys.readouterr().err == f"regard: generate is for the task text; {run} is of the task number\n"
+    assert re.search(r"^vocabulary: \d+ words$", output(capsys, "inspect", run), re.MULTILINE)
 
 
 def test_the_server(run):
-    model = served("films", load(run), ServeSettings())
+    model = start_model("films", load(run), ServeSettings())
     try:
         with running({"films": model}) as client:
             (about,) = client.ask("/api/models").json["models"]
@@ -113,7 +115,7 @@ def test_the_server(run):
             assert (name, streamed) == ("answer", answer)
             assert client.ask("/api/look", {"text": "so great film"}).json["columns"] == ["so", "great", "film"]
             refused = client.ask("/api/predict", {"text": "so great film", "beam": 2})
-            assert refused.error == "beam: is not for films, which rates texts; besides a text it takes digits"
+            assert refused.error == 'model "films" does not support "beam"; choose from text, digits'
             assert "NumberRecord" in client.ask("/openapi.json").json["components"]["schemas"]
     finally:
         model.worker.stop(5)
@@ -121,13 +123,13 @@ def test_the_server(run):
 
 @pytest.mark.slow
 def test_the_page(run):
-    model = served("films", load(run), ServeSettings())
+    model = start_model("films", load(run), ServeSettings())
     try:
         with running({"films": model}) as client, chromium() as browser:
             page = Shown(browser.new_page())
             page.page.goto(client.address)
             page.run("the film was great")
-            assert page.page.locator("[name=model] option").all_text_contents() == ["films (rates texts)"]
+            assert page.page.locator("[name=model] option").all_text_contents() == ["films (regression model)"]
             (output,) = page.outputs()
             assert float(output.removeprefix("number ")) == pytest.approx(2, abs=0.2)
             assert page.page.get_by_role("tab", selected=True).text_content() == "Words"

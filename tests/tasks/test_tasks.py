@@ -24,9 +24,9 @@ class EchoRecipe(PairRecipe):
 
 class Echo(PairTask):
     name = "echo"
-    reads = "a file of things to say (.say)"
+    data_help = "a file of things to say (.say)"
     example = "regard train hello.say --out runs/echo"
-    next_step = "predict {run} < said.txt"
+    next_command = "predict {run} < said.txt"
     recipe = EchoRecipe  # type: ignore[assignment]
     presets = ("parrot",)  # type: ignore[assignment]
     unit = "saying"
@@ -50,14 +50,15 @@ def test_a_fifth_task_is_trained_helped_with_and_described(echo, tmp_path, monke
     (tmp_path / "hello.say").write_text("a b\tA B\nb a\tB A\nb b\tB B\n")
     short = ["--steps", "2", "--validate-every", "2", "--hidden", "4", "--embedding", "4", "--format", "tsv"]
     assert main(["train", "hello.say", "--model", "parrot", "--loud", "--out", "run", *short]) == 0
-    assert capsys.readouterr().err.splitlines()[-1] == "go on: regard predict run < said.txt"
+    assert capsys.readouterr().err.splitlines()[-1] == "next: regard predict run < said.txt"
     assert Run(tmp_path / "run").read_card()["task"] == "echo"
     assert Run(tmp_path / "run").read_recipe()["data"]["loud"] is True
     assert main(["inspect", "run"]) == 0
-    assert "; 2 sayings to train on, 1 to validate with\n" in capsys.readouterr().out
+    assert "; 2 sayings for training, 1 for validation\n" in capsys.readouterr().out
+    assert main(["train", "--help"]) == 0
+    assert "  echo    a file of things to say (.say)\n" in capsys.readouterr().out
     assert main(["train", "--help", "--task", "echo"]) == 0
     out = capsys.readouterr().out
-    assert "  echo      a file of things to say (.say)\n" in out
     assert "data: what is said\n" in out
     assert "  --data.loud                   say it in capitals [false]\n" in out
     assert out.splitlines()[-1] == "Example: regard train hello.say --out runs/echo"

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from regard.batch import BOS, EOS, PAD, UNKNOWN
 from regard.errors import RegardError
-from regard.text import KINDS, learn
+from regard.text import KINDS, learn_tokenizer
 
 TEXTS = [
     "the little dog sees the little cat",
@@ -16,7 +16,7 @@ TEXTS = [
     "l'été, naïve Zoë, 12 + 345 = 357",
     "सीता ने देखा  两只 猫 ☃☃",
 ] * 4
-TOKENIZERS = {kind: learn(kind, TEXTS, size=None if kind == "bytes" else 400) for kind in KINDS}
+TOKENIZERS = {kind: learn_tokenizer(kind, TEXTS, vocab_size=None if kind == "bytes" else 400) for kind in KINDS}
 OF_BYTES = ("bpe", "bytes", "unigram")
 
 PARTS = [
@@ -74,14 +74,14 @@ def test_words_are_those_of_split(text):
 @given(text=any_text)
 def test_words_of_tokens_agree_with_split(kind, text):
     tokenizer = TOKENIZERS[kind]
-    encoded = tokenizer.encoded(text)
+    encoded = tokenizer.encode_with_words(text)
     assert encoded.ids == tokenizer.encode(text)
-    assert len(encoded.ids) == len(encoded.tokens) == len(encoded.words)
-    assert sorted({word for word in encoded.words if word is not None}) == list(range(len(text.split())))
+    assert len(encoded.ids) == len(encoded.tokens) == len(encoded.word_indices)
+    assert sorted({word for word in encoded.word_indices if word is not None}) == list(range(len(text.split())))
     assert all(token.isprintable() for token in encoded.tokens)
     if kind in OF_BYTES:  # no token reaches over two words: what is left without the others is the word itself
-        for place, word in enumerate(text.split()):
-            own = [number for number, at in zip(encoded.ids, encoded.words, strict=True) if at == place]
+        for index, word in enumerate(text.split()):
+            own = [number for number, at in zip(encoded.ids, encoded.word_indices, strict=True) if at == index]
             assert tokenizer.decode(own).strip() == word
 
 
@@ -90,25 +90,25 @@ def test_words_of_tokens_agree_with_split(kind, text):
 def test_whatever_a_model_writes_has_tokens_and_words(kind, data):
     tokenizer = TOKENIZERS[kind]
     ids = data.draw(st.lists(st.integers(0, tokenizer.size - 1), max_size=12))
-    words = tokenizer.words_of(ids)
-    assert len(words) == len(tokenizer.tokens_of(ids)) == len(ids)
+    words = tokenizer.ids_to_word_indices(ids)
+    assert len(words) == len(tokenizer.ids_to_tokens(ids)) == len(ids)
     assert sorted({word for word in words if word is not None}) == list(range(len(tokenizer.decode(ids).split())))
 
 
 def test_encoded_by_hand():
-    characters = TOKENIZERS["characters"].encoded(" the Xog")
+    characters = TOKENIZERS["characters"].encode_with_words(" the Xog")
     assert characters.tokens == ["▁", "t", "h", "e", "▁", "X", "o", "g"]
-    assert characters.words == [None, 0, 0, 0, None, 1, 1, 1]
+    assert characters.word_indices == [None, 0, 0, 0, None, 1, 1, 1]
     assert characters.ids[5] == UNKNOWN
-    words = TOKENIZERS["words"].encoded(" the  Xog")
+    words = TOKENIZERS["words"].encode_with_words(" the  Xog")
     assert words.tokens == ["the", "Xog"]
-    assert words.words == [0, 1]
-    of_bytes = TOKENIZERS["bytes"].encoded("a é")
+    assert words.word_indices == [0, 1]
+    of_bytes = TOKENIZERS["bytes"].encode_with_words("a é")
     assert of_bytes.tokens == ["a", "▁", r"\xc3", r"\xa9"]
-    assert of_bytes.words == [0, None, 1, 1]
-    bpe = TOKENIZERS["bpe"].encoded("the dog")
+    assert of_bytes.word_indices == [0, None, 1, 1]
+    bpe = TOKENIZERS["bpe"].encode_with_words("the dog")
     assert bpe.tokens == ["▁the", "▁dog"]
-    assert bpe.words == [0, 1]
+    assert bpe.word_indices == [0, 1]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -122,8 +122,8 @@ def test_special_ids(kind):
     tokenizer = TOKENIZERS[kind]
     ids = tokenizer.encode("the cat")
     assert tokenizer.decode([BOS, *ids, EOS, PAD, PAD]) == "the cat"
-    assert tokenizer.tokens_of([BOS, UNKNOWN, EOS, PAD]) == ["<bos>", "<unk>", "<eos>", "<pad>"]
-    assert tokenizer.words_of([BOS, UNKNOWN, EOS, PAD]) == [None, 0, None, None]
+    assert tokenizer.ids_to_tokens([BOS, UNKNOWN, EOS, PAD]) == ["<bos>", "<unk>", "<eos>", "<pad>"]
+    assert tokenizer.ids_to_word_indices([BOS, UNKNOWN, EOS, PAD]) == [None, 0, None, None]
     assert tokenizer.decode([BOS, UNKNOWN, EOS, PAD]) == "<unk>"
     assert tokenizer.decode([]) == ""
 
@@ -162,7 +162,7 @@ def test_dropout_depends_on_seed_and_text_alone():
 
 
 def test_dropout_drops_as_often_as_it_says():
-    tokenizer = learn("bpe", ["a"] * 2, size=261)  # one merge, of " a"
+    tokenizer = learn_tokenizer("bpe", ["a"] * 2, vocab_size=261)  # one merge, of " a"
     joined = sum(len(tokenizer.encode("a", 0.25, seed=seed)) == 1 for seed in range(4000))
     assert abs(joined / 4000 - 0.75) < 0.03  # more than four standard deviations
 
@@ -170,9 +170,9 @@ def test_dropout_drops_as_often_as_it_says():
 @pytest.mark.parametrize(
     ("kind", "dropout", "message"),
     [
-        ("words", 0.1, 'dropout: is for the merges of bpe; this tokenizer is of the kind "words"'),
-        ("bpe", 1.5, "dropout: 1.5 is not between 0 and 1"),
-        ("bpe", -0.5, "dropout: -0.5 is not between 0 and 1"),
+        ("words", 0.1, 'dropout requires a bpe tokenizer, got "words"'),
+        ("bpe", 1.5, "dropout must be at least 0 and at most 1, got 1.5"),
+        ("bpe", -0.5, "dropout must be at least 0 and at most 1, got -0.5"),
     ],
 )
 def test_where_nothing_can_be_dropped(kind, dropout, message):

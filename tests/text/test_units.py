@@ -1,10 +1,16 @@
-from regard.text.units import Unit, units_of
+from regard.text.units import TextUnit, split_into_units
 
 
 def test_words_where_tokens_are_parts_of_them_otherwise_tokens():
     words = [0, 0, None, 1]
-    assert units_of("bpe", "ab c", ["a", "b", "▁", "c"], words) == [Unit("ab", (0, 1)), Unit("c", (3,), (2,))]
-    assert units_of("characters", "ab c", ["a", "b", "▁", "c"], words) == [
-        Unit(token, (place,)) for place, token in enumerate(["a", "b", "▁", "c"])
+    assert split_into_units("bpe", "ab c", ["a", "b", "▁", "c"], words) == [
+        TextUnit("ab", (0, 1)),
+        TextUnit("c", (3,), (2,)),
     ]
-    assert units_of("bpe", "ab", ["a", "b"], [0, 0]) == [Unit("a", (0,)), Unit("b", (1,))]  # one word says nothing
+    assert split_into_units("characters", "ab c", ["a", "b", "▁", "c"], words) == [
+        TextUnit(token, (index,)) for index, token in enumerate(["a", "b", "▁", "c"])
+    ]
+    assert split_into_units("bpe", "ab", ["a", "b"], [0, 0]) == [
+        TextUnit("a", (0,)),
+        TextUnit("b", (1,)),
+    ]  # one word says nothing

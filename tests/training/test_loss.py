@@ -24,11 +24,11 @@ CARRYING = {
 def text_model(name: str):
     torch.manual_seed(3)
     sizes = (
-        {"width": 8, "heads": 2, "layers": 1, "longest": 9}
+        {"width": 8, "heads": 2, "layers": 1, "context_length": 9}
         if name == "gpt"
         else {"hidden": 6, "embedding": 5, **CARRYING[name]}
     )
-    return build(name, size=11, dropout=0.0, **sizes)
+    return build(name, vocab_size=11, dropout=0.0, **sizes)
 
 
 def text(rows: int, time: int) -> torch.Tensor:
@@ -50,29 +50,31 @@ def test_the_sum_by_hand():
 def test_smoothing_asks_for_a_share_of_everything(smoothing, target):
     logits = torch.randn(1, len(target), 6, generator=torch.Generator().manual_seed(1))
     log = logits[0].double().log_softmax(-1)
-    wanted = sum(
-        -(1 - smoothing) * log[place, token].item() - smoothing * log[place].mean().item()
-        for place, token in enumerate(target)
+    expected = sum(
+        -(1 - smoothing) * log[position, token].item() - smoothing * log[position].mean().item()
+        for position, token in enumerate(target)
         if token != PAD
     )
-    found = summed_loss(logits, torch.tensor([target]), smoothing)
-    assert found.item() == pytest.approx(wanted, abs=1e-4)
+    actual = summed_loss(logits, torch.tensor([target]), smoothing)
+    assert actual.item() == pytest.approx(expected, abs=1e-4)
 
 
 def test_half_precision_is_summed_in_single():
     logits = torch.randn(1, 40, 5).bfloat16()
-    found = summed_loss(logits, torch.full((1, 40), 3))
-    assert found.dtype == torch.float32
-    torch.testing.assert_close(found, -logits.float().log_softmax(-1)[0, :, 3].sum())
+    actual = summed_loss(logits, torch.full((1, 40), 3))
+    assert actual.dtype == torch.float32
+    torch.testing.assert_close(actual, -logits.float().log_softmax(-1)[0, :, 3].sum())
 
 
 def test_a_step_on_pairs_counts_the_end_of_each_target():
-    model = build("bahdanau", source_size=9, target_size=9, hidden=6, embedding=5, dropout=0.0)
+    model = build("bahdanau", source_vocab_size=9, target_vocab_size=9, hidden=6, embedding=5, dropout=0.0)
     batch = collate([Pair([4, 5], [6]), Pair([7], [8, 4, 5])])
     loss, count, _ = PairStep(model)(batch)
     assert count.item() == 2 + 4
-    wanted = functional.cross_entropy(model(batch).transpose(1, 2), batch.target_out, ignore_index=PAD, reduction="sum")
-    torch.testing.assert_close(loss, wanted)
+    expected = functional.cross_entropy(
+        model(batch).transpose(1, 2), batch.target_out, ignore_index=PAD, reduction="sum"
+    )
+    torch.testing.assert_close(loss, expected)
 
 
 @pytest.mark.parametrize("name", [*CARRYING, "gpt"])
@@ -82,9 +84,11 @@ def test_a_step_on_text_is_the_cross_entropy_of_what_follows(name):
     targets[1, 4:] = PAD
     loss, count, _ = TextStep(model)(TextBatch(tokens[:, :-1], targets))
     log = model(tokens[:, :-1])[0].log_softmax(-1)
-    wanted = -sum(log[row, place, targets[row, place]] for row in (0, 1) for place in range(7 if row == 0 else 4))
+    expected = -sum(
+        log[row, position, targets[row, position]] for row in (0, 1) for position in range(7 if row == 0 else 4)
+    )
     assert count.item() == 11
-    torch.testing.assert_close(loss, wanted)
+    torch.testing.assert_close(loss, expected)
 
 
 @pytest.mark.parametrize("name", CARRYING)
@@ -97,7 +101,7 @@ def test_segments_one_after_the_other_are_the_whole_text(name):
         loss, _, carried = step(segment(tokens, start, start + 4), carried)
         parts.append(loss)
     torch.testing.assert_close(sum(parts), whole)
-    again, *_ = step(segment(tokens, 0, 12), carried)  # fresh: nothing of the segments before is left
+    again, *_ = step(segment(tokens, 0, 12), carried)  # fresh: the state of earlier segments is ignored
     torch.testing.assert_close(again, whole)
     assert not torch.allclose(parts[1], step(TextBatch(tokens[:, 4:8], tokens[:, 5:9]))[0])
 
@@ -110,13 +114,13 @@ def test_no_gradient_goes_back_beyond_a_segment(name):
     assert carried
     assert not any(tensor.requires_grad for tensor in carried)
     step(segment(tokens, 4, 8), carried)[0].backward()  # would fail if it went through the first graph, freed or not
-    found = [parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None]
+    actual = [parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None]
     model.zero_grad()
     _, carried = model(tokens[:, :4])
     logits, _ = model(tokens[:, 4:8], tuple(tensor.detach() for tensor in carried))
     functional.cross_entropy(logits.flatten(0, 1), tokens[:, 5:9].flatten(), reduction="sum").backward()
-    wanted = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
-    for one, other in zip(found, wanted, strict=True):
+    expected = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+    for one, other in zip(actual, expected, strict=True):
         torch.testing.assert_close(one, other)
 
 

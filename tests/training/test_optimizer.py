@@ -1,4 +1,4 @@
-"""AdamW against its formula and against torch's own; averages against theirs."""
+"""AdamW against its formula and torch's implementation; moving averages against their formula."""
 
 import copy
 import math
@@ -33,49 +33,49 @@ def test_two_updates_by_the_formula():
     with torch.no_grad():
         model.weight.fill_(2.0)
         model.bias.fill_(3.0)
-    optimizer = Optimizer(model, TrainingSettings(clip=0, weight_decay=0.1, betas=(0.9, 0.99)))
+    optimizer = Optimizer(model, TrainingSettings(max_grad_norm=0, weight_decay=0.1, betas=(0.9, 0.99)))
     values, moments, squares = [2.0, 3.0], [0.0, 0.0], [0.0, 0.0]
     for step, (gradient, rate) in enumerate(((0.5, 0.2), (-1.5, 0.1)), 1):
         model.weight.grad, model.bias.grad = torch.full((1, 1), gradient).double(), torch.tensor([gradient]).double()
         optimizer.step(rate)
-        for place, decay in enumerate((0.1, 0.0)):  # the matrix decays, the vector does not
-            moments[place] = 0.9 * moments[place] + 0.1 * gradient
-            squares[place] = 0.99 * squares[place] + 0.01 * gradient**2
-            mean, mean_square = moments[place] / (1 - 0.9**step), squares[place] / (1 - 0.99**step)
-            values[place] -= rate * decay * values[place] + rate * mean / (math.sqrt(mean_square) + 1e-9)
+        for position, decay in enumerate((0.1, 0.0)):  # the matrix decays, the vector does not
+            moments[position] = 0.9 * moments[position] + 0.1 * gradient
+            squares[position] = 0.99 * squares[position] + 0.01 * gradient**2
+            mean, mean_square = moments[position] / (1 - 0.9**step), squares[position] / (1 - 0.99**step)
+            values[position] -= rate * decay * values[position] + rate * mean / (math.sqrt(mean_square) + 1e-9)
         assert [model.weight.item(), model.bias.item()] == pytest.approx(values, rel=1e-12)
 
 
 def test_it_steps_as_adamw_of_torch_does():
-    ours, theirs = tiny_model(), tiny_model()
-    settings = TrainingSettings(weight_decay=0.05, betas=(0.8, 0.95), clip=0.5)
-    optimizer = Optimizer(ours, settings)
+    optimized, reference = tiny_model(), tiny_model()
+    settings = TrainingSettings(weight_decay=0.05, betas=(0.8, 0.95), max_grad_norm=0.5)
+    optimizer = Optimizer(optimized, settings)
     groups = [
-        {"params": [p for p in theirs.parameters() if p.ndim == 2], "weight_decay": 0.05},
-        {"params": [p for p in theirs.parameters() if p.ndim == 1], "weight_decay": 0.0},
+        {"params": [p for p in reference.parameters() if p.ndim == 2], "weight_decay": 0.05},
+        {"params": [p for p in reference.parameters() if p.ndim == 1], "weight_decay": 0.0},
     ]
     adam = torch.optim.AdamW(groups, betas=(0.8, 0.95), eps=1e-9, fused=False, foreach=False)
     for step in range(6):
-        backward(ours, step)
-        backward(theirs, step)
-        norm = torch.nn.utils.clip_grad_norm_(theirs.parameters(), 0.5)
+        backward(optimized, step)
+        backward(reference, step)
+        norm = torch.nn.utils.clip_grad_norm_(reference.parameters(), 0.5)
         for group in adam.param_groups:
             group["lr"] = 0.01 * (step + 1)
         adam.step()
         adam.zero_grad()
         torch.testing.assert_close(optimizer.step(0.01 * (step + 1)), norm)
-        assert all(p.grad is None for p in ours.parameters())
-    for mine, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+        assert all(p.grad is None for p in optimized.parameters())
+    for mine, other in zip(optimized.parameters(), reference.parameters(), strict=True):
         torch.testing.assert_close(mine, other)
 
 
 @pytest.mark.parametrize(("clip", "kept"), [(1.0, [0.6, 0.8]), (10.0, [3.0, 4.0]), (0.0, [3.0, 4.0])])
 def test_a_gradient_is_cut_to_the_norm(clip, kept):
     model = nn.Linear(2, 1, bias=False)
-    optimizer = Optimizer(model, TrainingSettings(clip=clip))
+    optimizer = Optimizer(model, TrainingSettings(max_grad_norm=clip))
     model.weight.grad = torch.tensor([[3.0, 4.0]])
     assert optimizer.step(0.1).item() == pytest.approx(5)
-    moment = optimizer.tensors()["moment.weight"]
+    moment = optimizer.state_dict()["moment.weight"]
     torch.testing.assert_close(moment, 0.1 * torch.tensor([kept]))
 
 
@@ -86,13 +86,13 @@ def test_written_and_read_back_it_goes_on_to_the_same_bits(tmp_path):
         backward(model, step)
         optimizer.step(0.01)
     other = copy.deepcopy(model)
-    write_tensors(tmp_path / "memory.safetensors", optimizer.tensors())
+    write_tensors(tmp_path / "memory.safetensors", optimizer.state_dict())
     for step in range(3, 6):
         backward(model, step)
         optimizer.step(0.01)
     assert not equal(model, other)
     resumed = Optimizer(other, TrainingSettings())
-    resumed.restore(read_tensors(tmp_path / "memory.safetensors"))
+    resumed.load_state_dict(read_tensors(tmp_path / "memory.safetensors"))
     for step in range(3, 6):
         backward(other, step)
         resumed.step(0.01)
@@ -106,19 +106,19 @@ def test_restored_memory_is_a_copy():
     optimizer.step(0.01)
     other = tiny_model()
     resumed = Optimizer(other, TrainingSettings())
-    resumed.restore(optimizer.tensors())
-    held = {name: tensor.clone() for name, tensor in optimizer.tensors().items()}
+    resumed.load_state_dict(optimizer.state_dict())
+    held = {name: tensor.clone() for name, tensor in optimizer.state_dict().items()}
     backward(other, 1)
     resumed.step(0.01)
     assert len(held) == 3 * 6
-    assert all(torch.equal(tensor, optimizer.tensors()[name]) for name, tensor in held.items())
+    assert all(torch.equal(tensor, optimizer.state_dict()[name]) for name, tensor in held.items())
 
 
 def test_before_the_first_step_there_is_no_memory():
     optimizer = Optimizer(tiny_model(), TrainingSettings())
-    assert optimizer.tensors() == {}
-    optimizer.restore({})
-    assert optimizer.tensors() == {}
+    assert optimizer.state_dict() == {}
+    optimizer.load_state_dict({})
+    assert optimizer.state_dict() == {}
 
 
 def test_what_is_frozen_or_without_gradient_stays():
@@ -130,7 +130,7 @@ def test_what_is_frozen_or_without_gradient_stays():
     optimizer.step(0.1)
     changed = [not torch.equal(p, old) for p, old in zip(model.parameters(), before, strict=True)]
     assert changed == [False] * 5 + [True]
-    assert sorted(optimizer.tensors()) == ["moment.3.bias", "square.3.bias", "steps.3.bias"]
+    assert sorted(optimizer.state_dict()) == ["moment.3.bias", "square.3.bias", "steps.3.bias"]
 
 
 def test_a_tied_matrix_is_stepped_once():
@@ -144,13 +144,13 @@ def test_memory_of_another_model_is_refused():
     optimizer = Optimizer(model, TrainingSettings())
     model(torch.ones(2)).sum().backward()
     optimizer.step(0.1)
-    text = "checkpoint: weight is (3, 2), in the model (4, 2); a checkpoint of the same model is needed"
+    text = "checkpoint does not match the model: weight: expected shape (4, 2), got (3, 2)"
     with pytest.raises(RegardError, match=f"^{re.escape(text)}$"):
-        Optimizer(nn.Linear(2, 4), TrainingSettings()).restore(optimizer.tensors())
+        Optimizer(nn.Linear(2, 4), TrainingSettings()).load_state_dict(optimizer.state_dict())
 
 
 def backward_without_end(model):
-    """A finite loss whose gradient is not: that of the root is infinite at 0, and not a number where it is lost."""
+    """Return a finite loss whose gradient is not finite: that of a square root at 0."""
     first = model[0].weight[0]
     loss = model(torch.ones(5, 3, device=first.device)).sum() + (first - first.detach()).sqrt().sum()
     assert math.isfinite(loss.item())
@@ -164,39 +164,39 @@ DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.i
 @pytest.mark.parametrize("clip", [0.0, 1.0])
 @pytest.mark.parametrize("before", [0, 3])
 def test_an_update_without_a_finite_gradient_changes_nothing(before, clip, device):
-    model, theirs = tiny_model().to(device), tiny_model().to(device)
-    optimizer = Optimizer(model, TrainingSettings(weight_decay=0.05, clip=clip))
+    model, reference = tiny_model().to(device), tiny_model().to(device)
+    optimizer = Optimizer(model, TrainingSettings(weight_decay=0.05, max_grad_norm=clip))
     average = MovingAverage(model, decay=0.9)
     groups = [
-        {"params": [p for p in theirs.parameters() if p.ndim == 2], "weight_decay": 0.05},
-        {"params": [p for p in theirs.parameters() if p.ndim == 1], "weight_decay": 0.0},
+        {"params": [p for p in reference.parameters() if p.ndim == 2], "weight_decay": 0.05},
+        {"params": [p for p in reference.parameters() if p.ndim == 1], "weight_decay": 0.0},
     ]
     adam = torch.optim.AdamW(groups, lr=0.01, betas=TrainingSettings().betas, eps=1e-9, fused=True)
 
     def both(seed):
         inputs = torch.randn(5, 3, generator=torch.Generator().manual_seed(seed)).to(device)
-        for each in (model, theirs):
-            each(inputs).square().sum().backward()
-        torch.nn.utils.clip_grad_norm_(theirs.parameters(), clip or math.inf)
+        for network in (model, reference):
+            network(inputs).square().sum().backward()
+        torch.nn.utils.clip_grad_norm_(reference.parameters(), clip or math.inf)
         adam.step()
         adam.zero_grad()
-        average.follow(seed, optimizer.step(0.01).isfinite())
+        average.update(seed, optimizer.step(0.01).isfinite())
 
     for seed in range(before):
         both(seed)
     held = copy.deepcopy([*model.parameters(), *average.values.values()])
-    memory = copy.deepcopy(optimizer.tensors())
+    memory = copy.deepcopy(optimizer.state_dict())
     for _ in range(2):
         backward_without_end(model)
         norm = optimizer.step(0.01)
         assert not math.isfinite(norm.item())
-        average.follow(before, norm.isfinite())
+        average.update(before, norm.isfinite())
     assert all(map(torch.equal, held, [*model.parameters(), *average.values.values()]))
-    assert all(torch.equal(tensor, optimizer.tensors()[name]) for name, tensor in memory.items())
-    assert {float(tensor) for name, tensor in optimizer.tensors().items() if name.startswith("steps.")} == {before}
-    both(7)  # and it goes on as if nothing had been
+    assert all(torch.equal(tensor, optimizer.state_dict()[name]) for name, tensor in memory.items())
+    assert {float(tensor) for name, tensor in optimizer.state_dict().items() if name.startswith("steps.")} == {before}
+    both(7)  # training continues as if nothing had happened
     assert not any(map(torch.equal, held, [*model.parameters(), *average.values.values()]))
-    assert equal(model, theirs)
+    assert equal(model, reference)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -208,7 +208,7 @@ def test_an_update_does_not_wait_for_the_gpu():
         backward_without_end(model)
         torch.cuda.set_sync_debug_mode("error")
         try:
-            average.follow(1, optimizer.step(0.01).isfinite())
+            average.update(1, optimizer.step(0.01).isfinite())
         finally:
             torch.cuda.set_sync_debug_mode("default")
 
@@ -221,10 +221,10 @@ def test_the_average_follows_by_its_formula():
     for step, value in ((100, 5.0), (101, 9.0)):
         with torch.no_grad():
             model.weight.fill_(value)
-        average.follow(step, torch.tensor(True))
+        average.update(step, torch.tensor(True))
     # 0.75 * 1 + 0.25 * 5 = 2; 0.75 * 2 + 0.25 * 9 = 3.75
     assert average.values["weight"].item() == 3.75
-    average.follow(2, torch.tensor(True))  # early on the decay is (1 + 2) / (10 + 2): 0.25 * 3.75 + 0.75 * 9
+    average.update(2, torch.tensor(True))  # early on the decay is (1 + 2) / (10 + 2): 0.25 * 3.75 + 0.75 * 9
     assert average.values["weight"].item() == 7.6875
     assert model.weight.item() == 9.0
 

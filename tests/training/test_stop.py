@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from regard.training.stop import StopAsked
+from regard.training.stop import StopRequest
 
 
 def send(number):
@@ -20,19 +20,19 @@ def handlers():
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_first_signal_asks_and_the_second_stops(number):
     before = handlers()
-    with StopAsked() as stop:
+    with StopRequest() as stop:
         assert not stop
         send(number)
         assert stop
         with pytest.raises(KeyboardInterrupt):
             send(number)
     assert handlers() == before
-    assert stop  # it says so afterwards too
+    assert stop  # still set afterwards
 
 
 def test_handlers_come_back_after_an_error():
     before = handlers()
-    with pytest.raises(ZeroDivisionError), StopAsked():
+    with pytest.raises(ZeroDivisionError), StopRequest():
         1 / 0  # noqa: B018
     assert handlers() == before
 
@@ -40,7 +40,7 @@ def test_handlers_come_back_after_an_error():
 def test_what_was_ignored_stays_ignored():
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with StopAsked() as stop:
+        with StopRequest() as stop:
             send(signal.SIGINT)
             assert not stop
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
@@ -52,7 +52,7 @@ def test_another_thread_changes_nothing():
     before, seen = handlers(), []
 
     def work():
-        with StopAsked() as stop:
+        with StopRequest() as stop:
             seen.append((handlers() == before, bool(stop)))
 
     thread = threading.Thread(target=work)

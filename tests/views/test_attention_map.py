@@ -45,7 +45,7 @@ def test_select_takes_one_or_averages():
 def test_a_layer_that_is_not_there(layer):
     with pytest.raises(RegardError) as caught:
         of(even(2)).select(layer)
-    assert str(caught.value) == f'layer: there is no "{layer}"; give a number from 0 to 1, or "mean"'
+    assert str(caught.value) == f'layer must be from 0 to 1 or "mean", got {layer}'
 
 
 def test_the_caption_says_what_is_shown_where_there_is_a_choice():
@@ -67,28 +67,28 @@ def test_the_weights_cannot_be_changed_from_outside():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"rows": "ab"}, "attention map: rows are 'ab'; give a sequence of texts"),
-        ({"columns": [1, 2, 3]}, "attention map: columns are [1, 2, 3]; give a sequence of texts"),
-        ({"rows": []}, "attention map: there are no rows; give at least one"),
+        ({"rows": "ab"}, "attention map: rows: expected a sequence of strings, got 'ab'"),
+        ({"columns": [1, 2, 3]}, "attention map: columns: expected a sequence of strings, got [1, 2, 3]"),
+        ({"rows": []}, "attention map: rows must not be empty"),
         (
             {"rows": ["a"]},
-            "attention map: weights have shape (1, 1, 2, 3); (layers, heads, 1 rows, 3 columns) are needed",
+            "attention map: weights: expected shape (layers, heads, 1, 3), got (1, 1, 2, 3)",
         ),
         (
             {"weights": np.ones((2, 3))},
-            "attention map: weights have shape (2, 3); (layers, heads, 2 rows, 3 columns) are needed",
+            "attention map: weights: expected shape (layers, heads, 2, 3), got (2, 3)",
         ),
         (
             {"weights": np.ones((0, 1, 2, 3))},
-            "attention map: weights have shape (0, 1, 2, 3); (layers, heads, 2 rows, 3 columns) are needed",
+            "attention map: weights: expected shape (layers, heads, 2, 3), got (0, 1, 2, 3)",
         ),
-        ({"weights": even() > 0}, "attention map: weights are of type bool; numbers are needed"),
-        ({"merged": "word"}, 'attention map: merged: there is no "word"; did you mean "words"?'),
-        ({"title": 3}, "attention map: title is 3; give a text"),
-        ({"links": [(0, 0.5)]}, "attention map: links are [(0, 0.5)]; give pairs of whole numbers, (column, row)"),
+        ({"weights": even() > 0}, "attention map: weights: expected numbers, got bool"),
+        ({"merged": "word"}, 'attention map: unknown merged "word"; did you mean "words"?'),
+        ({"title": 3}, "attention map: title: expected a string, got int"),
+        ({"links": [(0, 0.5)]}, "attention map: links: expected pairs of integers (column, row), got [(0, 0.5)]"),
         (
             {"links": [(1, 2)]},  # a column 1 and a row 2, of which there are but two
-            "attention map: the link (column 1, row 2) lies outside; columns go from 0 to 2, rows from 0 to 1",
+            "attention map: link (column 1, row 2) is out of range; columns are 0 to 2, rows 0 to 1",
         ),
     ],
 )
@@ -107,7 +107,7 @@ def test_a_weight_that_is_none(value, said):
     with pytest.raises(RegardError) as caught:
         of(weights)
     assert str(caught.value) == (
-        f"attention map: the weight at layer, head, row, column (0, 1, 0, 2) is {said}; weights lie between 0 and 1"
+        f"attention map: weight at layer, head, row, column (0, 1, 0, 2) must be between 0 and 1, got {said}"
     )
 
 
@@ -159,26 +159,29 @@ GOOD = of(even()).record()
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "is not JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
-        ("[]", "found list; an attention map is a JSON object"),
-        ("{}", 'has format null; an attention map says "regard.attention_map/1"'),
+        ("{", " is not valid JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
+        ("[]", ": expected a JSON object, got list"),
+        ("{}", ': not an attention map: expected format "regard.attention_map/1", got null'),
         (
             '{"format": "regard.weights/1"}',
-            'has format "regard.weights/1"; an attention map says "regard.attention_map/1"',
+            ': not an attention map: expected format "regard.attention_map/1", got "regard.weights/1"',
         ),
         (
             '{"format": "regard.attention_map/12"}',
-            'has format "regard.attention_map/12", of a newer regard; this one reads "regard.attention_map/1"',
+            ': format "regard.attention_map/12" requires a newer regard; this one reads "regard.attention_map/1"',
         ),
         (
             '{"format": "regard.attention_map/1", "title": ""}',
-            'has no "merged"; an attention map has title, merged, rows, columns, links, weights',
+            ': attention map: "merged" is required',
         ),
-        (json.dumps(GOOD | {"row": 1}), 'attention map: there is no "row"; did you mean "rows"?'),
-        (json.dumps(GOOD | {"rows": [1, 2]}), "attention map: rows are [1, 2]; give a sequence of texts"),
-        (json.dumps(GOOD | {"weights": "0"}), "attention map: weights are of type <U1; numbers are needed"),
-        (json.dumps(GOOD | {"weights": None}), "attention map: weights are of type object; numbers are needed"),
-        (json.dumps(GOOD | {"links": [1]}), "attention map: links are [1]; give pairs of whole numbers, (column, row)"),
+        (json.dumps(GOOD | {"row": 1}), ': attention map: unknown field "row"; did you mean "rows"?'),
+        (json.dumps(GOOD | {"rows": [1, 2]}), ": attention map: rows: expected a sequence of strings, got [1, 2]"),
+        (json.dumps(GOOD | {"weights": "0"}), ": attention map: weights: expected numbers, got <U1"),
+        (json.dumps(GOOD | {"weights": None}), ": attention map: weights: expected numbers, got object"),
+        (
+            json.dumps(GOOD | {"links": [1]}),
+            ": attention map: links: expected pairs of integers (column, row), got [1]",
+        ),
     ],
 )
 def test_a_broken_file_says_what_is_wrong(tmp_path, text, message):
@@ -186,12 +189,12 @@ def test_a_broken_file_says_what_is_wrong(tmp_path, text, message):
     path.write_text(text)
     with pytest.raises(RegardError) as caught:
         AttentionMap.load(path)
-    assert str(caught.value) == f"{path}: {message}"
+    assert str(caught.value) == f"{path}{message}"
 
 
 def test_ragged_weights_in_a_file(tmp_path):
     (tmp_path / "look.json").write_text(json.dumps(GOOD | {"weights": [[[[1, 2], [1]]]]}))
-    with pytest.raises(RegardError, match=r"look\.json: attention map: weights are no array: "):
+    with pytest.raises(RegardError, match=r"look\.json: attention map: weights cannot be converted to an array: "):
         AttentionMap.load(tmp_path / "look.json")
 
 
@@ -199,11 +202,11 @@ def test_a_file_that_is_not_there_or_not_text(tmp_path):
     path = tmp_path / "look.json"
     with pytest.raises(RegardError) as caught:
         AttentionMap.load(path)
-    assert str(caught.value) == f"{path}: cannot be read: No such file or directory"
+    assert str(caught.value) == f"cannot read {path}: not found"
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(RegardError) as caught:
         AttentionMap.load(str(path))
-    assert str(caught.value) == f"{path}: is not text; an attention map is a JSON file"
+    assert str(caught.value) == f"{path} is not valid JSON: not UTF-8 text"
 
 
 def test_a_folder_is_made_and_what_cannot_be_written_is_said(tmp_path):
@@ -211,14 +214,14 @@ def test_a_folder_is_made_and_what_cannot_be_written_is_said(tmp_path):
     assert AttentionMap.load(tmp_path / "new" / "look.json") == of(even())
     with pytest.raises(RegardError) as caught:
         of(even()).save(tmp_path / "new")
-    assert str(caught.value) == f"{tmp_path / 'new'}: cannot be written: Is a directory"
+    assert str(caught.value) == f"cannot write {tmp_path / 'new'}: is a directory"
 
 
 def test_views_need_no_torch():
     program = (
         "import sys, numpy, regard.views.terminal as t, regard.views.matrix, regard.views.attention_map as m;"
         "picture = m.AttentionMap(('a',), ('b',), numpy.ones((1, 1, 1, 1)));"
-        "t.draw(picture), picture.svg(), picture.page(), regard.views.matrix.save_matrix;"
+        "t.draw(picture), picture.to_svg(), picture.to_html(), regard.views.matrix.save_matrix;"
         "assert not {'torch', 'matplotlib', 'anywidget'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
@@ -243,24 +246,24 @@ def test_a_map_draws_itself(tmp_path, monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     rows = [line[:2] for line in of(even()).draw().splitlines() if "|" in line]
     assert rows == ["a ", "b "]
-    path = of(even()).picture(tmp_path / "look.svg", view="lines")
-    assert path.read_text() == of(even()).svg("lines")
-    path = of(even()).html(tmp_path / "look.html")
-    assert path.read_text() == of(even()).page()
+    path = of(even()).save_picture(tmp_path / "look.svg", view="lines")
+    assert path.read_text() == of(even()).to_svg("lines")
+    path = of(even()).save_html(tmp_path / "look.html")
+    assert path.read_text() == of(even()).to_html()
 
 
 def test_a_picture_is_not_saved_as_json(tmp_path):
     path = tmp_path / "look.PNG"
     with pytest.raises(RegardError) as caught:
         of(even()).save(path)
-    assert str(caught.value) == f'{path}: save writes JSON; for a picture call picture("{path}")'
+    assert str(caught.value) == f'{path}: save writes JSON; use save_picture("{path}") for a picture'
     assert not path.exists()
 
 
 def test_what_is_no_map_is_named():
     with pytest.raises(RegardError) as caught:
         check_map("draw", "a b")
-    assert str(caught.value) == ("draw: found str; an AttentionMap is needed, as model.attention_map(prediction) gives")
+    assert str(caught.value) == "draw: expected an AttentionMap, got str; call model.attention_map(...)"
 
 
 def top(**more):
@@ -272,12 +275,12 @@ def top(**more):
 
 def test_the_largest_weights_stand_in_for_all():
     picture = top(title="look")
-    assert (picture.layers, picture.heads, picture.kept) == (1, 1, 2)
+    assert (picture.layers, picture.heads, picture.top_k) == (1, 1, 2)
     assert picture.select().tolist() == [[0.25, 0, 0.5], [0, 1, 0]]
     assert picture.received().tolist() == [0.25, 1, 0.75]
-    assert picture.caption() == "look · the largest 2 of a row"
+    assert picture.caption() == "look · top 2 weights per row"
     assert (
-        repr(picture) == "AttentionMap('look': layers 1, heads 1, rows 2, columns 3, by tokens, the largest 2 of a row)"
+        repr(picture) == "AttentionMap('look': layers 1, heads 1, rows 2, columns 3, by tokens, top 2 weights per row)"
     )
 
 
@@ -294,7 +297,7 @@ def test_the_largest_weights_are_saved(tmp_path):
 
 def test_all_weights_are_not_the_largest_alone():
     whole = of(even())
-    assert whole.kept is None
+    assert whole.top_k is None
     assert whole != whole.keep_top(3)
     assert whole.keep_top(3) == whole.keep_top(3)
     assert whole.keep_top(3) != whole.keep_top(2)
@@ -312,16 +315,14 @@ def test_received_sums_over_rows():
 def test_none_can_be_kept():
     with pytest.raises(RegardError) as caught:
         of(even()).keep_top(0)
-    assert str(caught.value) == "keep_top: found 0; give a whole number above 0"
+    assert str(caught.value) == "keep_top: count must be a positive integer, got 0"
 
 
 def test_words_and_largest_weights_have_the_same_sizes():
     values, indices = np.ones((1, 1, 2, 1)), np.zeros((1, 1, 2, 1), int)
     with pytest.raises(RegardError) as caught:
         AttentionMap.from_top(("a", "b", "c"), COLUMNS, values, indices, np.ones((1, 1, 3)))
-    assert str(caught.value) == (
-        "attention map: weights have shape (1, 1, 2, 3); (layers, heads, 3 rows, 3 columns) are needed"
-    )
+    assert str(caught.value) == ("attention map: weights: expected shape (layers, heads, 3, 3), got (1, 1, 2, 3)")
 
 
 def test_a_record_of_the_largest_weights_has_three_parts():
@@ -330,12 +331,12 @@ def test_a_record_of_the_largest_weights_has_three_parts():
     with pytest.raises(RegardError) as caught:
         AttentionMap.from_record(record)
     assert str(caught.value) == (
-        "attention map: weights have indices, received, columns; values, indices, received are needed"
+        "attention map: weights: expected values, indices, received, got indices, received, columns"
     )
 
 
 @pytest.mark.parametrize("text", ["[" * 200_000, "1" * 5000])
 def test_json_that_python_does_not_read_is_said_in_a_line(tmp_path, text):
     (tmp_path / "map.json").write_text(text)
-    with pytest.raises(RegardError, match=r"map\.json: is not JSON: "):
+    with pytest.raises(RegardError, match=r"map\.json is not valid JSON: "):
         AttentionMap.load(tmp_path / "map.json")

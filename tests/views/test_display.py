@@ -5,7 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from regard.views.display import broken, centred, clusters, cut, display_width, harmless, isolated, left_padded
+from regard.views.display import (
+    align_center,
+    align_right,
+    display_width,
+    isolate_direction,
+    sanitize_text,
+    split_graphemes,
+    truncate,
+    wrap_text,
+)
 
 
 @pytest.mark.parametrize(
@@ -30,13 +39,13 @@ from regard.views.display import broken, centred, clusters, cut, display_width, 
     ],
 )
 def test_what_steers_the_display_becomes_a_sign(token, shown):
-    assert harmless(token) == shown
+    assert sanitize_text(token) == shown
 
 
 @given(st.text())
 def test_nothing_that_steers_is_left(token):
-    found = {unicodedata.category(char) for char in harmless(token)}
-    assert not found & {"Cc", "Cf", "Cs", "Zl", "Zp"}
+    categories = {unicodedata.category(char) for char in sanitize_text(token)}
+    assert not categories & {"Cc", "Cf", "Cs", "Zl", "Zp"}
 
 
 @pytest.mark.parametrize(
@@ -49,9 +58,9 @@ def test_widths_are_those_of_terminals(text, width):
 
 @given(st.text(st.sampled_from("aé日本x\u0301한ש👍ц"), max_size=8), st.integers(1, 9))
 def test_a_cut_text_fits(text, limit):
-    shown = cut(harmless(text), limit)
+    shown = truncate(sanitize_text(text), limit)
     assert cell_len(shown) <= limit
-    assert shown == harmless(text) or shown[-1] == "…"
+    assert shown == sanitize_text(text) or shown[-1] == "…"
 
 
 @pytest.mark.parametrize(
@@ -66,27 +75,27 @@ def test_a_cut_text_fits(text, limit):
     ],
 )
 def test_a_text_is_broken_at_blanks_and_cut_behind_the_last_line(text, lines):
-    assert broken(text, limit=8, most=3) == lines
+    assert wrap_text(text, limit=8, max_lines=3) == lines
 
 
 def test_a_text_may_take_any_number_of_lines():
-    assert broken("one two three four five six", limit=8) == ["one two", "three", "four", "five six"]
+    assert wrap_text("one two three four five six", limit=8) == ["one two", "three", "four", "five six"]
 
 
 def test_marks_stay_with_their_letters():
-    assert clusters("ax\u0301\u0302日") == ["a", "x\u0301\u0302", "日"]
-    assert clusters("कि") == ["कि"]
-    assert cut("x\u0301yz", 2) == "x\u0301…"
+    assert split_graphemes("ax\u0301\u0302日") == ["a", "x\u0301\u0302", "日"]
+    assert split_graphemes("कि") == ["कि"]
+    assert truncate("x\u0301yz", 2) == "x\u0301…"
 
 
 def test_only_what_runs_to_the_left_is_isolated():
-    assert isolated("abc日") == "abc日"
-    assert isolated("שלמ") == "\u2068שלמ\u2069"
-    assert isolated("٣") == "\u2068٣\u2069"
+    assert isolate_direction("abc日") == "abc日"
+    assert isolate_direction("שלמ") == "\u2068שלמ\u2069"
+    assert isolate_direction("٣") == "\u2068٣\u2069"
 
 
 def test_padding_counts_columns():
-    assert left_padded("日", 4) == "  日"
-    assert centred("a", 3) == " a "
-    assert centred("日", 3) == "日 "
-    assert cell_len(left_padded("שלמ", 6)) == 6
+    assert align_right("日", 4) == "  日"
+    assert align_center("a", 3) == " a "
+    assert align_center("日", 3) == "日 "
+    assert cell_len(align_right("שלמ", 6)) == 6

@@ -2,7 +2,7 @@ import base64
 import hashlib
 import re
 
-from regard.views.document import document
+from regard.views.document import build_document
 
 
 def sha(text):
@@ -10,7 +10,7 @@ def sha(text):
 
 
 def test_the_policy_names_style_and_script_by_their_hashes():
-    page = document("a <b>", "<p>body</p>", style="p { color: red; }", script="run()")
+    page = build_document("a <b>", "<p>body</p>", style="p { color: red; }", script="run()")
     (style,) = re.findall("<style>(.*?)</style>", page, re.DOTALL)
     (script,) = re.findall('<script type="module">(.*?)</script>', page, re.DOTALL)
     (policy,) = re.findall('Content-Security-Policy" content="([^"]*)"', page)
@@ -22,6 +22,6 @@ def test_the_policy_names_style_and_script_by_their_hashes():
 
 
 def test_without_a_script_none_may_run():
-    page = document("a", "", style="")
+    page = build_document("a", "", style="")
     assert "script-src" not in page
     assert "<script" not in page

@@ -20,24 +20,24 @@ def test_alternatives_are_saved(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("found", "message"),
+    ("value", "message"),
     [
-        ([[]], "alternatives are [[]]; give a sequence for each of 2 rows"),
-        (2, "alternatives are 2; give a sequence for each of 2 rows"),
+        ([[]], "alternatives: expected one sequence for each of 2 rows, got [[]]"),
+        (2, "alternatives: expected one sequence for each of 2 rows, got 2"),
         (
             [[], [["c", 1.5]]],
-            "an alternative of row 1 is ['c', 1.5]; give a text and a probability between 0 and 1",
+            "alternatives of row 1: expected a string and a probability between 0 and 1, got ['c', 1.5]",
         ),
-        ([["c"], []], "an alternative of row 0 is 'c'; give a text and a probability between 0 and 1"),
-        ([[[1, 0.5]], []], "an alternative of row 0 is [1, 0.5]; give a text and a probability between 0 and 1"),
+        ([["c"], []], "alternatives of row 0: expected a string and a probability between 0 and 1, got 'c'"),
+        ([[[1, 0.5]], []], "alternatives of row 0: expected a string and a probability between 0 and 1, got [1, 0.5]"),
         (
             [[["c", float("nan")]], []],
-            "an alternative of row 0 is ['c', nan]; give a text and a probability between 0 and 1",
+            "alternatives of row 0: expected a string and a probability between 0 and 1, got ['c', nan]",
         ),
     ],
 )
-def test_what_is_no_alternative_is_refused(found, message):
+def test_what_is_no_alternative_is_refused(value, message):
     record = AttentionMap(ROWS, COLUMNS, WEIGHTS).record()
     with pytest.raises(RegardError) as caught:
-        AttentionMap.from_record(record | {"alternatives": found})
+        AttentionMap.from_record(record | {"alternatives": value})
     assert str(caught.value) == f"attention map: {message}"

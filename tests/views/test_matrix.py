@@ -7,7 +7,7 @@ from matplotlib.image import imread
 
 from regard import RegardError
 from regard.views.attention_map import AttentionMap
-from regard.views.matrix import matrix_figure, save_matrix
+from regard.views.matrix import build_figure, save_matrix
 
 ENGLISH, GERMAN = ("cats", "do", "not", "like", "dogs"), ("katzen", "mögen", "hunde", "nicht")
 CROSSING = frozenset({(0, 0), (3, 1), (4, 2), (2, 3)})
@@ -30,10 +30,10 @@ def pixels(path):
 
 
 def cells(image, rows, columns):
-    """The board of cells, found as the widest run of paper and ink, taken apart into its cells."""
+    """The board of cells, detected as the widest run of paper and ink, split into cells."""
     board = (image == PAPER).all(2) | (image == INK).all(2)
     down = np.flatnonzero(board.sum(1) > 0.5 * board.sum(1).max())
-    across = np.flatnonzero(board[down].mean(0) > 0.9)  # the colour bar holds every shade, so few of these two
+    across = np.flatnonzero(board[down].mean(0) > 0.9)  # the color bar holds every shade, so few of these two
     board = image[down[0] : down[-1] + 1, across[0] : across[-1] + 1]
     return [np.array_split(line, columns, axis=1) for line in np.array_split(board, rows)]
 
@@ -43,9 +43,9 @@ def middle(cell):
 
 
 def test_words_cross_as_they_do_in_the_sentence(tmp_path):
-    found = cells(pixels(save_matrix(crossing(), tmp_path / "look.png")), 4, 5)
-    dark = {(column, row) for row in range(4) for column in range(5) if middle(found[row][column]) == INK}
-    light = {(column, row) for row in range(4) for column in range(5) if middle(found[row][column]) == PAPER}
+    board = cells(pixels(save_matrix(crossing(), tmp_path / "look.png")), 4, 5)
+    dark = {(column, row) for row in range(4) for column in range(5) if middle(board[row][column]) == INK}
+    light = {(column, row) for row in range(4) for column in range(5) if middle(board[row][column]) == PAPER}
     assert dark == CROSSING
     assert len(light) == 16
 
@@ -57,15 +57,15 @@ def test_cells_are_square(tmp_path):
 
 def test_linked_cells_are_framed(tmp_path):
     links = frozenset({(1, 3), (4, 0)})
-    found = cells(pixels(save_matrix(crossing(links=links), tmp_path / "look.png")), 4, 5)
+    board = cells(pixels(save_matrix(crossing(links=links), tmp_path / "look.png")), 4, 5)
     framed = {
         (column, row)
         for row in range(4)
         for column in range(5)
-        if (np.abs(found[row][column] - FRAME).max(2) < 20).mean() > 0.1
+        if (np.abs(board[row][column] - FRAME).max(2) < 20).mean() > 0.1
     }
     assert framed == links
-    assert middle(found[0][4]) == PAPER  # the shade can still be seen
+    assert middle(board[0][4]) == PAPER  # the shade can still be seen
 
 
 def test_the_chosen_layer_is_drawn(tmp_path):
@@ -74,13 +74,13 @@ def test_the_chosen_layer_is_drawn(tmp_path):
     weights[1, 0] = 1 - np.eye(2)
     picture = AttentionMap(("a", "b"), ("x", "y"), weights)
     for layer, expected in ((0, [INK, PAPER]), (1, [PAPER, INK])):
-        found = cells(pixels(save_matrix(picture, tmp_path / "look.png", layer=layer)), 2, 2)
-        assert [middle(cell) for cell in found[0]] == expected
-    assert matrix_figure(picture, layer=1).axes[0].get_title(loc="left") == "layer 1"
+        board = cells(pixels(save_matrix(picture, tmp_path / "look.png", layer=layer)), 2, 2)
+        assert [middle(cell) for cell in board[0]] == expected
+    assert build_figure(picture, layer=1).axes[0].get_title(loc="left") == "layer 1"
 
 
 def test_words_stand_above_and_on_the_left():
-    axes, bar = matrix_figure(crossing(title="look")).axes
+    axes, bar = build_figure(crossing(title="look")).axes
     assert tuple(label.get_text() for label in axes.get_xticklabels()) == ENGLISH
     assert tuple(label.get_text() for label in axes.get_yticklabels()) == GERMAN
     assert axes.xaxis.get_ticks_position() == "top"
@@ -124,7 +124,7 @@ def test_any_token_can_be_drawn(tmp_path, ending):
 
 
 def test_dollars_are_dollars():
-    axes = matrix_figure(even(["$a$"], ["$b$", "c\n"], title="$t$")).axes[0]
+    axes = build_figure(even(["$a$"], ["$b$", "c\n"], title="$t$")).axes[0]
     labels = [*axes.get_xticklabels(), *axes.get_yticklabels(), axes._left_title]
     assert [label.get_text() for label in labels] == ["$b$", "c␊", "$a$", "$t$"]
     assert not any(label.get_parse_math() for label in labels)
@@ -133,14 +133,14 @@ def test_dollars_are_dollars():
 def test_the_size_grows_to_a_limit():
     def size(rows, columns):
         picture = even(["a"] * rows, ["b"] * columns)
-        return [round(float(side), 3) for side in matrix_figure(picture).get_size_inches()]
+        return [round(float(side), 3) for side in build_figure(picture).get_size_inches()]
 
     assert size(10, 20) == [6.8, 3.4]
     assert size(200, 100) == [12, 24]
 
 
 def test_words_too_small_to_read_are_thinned_out():
-    axes = matrix_figure(even(["a"] * 2, [str(place) for place in range(1000)])).axes[0]
+    axes = build_figure(even(["a"] * 2, [str(place) for place in range(1000)])).axes[0]
     ticks = axes.get_xticks()
     assert ticks[0] == 0
     assert 1 < np.unique(np.diff(ticks)).item() < 10
@@ -148,7 +148,7 @@ def test_words_too_small_to_read_are_thinned_out():
 
 
 def test_a_long_word_is_cut():
-    axes = matrix_figure(even(["a" * 41], ["b" * 40])).axes[0]
+    axes = build_figure(even(["a" * 41], ["b" * 40])).axes[0]
     assert axes.get_yticklabels()[0].get_text() == "a" * 39 + "…"
     assert axes.get_xticklabels()[0].get_text() == "b" * 40
 
@@ -165,14 +165,14 @@ def test_matplotlib_is_left_as_it_was(tmp_path):
 def test_another_ending_is_refused(name, ending):
     with pytest.raises(RegardError) as caught:
         save_matrix(crossing(), name)
-    assert str(caught.value) == f'{name}: pictures are written as .png, .svg, .pdf; found "{ending}"'
+    assert str(caught.value) == f'{name}: expected .png, .svg or .pdf, got "{ending}"'
 
 
 def test_a_place_that_cannot_be_written(tmp_path):
     (tmp_path / "look.png").mkdir()
     with pytest.raises(RegardError) as caught:
         save_matrix(crossing(), tmp_path / "look.png")
-    assert str(caught.value) == f"{tmp_path / 'look.png'}: cannot be written: Is a directory"
+    assert str(caught.value) == f"cannot write {tmp_path / 'look.png'}: is a directory"
     assert [path.name for path in tmp_path.iterdir()] == ["look.png"]
 
 
@@ -180,4 +180,4 @@ def test_without_matplotlib_the_message_says_what_to_install(monkeypatch, tmp_pa
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(RegardError) as caught:
         save_matrix(crossing(), tmp_path / "look.png")
-    assert str(caught.value) == "the picture needs matplotlib: pip install 'regard[plot]'"
+    assert str(caught.value) == "pictures require matplotlib: pip install 'regard[plot]'"

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 
 from regard import RegardError
 from regard.views.attention_map import AttentionMap
-from regard.views.terminal import NUMBERS, detect_colour, draw
+from regard.views.terminal import COLOR_CODES, detect_color, draw
 from tests.views.test_shades import lightness
 
 ENGLISH, GERMAN = ("cats", "do", "not", "like", "dogs"), ("katzen", "mögen", "hunde", "nicht")
@@ -30,7 +30,7 @@ def spread(rows, columns):
 
 
 def test_words_cross_as_they_do_in_the_sentence():
-    assert draw(crossing(title="cats"), width=60, colour="ascii").splitlines() == [
+    assert draw(crossing(title="cats"), width=60, color="ascii").splitlines() == [
         "cats",
         "         c        l  d",
         "         a     n  i  o",
@@ -45,15 +45,15 @@ def test_words_cross_as_they_do_in_the_sentence():
 
 
 def test_true_links_are_marked():
-    lines = draw(crossing(links=frozenset({(0, 0), (1, 3)})), width=60, colour="ascii").splitlines()
+    lines = draw(crossing(links=frozenset({(0, 0), (1, 3)})), width=60, color="ascii").splitlines()
     assert lines[4] == "katzen |@o@            |"
     assert lines[7] == " nicht |    o @@@      |"
-    assert lines[8] == "0  .:-=+*#%@ 1  o gold"
+    assert lines[8] == "0  .:-=+*#%@ 1  o gold alignment"
 
 
 def test_shades_grow_with_the_weight():
     weights = np.linspace(0, 1, 10).reshape(1, 1, 1, 10)
-    lines = draw(AttentionMap(("a",), tuple("0123456789"), weights), width=30, colour="ascii").splitlines()
+    lines = draw(AttentionMap(("a",), tuple("0123456789"), weights), width=30, color="ascii").splitlines()
     assert lines[1] == "a |  ..::--==++**##%%@@|"
 
 
@@ -61,26 +61,26 @@ def test_layer_and_head_are_chosen():
     weights = np.zeros((2, 1, 1, 2))
     weights[0, 0, 0, 0] = weights[1, 0, 0, 1] = 1
     picture = AttentionMap(("a",), ("x", "y"), weights)
-    assert draw(picture, width=30, colour="ascii", layer=1).splitlines() == [
+    assert draw(picture, width=30, color="ascii", layer=1).splitlines() == [
         "layer 1",
         "    x  y",
         "a |   @@@|",
         "0  .:-=+*#%@ 1",
     ]
-    assert draw(picture, width=30, colour="ascii").splitlines()[2:] == ["a |@@@@@@|", "0  .:-=+*#%@ 0.5"]
+    assert draw(picture, width=30, color="ascii").splitlines()[2:] == ["a |@@@@@@|", "0  .:-=+*#%@ 0.5"]
 
 
-def test_true_colour_shades_the_background():
-    lines = draw(crossing(), width=60, colour="truecolor").splitlines()
+def test_true_color_shades_the_background():
+    lines = draw(crossing(), width=60, color="truecolor").splitlines()
     paper, ink = "\x1b[38;2;0;0;0;48;2;242;248;252m", "\x1b[38;2;255;255;255;48;2;18;36;81m"
     assert lines[5] == f" mögen {paper}         \x1b[0m{ink}   \x1b[0m{paper}   \x1b[0m"
 
 
-def test_256_colours_get_evenly_darker():
-    levels = (0, 95, 135, 175, 215, 255)  # of xterm's colour cube
-    cube = [[levels[(number - 16) // power % 6] for power in (36, 6, 1)] for number in NUMBERS]
-    np.testing.assert_allclose(np.diff([lightness(colour) for colour in cube]), -14.3, atol=2.2)
-    lines = draw(crossing(), width=60, colour="256").splitlines()
+def test_256_colors_get_evenly_darker():
+    levels = (0, 95, 135, 175, 215, 255)  # of xterm's color cube
+    cube = [[levels[(number - 16) // power % 6] for power in (36, 6, 1)] for number in COLOR_CODES]
+    np.testing.assert_allclose(np.diff([lightness(color) for color in cube]), -14.3, atol=2.2)
+    lines = draw(crossing(), width=60, color="256").splitlines()
     assert lines[5] == (
         " mögen \x1b[38;5;16;48;5;231m         \x1b[0m\x1b[38;5;231;48;5;18m   \x1b[0m\x1b[38;5;16;48;5;231m   \x1b[0m"
     )
@@ -95,8 +95,8 @@ TOKENS = ["日本語", "x\u0301", "\x1b[2J", "שלום", "مرحبا", "", " ", 
     st.integers(30, 120),
     st.sampled_from(["truecolor", "256", "ascii"]),
 )
-def test_columns_stay_straight_whatever_the_tokens(rows, columns, width, colour):
-    drawn = COLOUR.sub("", draw(spread(rows, columns), width=width, colour=colour))
+def test_columns_stay_straight_whatever_the_tokens(rows, columns, width, color):
+    drawn = COLOUR.sub("", draw(spread(rows, columns), width=width, color=color))
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", drawn)
     grid, _, legend = drawn.rpartition("\n")
     assert cell_len(legend) <= width
@@ -110,7 +110,7 @@ def test_columns_stay_straight_whatever_the_tokens(rows, columns, width, colour)
 def test_each_label_stands_over_its_cell():
     columns = ("a", "日", "שב", "x\u0301")
     weights = np.eye(4)[None, None]
-    lines = draw(AttentionMap(tuple("abcd"), columns, weights), width=40, colour="ascii").splitlines()
+    lines = draw(AttentionMap(tuple("abcd"), columns, weights), width=40, color="ascii").splitlines()
     assert lines[0] == "          \u2068ש\u2069"
     assert lines[1] == "    a 日  \u2068ב\u2069  x\u0301"
     starts = [cell_len(line[: line.index("@")]) for line in lines[2:6]]
@@ -120,7 +120,7 @@ def test_each_label_stands_over_its_cell():
 
 def test_cells_become_narrower_before_the_map_is_split():
     def shape(count):
-        lines = draw(spread(["a"], ["x"] * count), width=40, colour="ascii").splitlines()
+        lines = draw(spread(["a"], ["x"] * count), width=40, color="ascii").splitlines()
         return [len(line) for line in lines if line.startswith("a |")]
 
     assert shape(12) == [3 + 36 + 1]
@@ -133,31 +133,31 @@ def test_cells_become_narrower_before_the_map_is_split():
 
 def test_panels_hold_every_column_once():
     columns = [chr(ord("a") + place % 26) for place in range(100)]
-    lines = draw(spread(["-"], columns), width=40, colour="ascii").splitlines()
+    lines = draw(spread(["-"], columns), width=40, color="ascii").splitlines()
     heads = [lines[place - 1] for place, line in enumerate(lines) if line.startswith("- |")]
     assert len(heads) > 2
     assert "".join(heads).replace(" ", "") == "".join(columns)
 
 
 def test_long_labels_are_cut():
-    lines = draw(spread(["a" * 99], ["b" * 99]), width=60, colour="ascii").splitlines()
+    lines = draw(spread(["a" * 99], ["b" * 99]), width=60, color="ascii").splitlines()
     assert [line.strip() for line in lines[:-2]] == ["b"] * 11 + ["…"]
     assert lines[-2].startswith("a" * 19 + "… |")
 
 
 def test_a_long_title_goes_on_in_the_next_line():
-    lines = draw(crossing(title="look " * 9 + "here"), width=30, colour="ascii").splitlines()
+    lines = draw(crossing(title="look " * 9 + "here"), width=30, color="ascii").splitlines()
     assert lines[:2] == ["look look look look look look", "look look look here"]
-    assert lines[2:] == draw(crossing(), width=30, colour="ascii").splitlines()
+    assert lines[2:] == draw(crossing(), width=30, color="ascii").splitlines()
 
 
-def test_a_width_or_colour_that_cannot_be():
+def test_a_width_or_color_that_cannot_be():
     with pytest.raises(RegardError) as caught:
         draw(crossing(), width=29)
-    assert str(caught.value) == "width: found 29; a map needs 30 columns or more"
+    assert str(caught.value) == "width must be at least 30, got 29"
     with pytest.raises(RegardError) as caught:
-        draw(crossing(), colour="true")
-    assert str(caught.value) == 'colour: there is no "true"; did you mean "truecolor"?'
+        draw(crossing(), color="true")
+    assert str(caught.value) == 'unknown color "true"; did you mean "truecolor"?'
 
 
 def test_without_a_terminal_it_is_ascii_of_the_given_columns(monkeypatch):
@@ -190,12 +190,12 @@ class Screen(io.StringIO):
         ({"FORCE_COLOR": "0", "TERM": "xterm-256color"}, "ascii", "ascii"),
     ],
 )
-def test_colours_are_those_the_stream_can_show(environ, on_screen, in_pipe):
-    assert detect_colour(Screen(), environ) == on_screen
-    assert detect_colour(io.StringIO(), environ) == in_pipe
+def test_colors_are_those_the_stream_can_show(environ, on_screen, in_pipe):
+    assert detect_color(Screen(), environ) == on_screen
+    assert detect_color(io.StringIO(), environ) == in_pipe
 
 
 def test_what_is_no_map_is_named():
     with pytest.raises(RegardError) as caught:
         inspect.unwrap(draw)("a b")
-    assert str(caught.value) == "draw: found str; an AttentionMap is needed, as model.attention_map(prediction) gives"
+    assert str(caught.value) == "draw: expected an AttentionMap, got str; call model.attention_map(...)"

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from regard import RegardError
-from regard.views.weights import TopWeights, as_indices, largest, mean_matrix
+from regard.views.weights import TopWeights, as_indices, keep_largest, mean_matrix
 
 
 def top(values, indices, columns=3):
@@ -15,9 +15,9 @@ def top(values, indices, columns=3):
 
 @given(arrays.arrays(np.float32, (2, 2, 3, 7), elements=st.floats(0, 1, width=32)), st.integers(1, 9))
 def test_the_largest_of_each_row_are_kept(weights, count):
-    kept = largest(weights, count)
+    kept = keep_largest(weights, count)
     assert kept.shape == weights.shape
-    assert kept.kept == min(count, 7)
+    assert kept.top_k == min(count, 7)
     for place in np.ndindex(2, 2, 3):
         row = weights[place]
         assert kept.values[place].tolist() == sorted(row.tolist(), reverse=True)[:count]  # the greatest first
@@ -27,7 +27,7 @@ def test_the_largest_of_each_row_are_kept(weights, count):
 
 
 def test_of_the_largest_fewer_can_be_kept():
-    kept = largest(top([[[[0.25, 0.5, 0.125]]]], [[[[2, 0, 1]]]]), 2)
+    kept = keep_largest(top([[[[0.25, 0.5, 0.125]]]], [[[[2, 0, 1]]]]), 2)
     assert kept.values.tolist() == [[[[0.5, 0.25]]]]
     assert kept.indices.tolist() == [[[[0, 2]]]]
 
@@ -37,7 +37,7 @@ def test_the_mean_is_that_of_all_where_all_are_kept(weights):
     expected = weights[:, 1:].astype(np.float64).mean((0, 1))
     np.testing.assert_allclose(mean_matrix(weights, slice(0, 2), slice(1, 3)), expected, rtol=1e-6, atol=1e-30)
     np.testing.assert_allclose(
-        mean_matrix(largest(weights, 5), slice(0, 2), slice(1, 3)), expected, rtol=1e-6, atol=1e-30
+        mean_matrix(keep_largest(weights, 5), slice(0, 2), slice(1, 3)), expected, rtol=1e-6, atol=1e-30
     )
 
 
@@ -63,21 +63,25 @@ def test_nothing_can_be_changed_from_outside():
         (
             [[[[1.5]]]],
             [[[[0]]]],
-            "the weight at layer, head, row, place (0, 0, 0, 0) is 1.5; weights lie between 0 and 1",
+            "weight at layer, head, row, index (0, 0, 0, 0) must be between 0 and 1, got 1.5",
         ),
-        ([[[[0.5]]]], [[[[3]]]], "an index at layer, head, row (0, 0, 0) is 3; columns go from 0 to 2"),
-        ([[[[0.5]]]], [[[[-2]]]], "an index at layer, head, row (0, 0, 0) is -2; columns go from 0 to 2"),
-        ([[[[0.5]]]], [[[[-1]]]], "an index at layer, head, row (0, 0, 0) is -1; there only a weight of 0 may stand"),
+        ([[[[0.5]]]], [[[[3]]]], "index at layer, head, row (0, 0, 0) must be -1 or from 0 to 2, got 3"),
+        ([[[[0.5]]]], [[[[-2]]]], "index at layer, head, row (0, 0, 0) must be -1 or from 0 to 2, got -2"),
+        (
+            [[[[0.5]]]],
+            [[[[-1]]]],
+            "index at layer, head, row (0, 0, 0) must be a column where the weight is above 0, got -1",
+        ),
         (
             [[[[0.5, 0.5]]]],
             [[[[1, 1]]]],
-            "an index at layer, head, row (0, 0, 0) is 1; each column stands once in a row",
+            "index at layer, head, row (0, 0, 0) must be unique in its row, got 1",
         ),
         (
             [[[[0.5, 0.5]]]],
             [[[[1]]]],
-            "values have shape (1, 1, 1, 2), indices (1, 1, 1, 1), received (1, 1, 3); "
-            "(layers, heads, rows, kept) twice and (layers, heads, columns) are needed",
+            "values and indices must have shape (layers, heads, rows, kept) and received (layers, heads, columns), "
+            "got (1, 1, 1, 2), (1, 1, 1, 1) and (1, 1, 3)",
         ),
     ],
 )
@@ -91,22 +95,23 @@ def test_what_does_not_belong_together_is_refused(values, indices, message):
 def test_received_sums_weights(wrong):
     with pytest.raises(RegardError) as caught:
         TopWeights(np.ones((1, 1, 1, 1)), np.zeros((1, 1, 1, 1), int), np.full((1, 1, 3), wrong))
-    assert str(caught.value) == "attention map: received holds a number below 0 or none; it sums weights"
+    assert str(caught.value) == "attention map: received must hold finite numbers of at least 0"
 
 
 def test_a_matrix_has_a_limit():
     kept = TopWeights(np.ones((1, 1, 20_000, 1)), np.zeros((1, 1, 20_000, 1), int), np.ones((1, 1, 20_000)))
     with pytest.raises(RegardError) as caught:
-        kept.matrix(slice(0, 1), slice(0, 1))
+        kept.to_matrix(slice(0, 1), slice(0, 1))
     assert str(caught.value) == (
-        "attention map: 20000 rows and 20000 columns are too many for a matrix; look at the HTML page"
+        "attention map: 20000 rows and 20000 columns are too many for a matrix; use the HTML page"
     )
 
 
 @pytest.mark.parametrize(
-    ("found", "message"), [([0.5], "of type float64; whole numbers are needed"), ([[1], 2], "no array: ")]
+    ("value", "message"),
+    [([0.5], ": expected integers, got float64"), ([[1], 2], " cannot be converted to an array: ")],
 )
-def test_indices_are_whole_numbers(found, message):
+def test_indices_are_whole_numbers(value, message):
     with pytest.raises(RegardError) as caught:
-        as_indices(found)
-    assert str(caught.value).startswith(f"attention map: indices are {message}")
+        as_indices(value)
+    assert str(caught.value).startswith(f"attention map: indices{message}")

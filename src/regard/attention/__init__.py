@@ -1,6 +1,11 @@
-"""The heart: attention as one function, its scores, its exact weights, and who may see what.
+"""Attention as one function, with pluggable scores, exact lazy weights and visibility rules.
 
-Needs torch and jaxtyping alone, so it can be carried anywhere.
+Depends only on torch and jaxtyping.
+
+Example:
+    >>> from regard.attention import Additive, attend, lengths
+    >>> score = Additive(query_dim=64, key_dim=32, hidden=128)
+    >>> out, weights = attend(query, keys, values, score, visible=lengths([5, 3]), return_weights=True)
 """
 
 from regard.attention.base_score import DotForm, Score
@@ -19,12 +24,13 @@ from regard.attention.scores import (
     build_score,
 )
 from regard.attention.visible import Rule, causal, documents, lengths, window
-from regard.attention.watch import Seen, watch
+from regard.attention.watch import AttentionRecording, watch
 from regard.attention.weights import DenseWeights, Weights
 
 __all__ = [
     "SCORES",
     "Additive",
+    "AttentionRecording",
     "Bilinear",
     "Boxcar",
     "Concat",
@@ -40,7 +46,6 @@ __all__ = [
     "Rule",
     "ScaledDot",
     "Score",
-    "Seen",
     "Uniform",
     "Weights",
     "attend",

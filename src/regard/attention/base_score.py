@@ -1,11 +1,10 @@
-"""What a score function is, and what all of them share.
+"""The base class of score functions and the helpers they share.
 
-Each is a small module, callable on (query, keys), that returns the plain matrix of
-its formula: the reference. To run fast a score says one of two things more. Either
-it is a dot product in disguise (`as_dot`), and fused kernels take it; or it splits
-into work done once for each query and key (`prepare`) and work done for each pair
-(`compare`), which is then walked over in tiles. Its `form` tells kernels whether they
-are made for it. A score of your own needs `forward` alone.
+A score is a small module. `forward(query, keys)` returns the full score matrix by the plain formula
+and serves as the reference. To run fast, a score can define more: `as_dot`, if it can be written as
+a dot product, so that fused kernels can run it; or `prepare` and `compare`, which split the work per
+query and per key from the work per pair, which then runs in tiles. Its `form` tells kernels whether
+they support it. Your own score only has to define `forward`.
 """
 
 from __future__ import annotations
@@ -21,18 +20,26 @@ from torch import Tensor, nn
 from regard.errors import RegardError
 
 Heads = int | Sequence[int] | None
-"""One set of parameters for all (None), for each head (a number), or for each of a grid of heads."""
+"""Parameters shared by all heads (None), one set per head (a number), or one per cell of a grid of heads."""
 
 
 Form = Literal["dot", "additive", "distance", "constant", "other"]
-"""What a score computes: q·k (of what `as_dot` gives), w·tanh(q + k) (of what `prepare` gives, where w is its
-`energy`), a `Kernel` of |q - k|, 0 for all keys, or anything else."""
+"""What a score computes: "dot" is q·k (on the result of `as_dot`), "additive" is w·tanh(q + k) (on the result of
+`prepare`, where w is `energy`), "distance" is a `Kernel` of |q - k|, "constant" is 0 for all keys."""
 
 
 class DotForm(NamedTuple):
-    """A score as `scale * query @ keys.mT + key_bias`, up to a term that no softmax sees.
+    """A score written as `scale * query @ keys.mT + key_bias`, up to a constant per query.
 
-    The key bias is finite: who may see what is said with `visible`.
+    Softmax ignores such constants. The key bias must be finite; use `visible` to hide keys.
+
+    Example:
+        >>> class Cosine(Score):
+        ...     def forward(self, query, keys):
+        ...         return 8 * normalize(query, dim=-1) @ normalize(keys, dim=-1).mT
+        ...
+        ...     def as_dot(self, query, keys):  # runs on fused kernels
+        ...         return DotForm(normalize(query, dim=-1), normalize(keys, dim=-1), scale=8.0)
     """
 
     query: Float[Tensor, "*query_batch queries width"]
@@ -42,25 +49,31 @@ class DotForm(NamedTuple):
 
 
 class Score(nn.Module):
-    """Base of all score functions; a new one overrides `forward`.
+    """The base class of all score functions; subclasses override `forward`.
 
-    The score of a query and a key may depend on these two alone, not on the other keys:
-    they may be in another tile.
+    The score of a query and a key may depend only on these two, not on other keys, which may be in
+    another tile.
+
+    Example:
+        >>> class Cosine(Score):
+        ...     def forward(self, query, keys):
+        ...         return 8 * normalize(query, dim=-1) @ normalize(keys, dim=-1).mT
+        >>> out = attend(query, keys, values, Cosine())
     """
 
-    query_dim: int | None = None  # the widths it is made for; None takes any
+    query_dim: int | None = None  # the required widths; None accepts any
     key_dim: int | None = None
-    head_grid: tuple[int, ...] = ()  # the heads that have parameters of their own; one set for all where it is empty
-    differentiable: ClassVar[bool] = True  # whether query and key get a gradient
-    form: Form = "other"  # a class that does not say it is "dot" where it has `as_dot`, else "other"
-    numbers_each: int | None = None  # that `compare` holds for each pair at once; None: as many as a query is wide
-    draws: bool = True  # whether it may draw random numbers, as a class may that does not say its form
-    dot_scale: float | None = None  # where a score is just this times q·k
+    head_grid: tuple[int, ...] = ()  # the heads with separate parameters; empty if shared by all
+    differentiable: ClassVar[bool] = True  # whether query and keys get a gradient
+    form: Form = "other"  # defaults to "dot" for a class that defines `as_dot`
+    numbers_each: int | None = None  # elements `compare` holds per pair; None: the query's width
+    stochastic: bool = True  # whether it may draw random numbers; False for classes that set `form`
+    dot_scale: float | None = None  # set if the score is this times q·k
 
     def __init_subclass__(cls, **settings: Any) -> None:
         super().__init_subclass__(**settings)
-        cls.draws = "form" not in vars(cls)
-        if cls.draws:
+        cls.stochastic = "form" not in vars(cls)
+        if cls.stochastic:
             cls.form = "other" if cls.as_dot is Score.as_dot else "dot"
 
     def forward(
@@ -70,59 +83,61 @@ class Score(nn.Module):
         raise NotImplementedError(f"{type(self).__name__} must define forward(query, keys)")
 
     def as_dot(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> DotForm | None:
-        """The same scores as a dot product, where there is such a form."""
+        """Return the scores as a dot product, or None if that is not possible."""
         return None
 
     def prepare(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> tuple[Tensor, Tensor]:
-        """What is done once for each query and each key, before they meet."""
+        """Do the work per query and per key; return the prepared queries and keys."""
         return query, keys
 
     def compare(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
-        """Score prepared queries and keys, every pair of them."""
+        """Score every pair of prepared queries and keys."""
         return self.forward(query, keys)
 
-    def settle(self, keys: Float[Tensor, "..."]) -> tuple[Score, Tensor]:
-        """What is done once for each key, done: a score and keys that give the same when queries come one by one."""
+    def precompute_keys(self, keys: Float[Tensor, "..."]) -> tuple[Score, Tensor]:
+        """Do the work per key once; return a score and keys for queries that arrive one by one."""
         return self, keys
 
     def extra_repr(self) -> str:
-        found = ((name, p) for name, p in self.named_parameters(recurse=False))
-        return ", ".join(f"{name}={p.item():g}" if p.numel() == 1 else f"{name}={tuple(p.shape)}" for name, p in found)
+        parameters = ((name, p) for name, p in self.named_parameters(recurse=False))
+        return ", ".join(
+            f"{name}={p.item():g}" if p.numel() == 1 else f"{name}={tuple(p.shape)}" for name, p in parameters
+        )
 
     def numbers_per_pair(self, query: Tensor, keys: Tensor) -> int:
-        """How many numbers `compare` holds for each pair at once; sets the size of a tile."""
+        """Return how many elements `compare` holds per pair at once, which limits the tile size."""
         return self.numbers_each or max(1, query.shape[-1])
 
 
 class SplitScore(Score):
-    """A score with work of its own for each query and for each key."""
+    """A score with separate preparation of queries and keys."""
 
     def prepare_query(self, query: Float[Tensor, "..."]) -> Tensor:
-        """What is done once for each query."""
+        """Do the work per query."""
         raise NotImplementedError(f"{type(self).__name__} must define prepare_query(query)")
 
     def prepare_keys(self, keys: Float[Tensor, "..."]) -> Tensor:
-        """What is done once for each key."""
+        """Do the work per key."""
         raise NotImplementedError(f"{type(self).__name__} must define prepare_keys(keys)")
 
     def prepare(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> tuple[Tensor, Tensor]:
         return self.prepare_query(query), self.prepare_keys(keys)
 
-    def settle(self, keys: Float[Tensor, "..."]) -> tuple[Score, Tensor]:
-        return Settled(self), self.prepare_keys(keys)
+    def precompute_keys(self, keys: Float[Tensor, "..."]) -> tuple[Score, Tensor]:
+        return PrecomputedScore(self), self.prepare_keys(keys)
 
 
-class Settled(Score):
-    """Another score, for keys that are prepared already."""
+class PrecomputedScore(Score):
+    """A score for keys that are already prepared."""
 
     def __init__(self, score: SplitScore) -> None:
         super().__init__()
         self.score, self.query_dim, self.head_grid = score, score.query_dim, score.head_grid
-        self.form, self.draws = "other" if score.form == "dot" else score.form, score.draws
+        self.form, self.stochastic = "other" if score.form == "dot" else score.form, score.stochastic
 
     @property
     def energy(self) -> Tensor:
-        """The w of an additive score."""
+        """The vector w of an additive score."""
         return self.score.energy  # type: ignore[return-value]
 
     def forward(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
@@ -139,50 +154,50 @@ class Settled(Score):
 
 
 def head_axes(heads: Heads) -> tuple[int, ...]:
-    """The leading axes of a parameter: none, one for the heads, or a grid of them."""
+    """Return the leading axes of a parameter: none, one for the heads, or a grid of heads."""
     if heads is None:
         return ()
     axes = (heads,) if not isinstance(heads, Sequence) else tuple(heads)
     if not all(isinstance(axis, int) and not isinstance(axis, bool) and axis >= 1 for axis in axes):
-        raise RegardError(f"heads: found {heads!r}; a whole number above 0, or a grid of such numbers, is needed")
+        raise RegardError(f"heads must be a positive integer or a sequence of them, got {heads!r}")
     return axes
 
 
 def new_parameter(heads: Heads, *shape: int, fan_in: int) -> nn.Parameter:
-    """A parameter with one set of `shape` for each head, uniform within 1/sqrt(fan_in)."""
+    """Create a parameter of `shape` for each head, uniform within 1/sqrt(fan_in)."""
     bound = 1 / math.sqrt(fan_in)
     return nn.Parameter(torch.empty(*head_axes(heads), *shape).uniform_(-bound, bound))
 
 
-def widened(tensor: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """At least float32: scores of half precision would make weights of half precision."""
+def upcast(tensor: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """Return a tensor in at least float32, so that weights do not have half precision."""
     return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
 
-def product(left: Float[Tensor, "..."], right: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """A matrix product in at least float32, under autocast too."""
+def upcast_matmul(left: Float[Tensor, "..."], right: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """Return a matrix product in at least float32, even under autocast."""
     with torch.autocast(left.device.type, enabled=False):
-        return widened(left) @ widened(right)
+        return upcast(left) @ upcast(right)
 
 
-def learnt(score: Score) -> dict[str, Tensor]:
-    """The parameters of a score, by name, and its plain tensors, which replicas of `nn.DataParallel` have instead."""
-    found: dict[str, Tensor] = dict(score.named_parameters())
+def get_score_parameters(score: Score) -> dict[str, Tensor]:
+    """Return a score's parameters by name, including plain tensors, which `nn.DataParallel` replicas have instead."""
+    parameters: dict[str, Tensor] = dict(score.named_parameters())
     for path, module in score.named_modules():
         for name, value in vars(module).items():
             if isinstance(value, Tensor):
-                found[f"{path}.{name}" if path else name] = value
-    return found
+                parameters[f"{path}.{name}" if path else name] = value
+    return parameters
 
 
 def broadcast_shapes(*shapes: Sequence[int]) -> torch.Size:
-    """The shape that all of these broadcast to; torch's own function takes a third of a second to load.
+    """Return the shape that all shapes broadcast to; raise a ValueError if there is none.
 
-    Raises a ValueError where there is none.
+    torch's own function takes a third of a second to import.
     """
-    longest = max(len(shape) for shape in shapes)
-    padded = [(1,) * (longest - len(shape)) + tuple(shape) for shape in shapes]
-    found = torch.Size(next((size for size in sizes if size != 1), 1) for sizes in zip(*padded, strict=True))
-    if any(size not in (1, wanted) for shape in padded for size, wanted in zip(shape, found, strict=True)):
+    max_axes = max(len(shape) for shape in shapes)
+    padded = [(1,) * (max_axes - len(shape)) + tuple(shape) for shape in shapes]
+    result = torch.Size(next((size for size in sizes if size != 1), 1) for sizes in zip(*padded, strict=True))
+    if any(size not in (1, expected) for shape in padded for size, expected in zip(shape, result, strict=True)):
         raise ValueError(f"{', '.join(str(tuple(shape)) for shape in shapes)} do not broadcast")
-    return found
+    return result

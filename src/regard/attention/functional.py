@@ -1,4 +1,4 @@
-"""`attend`: one function for every kind of attention; it picks the fastest exact kernel."""
+"""`attend`: one function for every kind of attention, run by the fastest exact kernel."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from torch import Tensor
 
 from regard.attention.base_score import Score
 from regard.attention.call import Call, Terms
-from regard.attention.inputs import check_share, checked, fitting_bias
-from regard.attention.kernels.table import choose_kernel, kernel_of, run
-from regard.attention.lazy_weights import weights_of
-from regard.attention.normalise import as_normaliser
-from regard.attention.score_checks import check_made_for
-from regard.attention.scores import score_for_a_call
-from regard.attention.shared import holding
+from regard.attention.inputs import check_dropout, prepare_bias, prepare_inputs
+from regard.attention.kernels.dispatch import choose_kernel, get_kernel, run_kernel
+from regard.attention.lazy_weights import build_weights
+from regard.attention.normalizers import as_normalizer
+from regard.attention.score_checks import check_score_inputs
+from regard.attention.scores import resolve_score
+from regard.attention.shared_context import set_variable
 from regard.attention.visible import Rule, as_rule
-from regard.attention.watch import report, watching
+from regard.attention.watch import is_watching, report
 from regard.attention.weights import Weights
 
 
 @overload
 def attend(
     query: Tensor, keys: Tensor, values: Tensor, score: str | Score = ..., *, visible: Rule | Tensor | None = ...,
-    bias: Tensor | None = ..., normaliser: str = ..., dropout: float = ..., path: str | None = ...,
+    bias: Tensor | None = ..., normalizer: str = ..., dropout: float = ..., path: str | None = ...,
     return_weights: Literal[False] = ..., lazy: bool = ...,
 ) -> Tensor: ...  # fmt: skip
 
@@ -35,7 +35,7 @@ def attend(
 @overload
 def attend(
     query: Tensor, keys: Tensor, values: Tensor, score: str | Score = ..., *, visible: Rule | Tensor | None = ...,
-    bias: Tensor | None = ..., normaliser: str = ..., dropout: float = ..., path: str | None = ...,
+    bias: Tensor | None = ..., normalizer: str = ..., dropout: float = ..., path: str | None = ...,
     return_weights: Literal[True], lazy: bool = ...,
 ) -> tuple[Tensor, Weights]: ...  # fmt: skip
 
@@ -43,7 +43,7 @@ def attend(
 @overload
 def attend(
     query: Tensor, keys: Tensor, values: Tensor, score: str | Score = ..., *, visible: Rule | Tensor | None = ...,
-    bias: Tensor | None = ..., normaliser: str = ..., dropout: float = ..., path: str | None = ...,
+    bias: Tensor | None = ..., normalizer: str = ..., dropout: float = ..., path: str | None = ...,
     return_weights: bool, lazy: bool = ...,
 ) -> Tensor | tuple[Tensor, Weights]: ...  # fmt: skip
 
@@ -56,70 +56,78 @@ def attend(
     *,
     visible: Rule | Tensor | None = None,
     bias: Float[Tensor, "..."] | None = None,
-    normaliser: str = "softmax",
+    normalizer: str = "softmax",
     dropout: float = 0.0,
     path: str | None = None,
     return_weights: bool = False,
     lazy: bool = True,
 ) -> Float[Tensor, "*batch queries width"] | tuple[Float[Tensor, "*batch queries width"], Weights]:
-    """For each query, the values averaged by how well their keys answer it.
+    """Compute attention: for each query, the average of the values weighted by their keys' scores.
 
-    The leading axes of query, keys and values broadcast; grouped heads are
-    (batch, groups, heads, n, d) against (batch, groups, 1, m, d). A query that may look
-    at nothing gets a zero output. Keys and values that may not be seen must still be
-    finite numbers: zero times NaN is NaN.
+    The leading axes of query, keys and values broadcast. For grouped heads, pass queries of shape
+    (batch, groups, heads, n, d) and keys of shape (batch, groups, 1, m, d). A query with no visible
+    key gets a zero output. Hidden keys and values must still be finite, because zero times NaN is NaN.
 
     Args:
-        query: What is looked for.
-        keys: What it is compared with.
-        values: What is found there.
-        score: A name (`dot scaled_dot gaussian boxcar epanechnikov uniform exact hard`) or
-            a module, such as `regard.attention.Additive(...)` or a `Score` of your own.
-        visible: True where a query may look: a bool tensor that broadcasts to
-            (*batch, n, m), or `causal()`, `lengths(...)`, `window(...)`, `documents(...)`,
-            combined with `&`, `|`, `~`.
-        bias: Added to the scores; broadcasts to (*batch, n, m). To hide keys say so with `visible`: a
-            query that sees nothing but keys of -1e9 mixes these, one that may see none gets zero.
-        normaliser: `softmax`, `sparsemax`, `entmax15`, or `none`: the scores (for a kernel
-            its values) are the weights.
-        dropout: The share of weights set to zero; the `Weights` are those before it.
-        path: `mean`, `sdpa`, `tiled` or `reference`; by default the fastest that can do it.
-        return_weights: Also return the exact weights.
-        lazy: The weights are computed when they are asked for, from query and keys, which must
-            not have changed by then (a change is noticed, but not in inference mode); False
-            makes them independent now, for keys in memory that is written again.
+        query: The queries, (*batch, n, query width).
+        keys: The keys to compare them with, (*batch, m, key width).
+        values: The values to average, one per key.
+        score: The name of a score (`dot`, `scaled_dot`, `gaussian`, `boxcar`, `epanechnikov`, `uniform`,
+            `exact` or `hard`), or a module such as `regard.attention.Additive(...)` or your own `Score`.
+        visible: The keys each query may attend to: a bool tensor that broadcasts to (*batch, n, m), True
+            where the key is visible, or a rule: `causal()`, `lengths(...)`, `window(...)` or
+            `documents(...)`, combined with `&`, `|` and `~`.
+        bias: A tensor added to the scores; broadcasts to (*batch, n, m). Use `visible` to hide keys, not
+            a bias of -1e9: a query with only such keys still averages their values.
+        normalizer: How scores become weights: `softmax`, `sparsemax`, `entmax15`, or `none` to use the
+            scores (or the values of a kernel) as they are.
+        dropout: The fraction of weights set to zero. The returned `Weights` are those before dropout.
+        path: The kernel to run: `mean`, `sdpa`, `tiled` or `reference`. Defaults to the fastest that
+            supports the call.
+        return_weights: Whether to return the exact weights, too.
+        lazy: Whether the weights are computed on demand from query and keys, which must not be modified
+            in place until then (regard detects this, except in inference mode). Pass False if the keys
+            are in a buffer that will be overwritten.
+
+    Returns:
+        The output, (*batch, n, value width); with `return_weights`, a tuple of the output and the
+        `Weights`, (*batch, n, m).
+
+    Raises:
+        RegardError: If shapes or types do not match, a name is unknown, or `path` does not support
+            the call.
 
     Example:
         >>> out, weights = attend(query, keys, values, visible=causal(), return_weights=True)
-        >>> values, indices = weights.top(5)
+        >>> top_weights, indices = weights.top(5)
     """
-    module = score_for_a_call(score)
+    module = resolve_score(score)
     rule = None if visible is None else as_rule(visible)
-    how = as_normaliser(normaliser, module)
-    check_share("attend", dropout)
-    (query, keys, values), shape, autocast = checked(query, keys, values, rule)
-    check_made_for(module, query, keys, shape[:-2])
-    bias = fitting_bias(bias, how, rule, query, shape)
-    call = Call(Terms(module, rule, how, shape, dropout=dropout, autocast=autocast), query, keys, bias)
+    row_normalizer = as_normalizer(normalizer, module)
+    check_dropout("attend", dropout)
+    (query, keys, values), shape, autocast = prepare_inputs(query, keys, values, rule)
+    check_score_inputs(module, query, keys, shape[:-2])
+    bias = prepare_bias(bias, row_normalizer, rule, query, shape)
+    call = Call(Terms(module, rule, row_normalizer, shape, dropout=dropout, autocast=autocast), query, keys, bias)
     for listen in _listeners.get():
         listen(call.terms, query, keys)
-    kernel = choose_kernel(call) if path is None else kernel_of(path, call)
-    result = run(kernel, call, values)
-    if not (return_weights or watching()):
+    kernel = choose_kernel(call) if path is None else get_kernel(path, call)
+    result = run_kernel(kernel, call, values)
+    if not (return_weights or is_watching()):
         return result.output
-    weights = weights_of(call, result)
+    weights = build_weights(call, result)
     if not lazy:
-        weights = weights.apart()
+        weights = weights.clone()
     report(weights)
     return (result.output, weights) if return_weights else result.output
 
 
-Listener = Callable[[Terms, Tensor, Tensor], None]
-"""What is told the terms, the query and the keys of a call."""
+CallHook = Callable[[Terms, Tensor, Tensor], None]
+"""A function called with the terms, query and keys of each `attend` call."""
 
-_listeners: ContextVar[tuple[Listener, ...]] = ContextVar("regard_listening", default=())
+_listeners: ContextVar[tuple[CallHook, ...]] = ContextVar("regard_listening", default=())
 
 
-def listening(listener: Listener) -> AbstractContextManager[None]:
-    """Tell a function of every call of `attend` in this thread or task, before anything is computed."""
-    return holding(_listeners, (*_listeners.get(), listener))
+def hook_attend_calls(listener: CallHook) -> AbstractContextManager[None]:
+    """Call a function before every `attend` call in this thread or task."""
+    return set_variable(_listeners, (*_listeners.get(), listener))

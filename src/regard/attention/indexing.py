@@ -1,4 +1,4 @@
-"""What may stand between the brackets of `weights[...]`, as positions of each axis."""
+"""Parse the index of `weights[...]` into positions along each axis."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.attention.score_checks import kind
+from regard.attention.score_checks import describe_type
 from regard.attention.visible import Index
 from regard.errors import RegardError
 
 
-def full_index(index: Any, rank: int) -> list[Any]:
-    """One entry for each axis."""
-    parts = [checked_position(part) for part in (index if isinstance(index, tuple) else (index,))]
-    dots = [place for place, part in enumerate(parts) if part is Ellipsis]
-    if len(dots) > 1:
-        raise RegardError(f"weights[...]: found {len(dots)} ellipses; one is taken, which fills up the axes not named")
-    if len(parts) - len(dots) > rank:
-        raise RegardError(f"weights[...]: {len(parts)} positions for {rank} axes")
-    place = dots[0] if dots else len(parts)
-    filling = [slice(None)] * (rank - len(parts) + len(dots))
-    return [*parts[:place], *filling, *parts[place + len(dots) :]]
+def expand_index(index: Any, rank: int) -> list[Any]:
+    """Return one index entry per axis."""
+    parts = [parse_position(part) for part in (index if isinstance(index, tuple) else (index,))]
+    ellipses = [axis for axis, part in enumerate(parts) if part is Ellipsis]
+    if len(ellipses) > 1:
+        raise RegardError(f"weights[...]: expected at most one ellipsis, got {len(ellipses)}")
+    if len(parts) - len(ellipses) > rank:
+        raise RegardError(f"weights[...]: expected at most {rank} indices, got {len(parts)}")
+    axis = ellipses[0] if ellipses else len(parts)
+    filling = [slice(None)] * (rank - len(parts) + len(ellipses))
+    return [*parts[:axis], *filling, *parts[axis + len(ellipses) :]]
 
 
-def checked_position(part: Any) -> Any:
-    """An index entry, any whole number as an int, a list as a tensor."""
+def parse_position(part: Any) -> Any:
+    """Return an index entry, with any integer type as an int and a list as a tensor."""
     if isinstance(part, (slice, EllipsisType)):
         return part
-    given = part
+    original = part
     try:
         if isinstance(part, list):
             part = torch.tensor(part, dtype=None if part else torch.long)
@@ -42,19 +42,21 @@ def checked_position(part: Any) -> Any:
         if part.is_floating_point() or part.is_complex():
             raise TypeError
     except (TypeError, ValueError, RuntimeError):
-        found = f"a tensor of {kind(given)}" if isinstance(given, Tensor) else type(given).__name__
-        told = f"weights[...]: found {found}; whole numbers, slices, and lists or tensors of whole numbers are taken"
-        raise RegardError(told) from None
+        type_name = (
+            f"a tensor of {describe_type(original)}" if isinstance(original, Tensor) else type(original).__name__
+        )
+        message = f"weights[...]: expected integers, slices, or lists or tensors of integers, got {type_name}"
+        raise RegardError(message) from None
     if part.dtype == torch.bool and part.ndim > 1:
-        raise RegardError(f"weights[...]: a bool tensor of {part.ndim} axes; one for each axis is taken")
+        raise RegardError(f"weights[...]: expected a bool tensor with 1 axis, got {part.ndim} axes")
     return part
 
 
-def picked(part: Any, size: int, device: torch.device) -> tuple[Index, Any]:
-    """The positions that an index entry asks for, and the entry that finds them among just these."""
+def resolve_index(part: Any, size: int, device: torch.device) -> tuple[Index, Any]:
+    """Return the positions an index entry selects, and the entry that selects them from these positions."""
     if isinstance(part, int):
         if not -size <= part < size:
-            raise RegardError(f"weights[...]: there is no position {part} among {size}")
+            raise RegardError(f"weights[...]: index {part} is out of range for an axis of size {size}")
         return slice(part % size, part % size + 1), 0
     if isinstance(part, slice):
         chosen = range(*part.indices(size))
@@ -62,11 +64,12 @@ def picked(part: Any, size: int, device: torch.device) -> tuple[Index, Any]:
             return slice(chosen.start, max(chosen.start, chosen.stop)), slice(None)
         return torch.tensor(chosen, dtype=torch.long, device=device), slice(None)
     if part.dtype == torch.bool and len(part) != size:
-        raise RegardError(f"weights[...]: a bool tensor of {len(part)} for an axis of {size}")
-    wanted = (part.nonzero()[:, 0] if part.dtype == torch.bool else part.long()).to(device)
-    if wanted.numel() and not (-size <= int(wanted.min()) and int(wanted.max()) < size):
+        raise RegardError(f"weights[...]: expected a bool tensor of length {size}, got {len(part)}")
+    positions = (part.nonzero()[:, 0] if part.dtype == torch.bool else part.long()).to(device)
+    if positions.numel() and not (-size <= int(positions.min()) and int(positions.max()) < size):
         raise RegardError(
-            f"weights[...]: a position from {int(wanted.min())} to {int(wanted.max())} is not among {size}"
+            f"weights[...]: indices from {int(positions.min())} to {int(positions.max())} "
+            f"are out of range for an axis of size {size}"
         )
-    flat = wanted.flatten() % size if size else wanted.flatten()
-    return flat, torch.arange(flat.numel(), device=device).reshape(wanted.shape)
+    flat = positions.flatten() % size if size else positions.flatten()
+    return flat, torch.arange(flat.numel(), device=device).reshape(positions.shape)

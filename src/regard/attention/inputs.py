@@ -1,4 +1,4 @@
-"""What `attend` is given: made to fit, or refused in one line that says what would."""
+"""Check and prepare the arguments of `attend`."""
 
 from __future__ import annotations
 
@@ -6,114 +6,122 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention.base_score import broadcast_shapes, widened
-from regard.attention.normalise import KernelSum, Normaliser
-from regard.attention.score_checks import is_number, kind
+from regard.attention.base_score import broadcast_shapes, upcast
+from regard.attention.normalizers import KernelSum, Normalizer
+from regard.attention.score_checks import describe_type, is_number
 from regard.attention.visible import Rule, check_broadcast
 from regard.errors import RegardError
 
 Inputs = tuple[Tensor, Tensor, Tensor]
 """Query, keys and values."""
 
-FAR = 100.0  # a row's greatest bias up to which float32 rounds its weights by less than a hundred thousandth
+FAR = 100.0  # up to this maximum bias of a row, float32 rounds its weights by less than 1e-5
 
 
-def checked(
+def prepare_inputs(
     query: Tensor, keys: Tensor, values: Tensor, visible: Rule | None
 ) -> tuple[Inputs, torch.Size, torch.dtype | None]:
-    """Query, keys and values as autocast wants them, the shape of the scores and that type, or a `RegardError`."""
+    """Return query, keys and values in the autocast type, the shape of the scores, and the autocast type.
+
+    Raises:
+        RegardError: If types or shapes do not match.
+    """
     for name, tensor in (("query", query), ("keys", keys), ("values", values)):
         if not isinstance(tensor, Tensor):
-            raise RegardError(f"attend: {name} is {type(tensor).__name__}; a torch tensor is needed")
+            raise RegardError(f"attend: {name} must be a tensor, got {type(tensor).__name__}")
         if not tensor.is_floating_point():
-            raise RegardError(f"attend: {name} is {kind(tensor)}; a float type is needed")
+            raise RegardError(f"attend: {name} must have a float type, got {describe_type(tensor)}")
         if tensor.ndim < 2:
-            raise RegardError(f"attend: {name} has shape {tuple(tensor.shape)}; (*batch, positions, width) is needed")
-    low = autocast_type(query)
-    inputs = of_one_type(query, keys, values, low)
+            raise RegardError(f"attend: {name} must have shape (*batch, positions, width), got {tuple(tensor.shape)}")
+    autocast_dtype = autocast_type(query)
+    inputs = cast_inputs(query, keys, values, autocast_dtype)
     if keys.shape[-2] != values.shape[-2]:
-        raise RegardError(f"attend: there are {keys.shape[-2]} keys and {values.shape[-2]} values; each key needs one")
+        raise RegardError(
+            f"attend: keys and values must have the same length, got {keys.shape[-2]} and {values.shape[-2]}"
+        )
     leading = [tensor.shape[:-2] for tensor in inputs]
     try:
         batch = leading[0] if leading[0] == leading[1] == leading[2] else broadcast_shapes(*leading)
     except ValueError:
-        found = ", ".join(str(tuple(axes)) for axes in leading)
-        raise RegardError(
-            f"attend: leading axes of query, keys and values are {found}; they do not broadcast"
-        ) from None
+        shapes = ", ".join(str(tuple(axes)) for axes in leading)
+        raise RegardError(f"attend: the leading axes of query, keys and values do not broadcast: {shapes}") from None
     shape = torch.Size((*batch, query.shape[-2], keys.shape[-2]))
     if visible is not None:
         visible.check(shape)
-    return inputs, shape, low
+    return inputs, shape, autocast_dtype
 
 
 def autocast_type(tensor: Tensor) -> torch.dtype | None:
-    """The type that autocast wants on a tensor's device; None where it is off."""
-    device = "cpu" if tensor.is_cpu else tensor.device.type  # to ask for its name takes its time
+    """Return the autocast type on a tensor's device; None if autocast is off."""
+    device = "cpu" if tensor.is_cpu else tensor.device.type  # reading the name is slow
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
 
 
-def of_one_type(query: Tensor, keys: Tensor, values: Tensor, low: torch.dtype | None) -> Inputs:
-    """Query, keys and values in the type that autocast wants, if any, which must be one for all."""
-    if low is not None:
-        query, keys, values = (t if t.dtype == torch.float64 else t.to(low) for t in (query, keys, values))
+def cast_inputs(query: Tensor, keys: Tensor, values: Tensor, autocast_dtype: torch.dtype | None) -> Inputs:
+    """Return query, keys and values in the autocast type, if any; they must have one type."""
+    if autocast_dtype is not None:
+        query, keys, values = (t if t.dtype == torch.float64 else t.to(autocast_dtype) for t in (query, keys, values))
     if not query.dtype == keys.dtype == values.dtype:
-        found = ", ".join(kind(tensor) for tensor in (query, keys, values))
-        raise RegardError(f"attend: query, keys and values are {found}; one type for all is needed")
+        type_names = ", ".join(describe_type(tensor) for tensor in (query, keys, values))
+        raise RegardError(f"attend: query, keys and values must have the same type, got {type_names}")
     return query, keys, values
 
 
-def fitting_bias(
-    bias: Tensor | None, normaliser: Normaliser, visible: Rule | None, query: Tensor, shape: torch.Size
+def prepare_bias(
+    bias: Tensor | None, normalizer: Normalizer, visible: Rule | None, query: Tensor, shape: torch.Size
 ) -> Float[Tensor, "*bias_batch #queries #keys"] | None:
-    """What is added to scores of this shape, or a `RegardError` where it cannot be."""
+    """Return the bias to add to scores of this shape; raise a `RegardError` if it does not fit."""
     if bias is None:
         return None
     if not isinstance(bias, Tensor):
-        raise RegardError(f"bias: is {type(bias).__name__}; a torch tensor is needed")
+        raise RegardError(f"bias must be a tensor, got {type(bias).__name__}")
     if not bias.is_floating_point():
-        raise RegardError(f"bias: is {kind(bias)}; a float type is needed (what may be seen is said with visible)")
+        raise RegardError(
+            f"bias must have a float type, got {describe_type(bias)}; use visible to choose which keys may be seen"
+        )
     check_broadcast("bias", bias.shape, shape)
-    bias = unrepeated(torch.atleast_2d(bias).to(widened(query).dtype))
-    if isinstance(normaliser, KernelSum):
+    bias = collapse_expanded(torch.atleast_2d(bias).to(upcast(query).dtype))
+    if isinstance(normalizer, KernelSum):
         return bias - row_peaks(bias)
-    return level(bias, visible) if normaliser.ranked else bias
+    return shift_bias_rows(bias, visible) if normalizer.ranked else bias
 
 
-def unrepeated(bias: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """The bias with one entry along each axis that was expanded: it broadcasts, and whoever copies it copies less."""
+def collapse_expanded(bias: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """Return the bias with size 1 along each expanded axis, so that copies are smaller."""
     if bias.requires_grad or 0 not in bias.stride() or bias.numel() == 0:
         return bias
     return bias[tuple(slice(0, 1) if step == 0 else slice(None) for step in bias.stride())]
 
 
-def level(bias: Float[Tensor, "..."], visible: Rule | None) -> Float[Tensor, "..."]:
-    """The bias with rows far from zero moved there, which changes no weight of rows that sum to one.
+def shift_bias_rows(bias: Float[Tensor, "..."], visible: Rule | None) -> Float[Tensor, "..."]:
+    """Shift rows of the bias that are far from zero, which does not change weights that sum to one.
 
-    Beside a bias of -1e9 for all its keys, float32 has no room for the scores of a row, nor for the logarithm of how
-    many they are: in their backward the fused operators would weigh each key as if it were the only one. Where a rule
-    hides keys, a peak above zero may be that of one that is hidden, and stays. (So does a row to which a rule leaves
-    nothing but keys of -1e9: to know that, all pairs would have to be looked at.)
+    Added to a bias of -1e9 for all keys, the scores of a row are lost to float32 rounding, and so is the logarithm of
+    their number: in backward, the fused operators would treat each key as the only one. If a rule hides keys, a peak
+    above zero may belong to a hidden key, so it is kept. Rows where a rule leaves only keys of -1e9 are not shifted
+    either: finding them would mean visiting every pair.
     """
     peaks = row_peaks(bias)
     if visible is not None:
         peaks = peaks.clamp_max(0)
-    if bias.is_cpu and peaks.numel() and peaks.abs().amax().item() < FAR:  # on a GPU a look costs more than it saves
+    if (
+        bias.is_cpu and peaks.numel() and peaks.abs().amax().item() < FAR
+    ):  # on a GPU this check costs more than it saves
         return bias
     return bias - peaks
 
 
 def row_peaks(bias: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """The greatest bias of each row, 0 where that is no finite number.
+    """Return the maximum bias of each row, or 0 where it is not finite.
 
-    Taken off, it leaves a kernel's weights as they are and its exp finite.
+    Subtracting it leaves a kernel's weights unchanged and keeps its exp finite.
     """
     if bias.shape[-1] == 0:
         return torch.zeros_like(bias)
     return bias.detach().amax(-1, keepdim=True).nan_to_num(0.0, 0.0, 0.0)
 
 
-def check_share(where: str, dropout: float) -> None:
-    """Raise a `RegardError` unless dropout is a share of all weights."""
+def check_dropout(caller: str, dropout: float) -> None:
+    """Raise a `RegardError` unless dropout is a number from 0 to 1."""
     if not is_number(dropout) or not 0 <= dropout <= 1:
-        raise RegardError(f"{where}: dropout is {dropout!r}; a share from 0 to 1 is needed")
+        raise RegardError(f"{caller}: dropout must be at least 0 and at most 1, got {dropout!r}")

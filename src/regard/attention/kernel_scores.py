@@ -8,19 +8,30 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.attention.base_score import DotForm, Form, Heads, Score, head_axes, widened
-from regard.attention.score_checks import is_number, same_width
+from regard.attention.base_score import DotForm, Form, Heads, Score, head_axes, upcast
+from regard.attention.score_checks import check_same_width, is_number
 from regard.errors import RegardError
 
-NEAR = 16.0  # |k|, in widths, up to which scores in float32 are right to a fifty thousandth as they are
-ZERO = torch.zeros((), device="cpu")  # made once, since to make it takes as long as to use it
+NEAR = 16.0  # |k|, in widths, up to which float32 scores have an error below 2e-5 without centering
+ZERO = torch.zeros((), device="cpu")  # shared: creating it takes as long as using it
 
 
 class Kernel(Score):
-    """A score that is the logarithm of a kernel of the distance |q - k|, measured in `width`s.
+    """The base class of kernel scores: the logarithm of a kernel of the distance |q - k| / width.
 
-    Kernels are divided by their sum. Where the support is finite that is done
-    directly, since the gradient of the logarithm is infinite at the edge.
+    The weights are the kernel values divided by their sum. For kernels of finite support this is
+    computed directly, because the gradient of the logarithm is infinite at the edge.
+
+    Args:
+        width: The width (bandwidth) of the kernel.
+        learnable: Whether the width is learned.
+        heads: Number of heads (or a grid of heads) with separate widths; None shares one.
+
+    Example:
+        >>> class Laplace(Kernel):
+        ...     finite = False
+        ...     def kernel(self, query, keys):
+        ...         return torch.exp(-torch.cdist(query, keys) / self.width)
     """
 
     form: Form = "distance"
@@ -30,12 +41,12 @@ class Kernel(Score):
     def __init__(self, width: float = 1.0, *, learnable: bool = False, heads: Heads = None) -> None:
         super().__init__()
         if not is_number(width) or not width > 0:
-            raise RegardError(f"{type(self).__name__}: width is {width!r}; a kernel's width is above 0")
+            raise RegardError(f"{type(self).__name__}: width must be above 0, got {width!r}")
         self.head_grid = grid = head_axes(heads)
         self.width = nn.Parameter(torch.full((*grid, 1, 1) if grid else (), float(width)), requires_grad=learnable)
 
     def kernel(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
-        """The kernel itself, 0 or more for every pair."""
+        """Return the kernel value of every pair, at least 0."""
         raise NotImplementedError(f"{type(self).__name__} must define kernel(query, keys)")
 
     def forward(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
@@ -43,7 +54,13 @@ class Kernel(Score):
 
 
 class Gaussian(Kernel):
-    """exp(-|q - k|²/2), which runs as a dot product: |q|²/2 cancels in the softmax."""
+    """The Gaussian kernel exp(-u²/2) with u = |q - k| / width.
+
+    It runs as a dot product, because |q|²/2 cancels in the softmax. See `Kernel` for the arguments.
+
+    Example:
+        >>> out = attend(query, keys, values, Gaussian(width=0.5, learnable=True))
+    """
 
     form: Form = "dot"
     finite: ClassVar[bool] = False
@@ -52,56 +69,84 @@ class Gaussian(Kernel):
         return self.forward(query, keys).exp()
 
     def forward(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
-        apart: Tensor = _SquaredDistance.apply(self, widened(query), widened(keys))
-        return -apart / self.width.to(apart.dtype) ** 2 / 2
+        squared_distance: Tensor = _SquaredDistance.apply(self, upcast(query), upcast(keys))
+        return -squared_distance / self.width.to(squared_distance.dtype) ** 2 / 2
 
     def as_dot(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> DotForm:
-        same_width(self, query, keys)
+        check_same_width(self, query, keys)
         width: Tensor = self.width
         if width.ndim == 0 and not width.requires_grad and width.is_cpu:
-            number = width.item()  # which rounds no query
-            query, keys, norms = about_zero(query, keys, near=NEAR * number)
-            return DotForm(query, keys, number**-2, squares_of(keys, norms, number**-2 / -2))
-        query, keys, norms = about_zero(query, keys)
+            width_value = width.item()  # a Python float, so queries are not rounded
+            query, keys, norms = center_keys(query, keys, max_norm=NEAR * width_value)
+            return DotForm(query, keys, width_value**-2, scaled_squared_norms(keys, norms, width_value**-2 / -2))
+        query, keys, norms = center_keys(query, keys)
         precision = width.to(norms.dtype).square().reciprocal()
-        squares = squares_of(keys, norms, -0.5)
+        squares = scaled_squared_norms(keys, norms, -0.5)
         return DotForm(query * precision.to(query.dtype), keys, 1.0, squares * precision.squeeze(-1))
 
 
 class Boxcar(Kernel):
-    """1 where |q - k| <= width, else 0; no gradient for query, key and width."""
+    """The boxcar kernel: 1 if |q - k| <= width, else 0.
+
+    Query, keys and width get no gradient.
+
+    Args:
+        width: The width of the kernel.
+        learnable: Must be False.
+        heads: Number of heads (or a grid of heads) with separate widths; None shares one.
+
+    Example:
+        >>> out = attend(query, keys, values, Boxcar(width=2.0))
+    """
 
     form: Form = "distance"
     differentiable: ClassVar[bool] = False
 
     def __init__(self, width: float = 1.0, *, learnable: bool = False, heads: Heads = None) -> None:
         if learnable:
-            raise RegardError("Boxcar: learnable is True, but its width has no gradient to learn from")
+            raise RegardError("Boxcar: learnable must be False, since the width has no gradient")
         super().__init__(width, heads=heads)
 
     def kernel(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
-        apart = distance(self, query, keys)
-        return (apart <= self.width.abs()).to(apart.dtype)
+        distances = distance(self, query, keys)
+        return (distances <= self.width.abs()).to(distances.dtype)
 
 
 class Epanechnikov(Kernel):
-    """max(0, 1 - u) with u = |q - k| / width; `power=2` gives the textbook's 1 - u²."""
+    """The kernel max(0, 1 - u**power) with u = |q - k| / width.
+
+    Args:
+        width: The width of the kernel.
+        power: The exponent of u. The default, 1, is the triangular kernel; 2 is the Epanechnikov
+            kernel of textbooks.
+        learnable: Whether the width is learned.
+        heads: Number of heads (or a grid of heads) with separate widths; None shares one.
+
+    Example:
+        >>> out = attend(query, keys, values, Epanechnikov(width=2.0, power=2))
+    """
 
     form: Form = "distance"
 
     def __init__(self, width: float = 1.0, *, power: float = 1.0, learnable: bool = False, heads: Heads = None) -> None:
         super().__init__(width, learnable=learnable, heads=heads)
         if not is_number(power) or not power > 0:
-            raise RegardError(f"Epanechnikov: power is {power!r}; a number above 0 is needed")
+            raise RegardError(f"Epanechnikov: power must be above 0, got {power!r}")
         self.power = power
 
     def kernel(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
-        apart = distance(self, query, keys) / self.width.abs()
-        return (1 - apart**self.power).clamp_min(0)
+        scaled_distance = distance(self, query, keys) / self.width.abs()
+        return (1 - scaled_distance**self.power).clamp_min(0)
 
 
 class Exact(Kernel):
-    """1 where the key equals the query, else 0: a look-up in a database; no gradient for query and key."""
+    """The exact-match kernel: 1 if the key equals the query, else 0, as in a database lookup.
+
+    Query and keys get no gradient.
+
+    Example:
+        >>> out = attend(query, keys, values, "exact")
+    """
 
     form: Form = "distance"
     differentiable: ClassVar[bool] = False
@@ -110,61 +155,63 @@ class Exact(Kernel):
         super().__init__()
 
     def kernel(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
-        same_width(self, query, keys)
-        differing = torch.cdist(widened(query), widened(keys), p=0)
+        check_same_width(self, query, keys)
+        differing = torch.cdist(upcast(query), upcast(keys), p=0)
         return (differing == 0).to(differing.dtype)
 
 
 def distance(score: Score, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
-    """|q - k| by differences, exact at the edge of a kernel where |q|² - 2q·k + |k|² is not."""
-    same_width(score, query, keys)
-    return torch.cdist(widened(query), widened(keys), compute_mode="donot_use_mm_for_euclid_dist")
+    """Return |q - k| from differences, which is exact at the edge of a kernel, unlike |q|² - 2q·k + |k|²."""
+    check_same_width(score, query, keys)
+    return torch.cdist(upcast(query), upcast(keys), compute_mode="donot_use_mm_for_euclid_dist")
 
 
 class _SquaredDistance(torch.autograd.Function):
-    """|q - k|², whose gradient has a gradient itself, which that of torch's distance has not."""
+    """|q - k|² with a second derivative, which torch's distance lacks."""
 
     @staticmethod
     def forward(ctx: Any, score: Score, query: Tensor, keys: Tensor) -> Tensor:
-        apart = distance(score, query, keys)
-        ctx.save_for_backward(query, keys, apart)
-        return apart.square()
+        distances = distance(score, query, keys)
+        ctx.save_for_backward(query, keys, distances)
+        return distances.square()
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        query, keys, apart = ctx.saved_tensors
+        query, keys, distances = ctx.saved_tensors
 
-        def pulled(mine: Tensor, others: Tensor, gradient: Tensor, apart: Tensor) -> Tensor:
-            """The gradient of those that are the rows."""
-            if torch.is_grad_enabled():  # by products, which can be differentiated again
-                found = gradient.sum(-1, keepdim=True) * mine - gradient @ others
+        def compute_gradient(points: Tensor, other_points: Tensor, gradient: Tensor, distances: Tensor) -> Tensor:
+            """Return the gradient of the points in the rows."""
+            if torch.is_grad_enabled():  # matrix products can be differentiated again
+                point_gradient = gradient.sum(-1, keepdim=True) * points - gradient @ other_points
             else:
-                found = torch.ops.aten._cdist_backward((gradient * apart).contiguous(), mine, others, 2.0, apart)
-            return 2 * found.sum_to_size(mine.shape)
+                point_gradient = torch.ops.aten._cdist_backward(
+                    (gradient * distances).contiguous(), points, other_points, 2.0, distances
+                )
+            return 2 * point_gradient.sum_to_size(points.shape)
 
         _, by_query, by_keys = ctx.needs_input_grad
-        of_query = pulled(query, keys, gradient, apart) if by_query else None
-        of_keys = pulled(keys, query, gradient.mT, apart.mT.contiguous()) if by_keys else None
+        of_query = compute_gradient(query, keys, gradient, distances) if by_query else None
+        of_keys = compute_gradient(keys, query, gradient.mT, distances.mT.contiguous()) if by_keys else None
         return None, of_query, of_keys
 
 
-def squares_of(
-    keys: Float[Tensor, "*places width"], norms: Float[Tensor, "*places"], times: float
-) -> Float[Tensor, "*places"]:
-    """|k|² times a number, of keys whose |k| is known."""
+def scaled_squared_norms(
+    keys: Float[Tensor, "*positions width"], norms: Float[Tensor, "*positions"], scale: float
+) -> Float[Tensor, "*positions"]:
+    """Return scale * |k|² for keys whose norms |k| are known."""
     if keys.requires_grad and torch.is_grad_enabled():
-        return _Squares.apply(keys, norms, times)
-    return squared(norms, times)
+        return _Squares.apply(keys, norms, scale)
+    return scaled_square(norms, scale)
 
 
 class _Squares(torch.autograd.Function):
-    """The gradient of |k|² as one product; by way of torch's norm it takes several."""
+    """|k|² with a gradient of one product; through torch's norm it takes several."""
 
     @staticmethod
-    def forward(ctx: Any, keys: Tensor, norms: Tensor, times: float) -> Tensor:
+    def forward(ctx: Any, keys: Tensor, norms: Tensor, scale: float) -> Tensor:
         ctx.save_for_backward(keys)
-        ctx.times = times
-        return squared(norms, times)
+        ctx.times = scale
+        return scaled_square(norms, scale)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
@@ -172,41 +219,41 @@ class _Squares(torch.autograd.Function):
         return (2 * ctx.times * gradient).unsqueeze(-1) * keys, None, None
 
 
-def squared(numbers: Float[Tensor, "*places"], times: float) -> Float[Tensor, "*places"]:
-    """Their squares times a number, in one operation."""
-    plain = numbers.is_cpu and type(numbers) is Tensor  # a fake tensor goes with none that is real
-    zero = ZERO if plain else numbers.new_zeros(())
-    return torch.addcmul(zero, numbers, numbers, value=times)
+def scaled_square(values: Float[Tensor, "*positions"], scale: float) -> Float[Tensor, "*positions"]:
+    """Return scale * values² in one operation."""
+    plain = values.is_cpu and type(values) is Tensor  # fake tensors do not mix with real ones
+    zero = ZERO if plain else values.new_zeros(())
+    return torch.addcmul(zero, values, values, value=scale)
 
 
-def norms_of(keys: Float[Tensor, "*places width"]) -> Float[Tensor, "*places"]:
-    """|k|, not differentiated."""
-    return torch.linalg.vector_norm(widened(keys).detach(), dim=-1)
+def detached_norms(keys: Float[Tensor, "*positions width"]) -> Float[Tensor, "*positions"]:
+    """Return |k| without gradient."""
+    return torch.linalg.vector_norm(upcast(keys).detach(), dim=-1)
 
 
-def about_zero(
-    query: Float[Tensor, "..."], keys: Float[Tensor, "..."], near: float = 0.0
+def center_keys(
+    query: Float[Tensor, "..."], keys: Float[Tensor, "..."], max_norm: float = 0.0
 ) -> tuple[Tensor, Tensor, Float[Tensor, "..."]]:
-    """Query and keys, moved where the keys lie far off, and the keys' |k|."""
-    norms = norms_of(keys)
-    if not lies_far_off(keys, norms, near):
+    """Return query and keys, centered if the keys are far from zero, and the norms of the keys."""
+    norms = detached_norms(keys)
+    if not needs_centering(keys, norms, max_norm):
         return query, keys, norms
-    centre = keys.detach().mean(-2, keepdim=True)
-    query, keys = query - centre, keys - centre
-    return query, keys, norms_of(keys)
+    center = keys.detach().mean(-2, keepdim=True)
+    query, keys = query - center, keys - center
+    return query, keys, detached_norms(keys)
 
 
-def lies_far_off(keys: Float[Tensor, "..."], norms: Float[Tensor, "..."], near: float) -> bool:
-    """Whether keys should be moved to lie about zero, where q·k and |k|² are small and so exact.
+def needs_centering(keys: Float[Tensor, "..."], norms: Float[Tensor, "..."], max_norm: float) -> bool:
+    """Return whether to center keys around zero, where q·k and |k|² are small and thus precise.
 
-    Those of half precision stay, since moving would round them, and so do those whose
-    |k| is `near` at the most. On a GPU a look costs more than the move.
+    Keys of half precision are not centered, since that would round them; nor are keys with norms of
+    at most `max_norm`. On a GPU the check costs more than centering.
     """
     if keys.dtype in (torch.float16, torch.bfloat16) or keys.numel() == 0:
         return False
     if not keys.is_cpu:
         return True
-    if norms.amax().item() <= near:
+    if norms.amax().item() <= max_norm:
         return False
-    some = keys.detach()[..., :: 1 + keys.shape[-2] // 64, :]  # enough to see where they lie
-    return norms_of(some.mean(-2)).amax().square().item() > norms.square().mean().item() / 2
+    sample = keys.detach()[..., :: 1 + keys.shape[-2] // 64, :]  # enough to estimate the center
+    return detached_norms(sample.mean(-2)).amax().square().item() > norms.square().mean().item() / 2

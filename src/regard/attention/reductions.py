@@ -1,7 +1,7 @@
-"""What can be asked of weights without holding them: each question is fed blocks of whole rows.
+"""Reductions of weights, computed from blocks of rows without holding the whole matrix.
 
-Several share one walk over the weights (`Weights.reduce`), so that three answers
-cost little more than one.
+Several reductions share one pass over the weights (`Weights.reduce`), so three cost little more
+than one.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.attention.normalise import LOG2_E
-from regard.attention.visible import pick
+from regard.attention.normalizers import LOG2_E
+from regard.attention.visible import select_index
 from regard.errors import RegardError, unknown_name
 
-UNRANKED = ("received",)  # what can be asked of weights that do not sum to one too
-GROUP = 16  # keys whose best is looked at first when the top ones are sought
-DEEP = -2000.0  # 2 to the power of it is zero in every type
+UNRANKED = ("received",)  # reductions that are defined for weights that do not sum to one
+GROUP = 16  # keys per group in the first step of the top-k search
+DEEP = -2000.0  # 2**DEEP is zero in every type
 
 
 class Rows:
-    """Some whole rows of weights, without the keys outside `span`, which have none."""
+    """A block of whole rows of weights; keys outside of `span` have weight zero."""
 
     def __init__(self, rows: slice, span: slice, weights: Tensor) -> None:
         self.rows = rows
@@ -33,18 +33,18 @@ class Rows:
 
     @property
     def order(self) -> Tensor:
-        """The weights, or numbers of as many bytes that stand in the same order."""
+        """The weights, or values of the same byte size that sort in the same order."""
         return self.weights
 
     def entropy(self) -> Tensor:
-        """-sum(w log w) of each row."""
+        """Return -sum(w log w) of each row."""
         return torch.special.entr(self.weights).sum(-1)
 
 
 class LogRows(Rows):
-    """Rows of which the logarithms are there, and the weights once asked for.
+    """A block of rows given by logarithms; the weights are computed on demand.
 
-    All to base 2, since torch's exp2 takes a third of the time of its exp on a CPU.
+    Logarithms are to base 2, because torch's exp2 takes a third of the time of exp on a CPU.
     """
 
     def __init__(self, rows: slice, span: slice, logarithms: Tensor) -> None:
@@ -62,23 +62,23 @@ class LogRows(Rows):
 
 
 class Reduction(ABC):
-    """A question about all weights, answered from blocks of rows."""
+    """A reduction of all weights, computed from blocks of rows."""
 
     @abstractmethod
     def __init__(self, shape: torch.Size, like: Tensor) -> None:
-        """Begin, for weights of this shape, with tensors like this one."""
+        """Start a reduction of weights of this shape, with tensors of the type and device of `like`."""
 
     @abstractmethod
     def add(self, block: Rows) -> None:
-        """Take in some more rows."""
+        """Add a block of rows."""
 
     @abstractmethod
     def result(self) -> Tensor | tuple[Tensor, Tensor]:
-        """The answer, once every row was taken in."""
+        """Return the result, after all rows were added."""
 
 
 class Top(Reduction):
-    """The k keys with most weight for each query, and where they stand; -1 where fewer have any."""
+    """The k largest weights of each query and their keys; index -1 where fewer are above zero."""
 
     def __init__(self, shape: torch.Size, like: Tensor, k: int) -> None:
         self.k = min(k, shape[-1])
@@ -89,77 +89,80 @@ class Top(Reduction):
         k = min(self.k, block.weights.shape[-1])
         if k == 0:
             return
-        found, where = greatest(block.order, k)
-        pick(self.values, -2, block.rows)[..., :k] = found.view(block.weights.dtype)
-        pick(self.indices, -2, block.rows)[..., :k] = where + block.span.start if block.span.start else where
+        top_values, top_indices = grouped_topk(block.order, k)
+        select_index(self.values, -2, block.rows)[..., :k] = top_values.view(block.weights.dtype)
+        select_index(self.indices, -2, block.rows)[..., :k] = (
+            top_indices + block.span.start if block.span.start else top_indices
+        )
 
     def result(self) -> tuple[Tensor, Tensor]:
         return self.values, self.indices.masked_fill_(self.values <= 0, -1)
 
 
 class Argmax(Reduction):
-    """The key with most weight for each query, the first of equals; -1 where none has any."""
+    """The key with the largest weight for each query, the first of ties; -1 if all weights are zero."""
 
     def __init__(self, shape: torch.Size, like: Tensor) -> None:
-        self.found = like.new_full(shape[:-1], -1, dtype=torch.long)
+        self.indices = like.new_full(shape[:-1], -1, dtype=torch.long)
 
     def add(self, block: Rows) -> None:
         if block.weights.shape[-1]:
-            most, where = block.weights.max(-1)
-            pick(self.found, -1, block.rows)[:] = torch.where(most > 0, where + block.span.start, -1)
+            max_weights, indices = block.weights.max(-1)
+            select_index(self.indices, -1, block.rows)[:] = torch.where(max_weights > 0, indices + block.span.start, -1)
 
     def result(self) -> Tensor:
-        return self.found
+        return self.indices
 
 
 class Received(Reduction):
-    """How much attention each key gets from all queries together."""
+    """The attention each key receives, summed over all queries."""
 
     def __init__(self, shape: torch.Size, like: Tensor) -> None:
         self.total = like.new_zeros(*shape[:-2], shape[-1])
 
     def add(self, block: Rows) -> None:
-        pick(self.total, -1, block.span).add_(block.weights.sum(-2))
+        select_index(self.total, -1, block.span).add_(block.weights.sum(-2))
 
     def result(self) -> Tensor:
         return self.total
 
 
 class Entropy(Reduction):
-    """How spread each query's attention is, in nats; zero where it sees nothing."""
+    """The entropy of each query's weights in nats; zero for a query that sees no key."""
 
     def __init__(self, shape: torch.Size, like: Tensor) -> None:
-        self.found = like.new_zeros(shape[:-1])
+        self.values = like.new_zeros(shape[:-1])
 
     def add(self, block: Rows) -> None:
-        pick(self.found, -1, block.rows)[:] = block.entropy()
+        select_index(self.values, -1, block.rows)[:] = block.entropy()
 
     def result(self) -> Tensor:
-        return self.found.clamp_min_(0)  # a weight of 1, rounded, may have a logarithm above 0
+        return self.values.clamp_min_(0)  # the logarithm of a weight near 1 may be rounded above 0
 
 
 REDUCTIONS: dict[str, type[Reduction]] = {"argmax": Argmax, "entropy": Entropy, "received": Received}
 
 
-def as_reduction(name: str, others: Sequence[str] = ()) -> Callable[[torch.Size, Tensor], Reduction]:
-    """What makes the reduction of a name: `top:K`, `received`, `entropy` or `argmax`.
+def as_reduction(name: str, other_names: Sequence[str] = ()) -> Callable[[torch.Size, Tensor], Reduction]:
+    """Return the constructor of a reduction by name: `top:K`, `received`, `entropy` or `argmax`.
 
-    It takes the shape of the weights, and a tensor like them. `others` are names that would do as well.
+    The constructor takes the shape of the weights and a tensor of their type and device. `other_names`
+    are further names to suggest for an unknown one.
     """
-    kind, _, number = name.partition(":")
+    kind, _, count = name.partition(":")
     if kind == "top":
-        if not number.isdecimal() or int(number) == 0:
-            raise RegardError(f'"{name}" asks for no number of keys; write "top:8" for the eight with most weight')
-        return partial(Top, k=int(number))
+        if not count.isdecimal() or int(count) == 0:
+            raise RegardError(f'expected a positive number of keys as in "top:8", got "{name}"')
+        return partial(Top, k=int(count))
     if name not in REDUCTIONS:
         raise unknown_name(
-            "reduction", name, [*REDUCTIONS, *others, f"top:{number if number.strip('0').isdecimal() else 8}"]
+            "reduction", name, [*REDUCTIONS, *other_names, f"top:{count if count.strip('0').isdecimal() else 8}"]
         )
     return REDUCTIONS[name]
 
 
 def reduce_rows(blocks: Iterable[Rows], names: Sequence[str], shape: torch.Size, like: Tensor) -> dict[str, Any]:
-    """The results of some reductions for one walk over all rows, by their names."""
+    """Return the results of some reductions by name, from one pass over all rows."""
     reductions = {name: as_reduction(name)(shape, like) for name in names}
     for block in blocks:
         for reduction in reductions.values():
@@ -167,22 +170,22 @@ def reduce_rows(blocks: Iterable[Rows], names: Sequence[str], shape: torch.Size,
     return {name: reduction.result() for name, reduction in reductions.items()}
 
 
-def greatest(numbers: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k greatest numbers of each row, the greatest first, and where they stand.
+def grouped_topk(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Return the k largest values of each row and their indices, largest first.
 
-    They lie in the k groups whose own greatest numbers are the greatest, which are found
-    in the same way, so that only few numbers are ever sorted.
+    They are in the k groups with the largest maxima. Those groups are searched recursively, so
+    only a few values are sorted.
     """
-    groups = numbers.shape[-1] // GROUP
+    groups = values.shape[-1] // GROUP
     if groups <= 2 * k:
-        return numbers.topk(k)
+        return values.topk(k)
     together = groups * GROUP
-    grouped = numbers[..., :together].unflatten(-1, (GROUP, groups))
-    best = torch.amax(grouped, -2, out=torch.empty_like(numbers[..., :groups]))  # lies in memory as the numbers do
-    members = torch.arange(0, together, groups, device=numbers.device)
-    places = (greatest(best, k)[1][..., None] + members).flatten(-2)
-    if together < numbers.shape[-1]:
-        rest = torch.arange(together, numbers.shape[-1], device=numbers.device)
-        places = torch.cat([places, rest.expand(*places.shape[:-1], -1)], -1)
-    found, chosen = numbers.gather(-1, places).topk(k)
-    return found, places.gather(-1, chosen)
+    grouped = values[..., :together].unflatten(-1, (GROUP, groups))
+    best = torch.amax(grouped, -2, out=torch.empty_like(values[..., :groups]))  # same memory layout as the values
+    members = torch.arange(0, together, groups, device=values.device)
+    indices = (grouped_topk(best, k)[1][..., None] + members).flatten(-2)
+    if together < values.shape[-1]:
+        rest = torch.arange(together, values.shape[-1], device=values.device)
+        indices = torch.cat([indices, rest.expand(*indices.shape[:-1], -1)], -1)
+    top_values, chosen = values.gather(-1, indices).topk(k)
+    return top_values, indices.gather(-1, chosen)

@@ -1,4 +1,4 @@
-"""The state of the random numbers, for a score that draws some and is computed again."""
+"""Save and restore the random number state, to recompute scores that draw random numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 
 class RandomState:
-    """The state of the random numbers at one time, to be had again later."""
+    """A snapshot of the random number generators of the CPU and a device."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -17,15 +17,15 @@ class RandomState:
         self.devices = [device] if device.type == "cuda" else []
         self.cuda = [torch.cuda.get_rng_state(device) for device in self.devices]
 
-    def moved(self) -> bool:
-        """Whether numbers were drawn since."""
-        now = RandomState(self.device)
-        pairs = zip((self.cpu, *self.cuda), (now.cpu, *now.cuda), strict=True)
+    def has_advanced(self) -> bool:
+        """Return whether random numbers were drawn since the snapshot."""
+        current = RandomState(self.device)
+        pairs = zip((self.cpu, *self.cuda), (current.cpu, *current.cuda), strict=True)
         return not all(torch.equal(before, after) for before, after in pairs)
 
     @contextmanager
-    def restored(self) -> Iterator[None]:
-        """For a while, the same numbers again."""
+    def restore(self) -> Iterator[None]:
+        """Restore the snapshot for the duration of a `with` block."""
         with torch.random.fork_rng(self.devices):
             torch.set_rng_state(self.cpu)
             for device, state in zip(self.devices, self.cuda, strict=True):

@@ -1,4 +1,4 @@
-"""What a score function must be given, and what it must give: said in one line where it is not so."""
+"""Check the inputs and the results of score functions."""
 
 from __future__ import annotations
 
@@ -11,105 +11,107 @@ from regard.attention.base_score import DotForm, Score
 from regard.errors import RegardError
 
 
-def check_made_for(score: Score, query: Tensor, keys: Tensor, batch: tuple[int, ...]) -> None:
-    """Raise a `RegardError` where queries and keys, or their leading axes, are not what a score was made for."""
+def check_score_inputs(score: Score, query: Tensor, keys: Tensor, batch: tuple[int, ...]) -> None:
+    """Raise a `RegardError` if the widths or leading axes of queries and keys do not fit a score."""
     if score.query_dim is None and score.key_dim is None and not score.head_grid:
         return
-    for name, made_for, found in (("query", score.query_dim, query), ("keys", score.key_dim, keys)):
-        if made_for is not None and found.shape[-1] != made_for:
+    for name, expected_width, tensor in (("query", score.query_dim, query), ("keys", score.key_dim, keys)):
+        if expected_width is not None and tensor.shape[-1] != expected_width:
             raise RegardError(
-                f"{type(score).__name__}: made for {name} of width {made_for}, found width {found.shape[-1]}"
+                f"{type(score).__name__}: expected {name} of width {expected_width}, got {tensor.shape[-1]}"
             )
     grid = score.head_grid
-    if grid and not fits(grid, batch):
+    if grid and not broadcasts_to(grid, batch):
         heads = " x ".join(str(size) for size in grid)
         raise RegardError(
-            f"{type(score).__name__}: made for {heads} heads, found leading axes {tuple(batch)}; "
-            f"they must end in {', '.join(str(size) for size in grid)}"
+            f"{type(score).__name__}: expected leading axes that end in {heads} heads, got {tuple(batch)}"
         )
 
 
-def check_sizes(where: str, **sizes: object) -> None:
-    """Raise a `RegardError` that names the size which is no whole number above 0."""
+def check_positive_sizes(caller: str, **sizes: object) -> None:
+    """Raise a `RegardError` unless all sizes are positive integers."""
     for name, size in sizes.items():
         if not isinstance(size, Integral) or size < 1:
-            raise RegardError(f"{where}: {name} is {size!r}; a whole number above 0 is needed")
+            raise RegardError(f"{caller}: {name} must be a positive integer, got {size!r}")
 
 
-def check_type(where: str, name: str, tensor: Tensor, parameters: Tensor) -> None:
-    """Raise a `RegardError` where a tensor meets parameters of another type, and autocast does not make them one."""
+def check_type(caller: str, name: str, tensor: Tensor, parameters: Tensor) -> None:
+    """Raise a `RegardError` if a tensor and parameters differ in type and autocast does not convert them."""
     if tensor.dtype == parameters.dtype:
         return
-    ours, theirs = kind(parameters), kind(tensor)
+    parameter_type, tensor_type = describe_type(parameters), describe_type(tensor)
     if not tensor.is_floating_point():
-        raise RegardError(f"{where}: {name} is {theirs}; a float type is needed")
-    if "float64" in (ours, theirs) or not torch.is_autocast_enabled(tensor.device.type):  # which leaves float64 alone
+        raise RegardError(f"{caller}: {name} must have a float type, got {tensor_type}")
+    # autocast does not convert float64
+    if "float64" in (parameter_type, tensor_type) or not torch.is_autocast_enabled(tensor.device.type):
         raise RegardError(
-            f"{where}: has parameters of {ours}, {name} of {theirs} came; .to(torch.{theirs}) makes it fit"
+            f"{caller}: parameters are {parameter_type}, but {name} is {tensor_type}; "
+            f"convert the module with .to(torch.{tensor_type})"
         )
 
 
-def fits(axes: tuple[int, ...], batch: tuple[int, ...]) -> bool:
-    """Whether these are the last leading axes, or one where it is the same for all."""
+def broadcasts_to(axes: tuple[int, ...], batch: tuple[int, ...]) -> bool:
+    """Return whether these axes broadcast to the last axes of a batch."""
     pairs = zip(reversed(axes), reversed(batch), strict=False)
-    return len(axes) <= len(batch) and all(size in (1, wanted) for size, wanted in pairs)
+    return len(axes) <= len(batch) and all(size in (1, expected) for size, expected in pairs)
 
 
-def same_width(score: Score, query: Tensor, keys: Tensor) -> None:
-    """Raise a `RegardError` where a score needs equal widths and has them not."""
+def check_same_width(score: Score, query: Tensor, keys: Tensor) -> None:
+    """Raise a `RegardError` unless query and keys have the same width."""
     if query.shape[-1] != keys.shape[-1]:
         raise RegardError(
-            f"{type(score).__name__}: query has width {query.shape[-1]}, keys have {keys.shape[-1]}; "
-            "equal widths are needed (Bilinear, ReducedRank, Additive and Concat take any)"
+            f"{type(score).__name__}: query and keys must have the same width, got {query.shape[-1]} and "
+            f"{keys.shape[-1]} (Bilinear, ReducedRank, Additive and Concat accept different widths)"
         )
 
 
-def check_scores(score: Score, found: object, shape: tuple[int, ...]) -> None:
-    """Raise a `RegardError` unless a score gave (*batch, queries, keys), where an axis of *batch may be one for all."""
-    if not isinstance(found, Tensor) or not found.is_floating_point():
-        raise RegardError(f"{type(score).__name__}: gave scores of type {kind(found)}; a tensor of floats is needed")
-    if found.shape[-2:] != shape[-2:] or not fits(found.shape[:-2], shape[:-2]):
+def check_scores(score: Score, scores: object, shape: tuple[int, ...]) -> None:
+    """Raise a `RegardError` unless scores have shape (*batch, queries, keys), where axes of *batch may be 1."""
+    if not isinstance(scores, Tensor) or not scores.is_floating_point():
+        raise RegardError(f"{type(score).__name__}: scores must be a float tensor, got {describe_type(scores)}")
+    if scores.shape[-2:] != shape[-2:] or not broadcasts_to(scores.shape[:-2], shape[:-2]):
         raise RegardError(
-            f"{type(score).__name__}: gave scores of shape {tuple(found.shape)}; "
-            f"(*batch, queries, keys) is needed, {tuple(shape)}"
+            f"{type(score).__name__}: scores must have shape (*batch, queries, keys) = {tuple(shape)}, "
+            f"got {tuple(scores.shape)}"
         )
 
 
-def as_dot_form(score: Score, found: object, query: Tensor, keys: Tensor) -> DotForm | None:
-    """What a score gave as its dot product, or a `RegardError` where that is none."""
-    if found is None:
+def as_dot_form(score: Score, result: object, query: Tensor, keys: Tensor) -> DotForm | None:
+    """Check the result of a score's `as_dot` and return it; raise a `RegardError` if it is not a `DotForm`."""
+    if result is None:
         return None
-    if not isinstance(found, tuple) or not 2 <= len(found) <= 4:
-        shown = f"{len(found)} things" if isinstance(found, tuple) else kind(found)
-        raise not_dot(score, f"{shown}; DotForm(query, keys, scale, key_bias) is needed")
-    form = DotForm(*found)
+    if not isinstance(result, tuple) or not 2 <= len(result) <= 4:
+        description = f"{len(result)} items" if isinstance(result, tuple) else describe_type(result)
+        raise make_dot_error(score, f"expected DotForm(query, keys, scale, key_bias), got {description}")
+    form = DotForm(*result)
     for name, tensor, length in (("query", form.query, query.shape[-2]), ("keys", form.keys, keys.shape[-2])):
         if not isinstance(tensor, Tensor) or tensor.ndim < 2 or tensor.shape[-2] != length:
-            shown = f"shape {tuple(tensor.shape)}" if isinstance(tensor, Tensor) else f"type {kind(tensor)}"
-            raise not_dot(score, f"{name} of {shown}; (*batch, {length}, width) is needed")
+            description = f"shape {tuple(tensor.shape)}" if isinstance(tensor, Tensor) else f"{describe_type(tensor)}"
+            raise make_dot_error(score, f"expected {name} of shape (*batch, {length}, width), got {description}")
     if form.query.shape[-1] != form.keys.shape[-1]:
-        raise not_dot(
-            score, f"query of width {form.query.shape[-1]}, keys of {form.keys.shape[-1]}; one width is needed"
+        raise make_dot_error(
+            score,
+            f"query and keys must have the same width, got {form.query.shape[-1]} and {form.keys.shape[-1]}",
         )
     if not is_number(form.scale):
-        raise not_dot(score, f"a scale of type {kind(form.scale)}; a plain number is needed")
+        raise make_dot_error(score, f"scale must be a number, got {describe_type(form.scale)}")
     bias, m = form.key_bias, keys.shape[-2]
     if bias is not None and (not isinstance(bias, Tensor) or bias.ndim == 0 or bias.shape[-1] != m):
-        shown = f"shape {tuple(bias.shape)}" if isinstance(bias, Tensor) else f"type {kind(bias)}"
-        raise not_dot(score, f"a key_bias of {shown}; (*batch, {m}) is needed")
+        description = f"shape {tuple(bias.shape)}" if isinstance(bias, Tensor) else describe_type(bias)
+        raise make_dot_error(score, f"expected key_bias of shape (*batch, {m}), got {description}")
     return form
 
 
-def not_dot(score: Score, found: str) -> RegardError:
-    """The error for an `as_dot` that gives something else."""
-    return RegardError(f"{type(score).__name__}: as_dot gave {found}")
+def make_dot_error(score: Score, description: str) -> RegardError:
+    """Return the error for an invalid result of `as_dot`."""
+    return RegardError(f"{type(score).__name__}.as_dot: {description}")
 
 
-def is_number(found: object) -> bool:
-    """Whether this is a plain number, of Python or NumPy."""
-    return type(found) in (float, int) or isinstance(found, Real)  # the second asks Python's slow way
+def is_number(value: object) -> bool:
+    """Return whether a value is a plain number, of Python or NumPy."""
+    return type(value) in (float, int) or isinstance(value, Real)  # isinstance with Real is slow
 
 
-def kind(found: object) -> str:
-    """What sort of thing this is."""
-    return str(found.dtype).removeprefix("torch.") if isinstance(found, Tensor) else type(found).__name__
+def describe_type(value: object) -> str:
+    """Return the type of a tensor's elements, or of any other value."""
+    return str(value.dtype).removeprefix("torch.") if isinstance(value, Tensor) else type(value).__name__

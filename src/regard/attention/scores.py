@@ -1,7 +1,6 @@
-"""The score functions: how well does each key answer each query?
+"""Score functions, which measure how well each key matches each query, and their names.
 
-Dot products and small networks are here, the kernels of a distance in
-`kernel_scores`; by name all are found here.
+Dot products and small networks are defined here, kernels of a distance in `kernel_scores`.
 """
 
 from __future__ import annotations
@@ -24,35 +23,43 @@ from regard.attention.base_score import (
     broadcast_shapes,
     head_axes,
     new_parameter,
-    product,
-    widened,
+    upcast,
+    upcast_matmul,
 )
 from regard.attention.kernel_scores import Boxcar, Epanechnikov, Exact, Gaussian
-from regard.attention.score_checks import check_sizes, check_type, same_width
+from regard.attention.score_checks import check_positive_sizes, check_same_width, check_type
 from regard.errors import RegardError, unknown_name
 
 
 class Dot(Score):
-    """q·k."""
+    """The dot product q·k; query and keys must have the same width.
+
+    Example:
+        >>> out = attend(query, keys, values, "dot")  # the same as Dot()
+    """
 
     form: Form = "dot"
     numbers_each: int | None = 1
 
     def forward(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
-        same_width(self, query, keys)
-        return product(widened(query) * self.scale(query), keys.mT)
+        check_same_width(self, query, keys)
+        return upcast_matmul(upcast(query) * self.scale(query), keys.mT)
 
     def as_dot(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> DotForm:
-        same_width(self, query, keys)
+        check_same_width(self, query, keys)
         return DotForm(query, keys, self.scale(query))
 
     def scale(self, query: Tensor) -> float:
-        """The factor before the product."""
+        """Return the factor of the product."""
         return 1.0
 
 
 class ScaledDot(Dot):
-    """q·k / sqrt(width): of variance one where query and key are (Vaswani et al. 2017)."""
+    """The scaled dot product q·k / sqrt(width), the default of `attend` (Vaswani et al. 2017).
+
+    Example:
+        >>> out = attend(query, keys, values)  # the same as ScaledDot()
+    """
 
     form: Form = "dot"
 
@@ -61,7 +68,7 @@ class ScaledDot(Dot):
 
 
 class FixedDot(Dot):
-    """q·k times a given number: what every `DotForm` is compared by."""
+    """q·k times a fixed number; the score of every prepared `DotForm`."""
 
     form: Form = "dot"
 
@@ -74,46 +81,71 @@ class FixedDot(Dot):
 
 
 @lru_cache(maxsize=64)
-def fixed_dot(scale: float) -> FixedDot:
-    """The same, made once for each number: nothing of it is learnt."""
+def get_fixed_dot(scale: float) -> FixedDot:
+    """Return the cached `FixedDot` of a scale; it has no parameters."""
     return FixedDot(scale)
 
 
 class Hard(Dot):
-    """q·k, and the best key (the first of equals) gets all the weight; no gradient for query and key."""
+    """Hard attention: the key with the largest q·k, the first of ties, gets all the weight.
+
+    Query and keys get no gradient.
+
+    Example:
+        >>> out = attend(query, keys, values, "hard")
+    """
 
     form: Form = "dot"
     differentiable: ClassVar[bool] = False
 
 
 class Bilinear(Score):
-    """q^T W k, also where query and key differ in width (Luong et al. 2015 call it general)."""
+    """The bilinear score q^T W k, called "general" by Luong et al. (2015).
+
+    Args:
+        query_dim: Width of the queries.
+        key_dim: Width of the keys.
+        heads: Number of heads (or a grid of heads) with separate parameters; None shares one set.
+
+    Example:
+        >>> out = attend(query, keys, values, Bilinear(query_dim=64, key_dim=32))
+    """
 
     form: Form = "dot"
     numbers_each: int | None = 1
 
     def __init__(self, query_dim: int, key_dim: int, *, heads: Heads = None) -> None:
         super().__init__()
-        check_sizes("Bilinear", query_dim=query_dim, key_dim=key_dim)
+        check_positive_sizes("Bilinear", query_dim=query_dim, key_dim=key_dim)
         self.query_dim, self.key_dim, self.head_grid = query_dim, key_dim, head_axes(heads)
         self.weight = new_parameter(heads, query_dim, key_dim, fan_in=query_dim)
 
     def forward(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
-        return product(times(self, query, self.weight), keys.mT)
+        return upcast_matmul(project(self, query, self.weight), keys.mT)
 
     def as_dot(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> DotForm:
-        return DotForm(times(self, query, self.weight), keys)
+        return DotForm(project(self, query, self.weight), keys)
 
 
 class ReducedRank(SplitScore):
-    """(U^T k)·(V q): `Bilinear` with a matrix of low rank, V^T U^T, that is never made."""
+    """The bilinear score (U^T k)·(V q), whose matrix V^T U^T has low rank and is never built.
+
+    Args:
+        query_dim: Width of the queries.
+        key_dim: Width of the keys.
+        rank: Rank of the matrix.
+        heads: Number of heads (or a grid of heads) with separate parameters; None shares one set.
+
+    Example:
+        >>> out = attend(query, keys, values, ReducedRank(query_dim=64, key_dim=32, rank=8))
+    """
 
     form: Form = "dot"
     numbers_each: int | None = 1
 
     def __init__(self, query_dim: int, key_dim: int, rank: int, *, heads: Heads = None) -> None:
         super().__init__()
-        check_sizes("ReducedRank", query_dim=query_dim, key_dim=key_dim, rank=rank)
+        check_positive_sizes("ReducedRank", query_dim=query_dim, key_dim=key_dim, rank=rank)
         self.query_dim, self.key_dim, self.head_grid = query_dim, key_dim, head_axes(heads)
         self.query_weight = new_parameter(heads, rank, query_dim, fan_in=query_dim)
         self.key_weight = new_parameter(heads, key_dim, rank, fan_in=key_dim)
@@ -125,17 +157,28 @@ class ReducedRank(SplitScore):
         return DotForm(*self.prepare(query, keys))
 
     def prepare_query(self, query: Float[Tensor, "..."]) -> Tensor:
-        return times(self, query, self.query_weight.mT)
+        return project(self, query, self.query_weight.mT)
 
     def prepare_keys(self, keys: Float[Tensor, "..."]) -> Tensor:
-        return times(self, keys, self.key_weight)
+        return project(self, keys, self.key_weight)
 
     def compare(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
-        return product(query, keys.mT)
+        return upcast_matmul(query, keys.mT)
 
 
 class Additive(SplitScore):
-    """w·g(W q + V k), g = tanh unless told otherwise (Bahdanau et al. 2015)."""
+    """The additive score w·tanh(W q + V k) (Bahdanau et al. 2015).
+
+    Args:
+        query_dim: Width of the queries.
+        key_dim: Width of the keys.
+        hidden: Width of the hidden layer.
+        heads: Number of heads (or a grid of heads) with separate parameters; None shares one set.
+        activation: A function to use instead of tanh.
+
+    Example:
+        >>> out = attend(query, keys, values, Additive(query_dim=64, key_dim=32, hidden=128))
+    """
 
     form: Form = "additive"
 
@@ -149,9 +192,9 @@ class Additive(SplitScore):
         activation: Callable[[Tensor], Tensor] = torch.tanh,
     ) -> None:
         super().__init__()
-        check_sizes("Additive", query_dim=query_dim, key_dim=key_dim, hidden=hidden)
+        check_positive_sizes("Additive", query_dim=query_dim, key_dim=key_dim, hidden=hidden)
         if not callable(activation):
-            raise RegardError(f"Additive: activation is {activation!r}; a function is needed, such as torch.tanh")
+            raise RegardError(f"Additive: activation must be a function such as torch.tanh, got {activation!r}")
         self.query_dim, self.key_dim, self.head_grid = query_dim, key_dim, head_axes(heads)
         self.query_weight = new_parameter(heads, hidden, query_dim, fan_in=query_dim)
         self.key_weight = new_parameter(heads, hidden, key_dim, fan_in=key_dim)
@@ -159,32 +202,42 @@ class Additive(SplitScore):
         self.numbers_each = hidden
         self.activation = activation
         if activation is not torch.tanh:
-            self.form, self.draws = "other", True
+            self.form, self.stochastic = "other", True
 
     def forward(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
-        ours, theirs = self.prepare(query, keys)
-        return weigh(self.activation(every_pair(ours, theirs)), self.energy)
+        projected_query, projected_keys = self.prepare(query, keys)
+        return apply_energy(self.activation(pairwise_sum(projected_query, projected_keys)), self.energy)
 
     def prepare_query(self, query: Float[Tensor, "..."]) -> Tensor:
-        return times(self, query, self.query_weight.mT)
+        return project(self, query, self.query_weight.mT)
 
     def prepare_keys(self, keys: Float[Tensor, "..."]) -> Tensor:
-        return times(self, keys, self.key_weight.mT)
+        return project(self, keys, self.key_weight.mT)
 
     def compare(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
         if self.activation is torch.tanh:
-            return energy_of_tanh(query, keys, self.energy)
-        return weigh(self.activation(every_pair(query, keys)), self.energy)
+            return tanh_energy(query, keys, self.energy)
+        return apply_energy(self.activation(pairwise_sum(query, keys)), self.energy)
 
 
 class Concat(SplitScore):
-    """w·tanh(W [q; k]), as first written down: equals `Additive` with W split in two."""
+    """The concatenation score w·tanh(W [q; k]); equals `Additive` with W split in two.
+
+    Args:
+        query_dim: Width of the queries.
+        key_dim: Width of the keys.
+        hidden: Width of the hidden layer.
+        heads: Number of heads (or a grid of heads) with separate parameters; None shares one set.
+
+    Example:
+        >>> out = attend(query, keys, values, Concat(query_dim=64, key_dim=32, hidden=128))
+    """
 
     form: Form = "additive"
 
     def __init__(self, query_dim: int, key_dim: int, hidden: int, *, heads: Heads = None) -> None:
         super().__init__()
-        check_sizes("Concat", query_dim=query_dim, key_dim=key_dim, hidden=hidden)
+        check_positive_sizes("Concat", query_dim=query_dim, key_dim=key_dim, hidden=hidden)
         self.query_dim, self.key_dim, self.head_grid = query_dim, key_dim, head_axes(heads)
         self.weight = new_parameter(heads, hidden, query_dim + key_dim, fan_in=query_dim + key_dim)
         self.energy = new_parameter(heads, hidden, fan_in=hidden)
@@ -193,24 +246,30 @@ class Concat(SplitScore):
     def forward(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
         batch = broadcast_shapes(query.shape[:-2], keys.shape[:-2])
         n, m = query.shape[-2], keys.shape[-2]
-        ours = query[..., :, None, :].expand(*batch, n, m, query.shape[-1])
-        theirs = keys[..., None, :, :].expand(*batch, n, m, keys.shape[-1])
-        joined = torch.cat([ours, theirs], dim=-1).flatten(-3, -2)  # (*batch, n·m, both)
-        mixed = torch.tanh(widened(times(self, joined, self.weight.mT)))
-        return weigh(mixed.unflatten(-2, (n, m)), self.energy)
+        expanded_query = query[..., :, None, :].expand(*batch, n, m, query.shape[-1])
+        expanded_keys = keys[..., None, :, :].expand(*batch, n, m, keys.shape[-1])
+        joined = torch.cat([expanded_query, expanded_keys], dim=-1).flatten(-3, -2)  # (*batch, n·m, both)
+        mixed = torch.tanh(upcast(project(self, joined, self.weight.mT)))
+        return apply_energy(mixed.unflatten(-2, (n, m)), self.energy)
 
     def prepare_query(self, query: Float[Tensor, "..."]) -> Tensor:
-        return times(self, query, self.weight[..., : self.query_dim].mT)
+        return project(self, query, self.weight[..., : self.query_dim].mT)
 
     def prepare_keys(self, keys: Float[Tensor, "..."]) -> Tensor:
-        return times(self, keys, self.weight[..., self.query_dim :].mT)
+        return project(self, keys, self.weight[..., self.query_dim :].mT)
 
     def compare(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
-        return energy_of_tanh(query, keys, self.energy)
+        return tanh_energy(query, keys, self.energy)
 
 
 class Uniform(Score):
-    """Every key alike: average pooling; no gradient for query and key."""
+    """The same score for every key: the output is the mean of the visible values.
+
+    Query and keys get no gradient.
+
+    Example:
+        >>> out = attend(query, keys, values, "uniform", visible=lengths([5, 3]))
+    """
 
     form: Form = "constant"
     numbers_each: int | None = 1
@@ -218,7 +277,7 @@ class Uniform(Score):
 
     def forward(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
         batch = broadcast_shapes(query.shape[:-2], keys.shape[:-2])
-        return widened(query).new_zeros(*batch, query.shape[-2], keys.shape[-2])
+        return upcast(query).new_zeros(*batch, query.shape[-2], keys.shape[-2])
 
     def as_dot(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> DotForm:
         return DotForm(query.new_zeros(*query.shape[:-1], 1), keys.new_zeros(*keys.shape[:-1], 1))
@@ -239,32 +298,32 @@ SCORES = sorted([*PARAMETER_FREE, "additive", "bilinear", "concat", "reduced_ran
 """The names of all score functions."""
 
 EQUAL_WIDTHS = frozenset(PARAMETER_FREE) - {"uniform"}
-"""Those that need query and key to be of one width."""
+"""The names of scores that require query and keys of the same width."""
 
 
 def as_score(score: object) -> Score:
-    """The score function of a name that needs no parameters, or the module itself."""
+    """Return a score as is, or create one from a name that requires no parameters."""
     if isinstance(score, Score):
         return score
     if not isinstance(score, str):
-        found = f"the class {score.__name__}" if isinstance(score, type) else type(score).__name__
-        raise RegardError(f"score: found {found}; give a name or a score, such as regard.attention.Gaussian()")
+        type_name = f"the class {score.__name__}" if isinstance(score, type) else type(score).__name__
+        raise RegardError(f"score must be a name or a score such as regard.attention.Gaussian(), got {type_name}")
     if score in PARAMETER_FREE:
         return PARAMETER_FREE[score]()
     if score in SCORES:
-        raise RegardError(f'score: "{score}" has parameters; make it with regard.attention.build_score("{score}", ...)')
+        raise RegardError(f'score "{score}" has parameters; use regard.attention.build_score("{score}", ...)')
     raise unknown_name("score", score, SCORES)
 
 
-def score_for_a_call(score: object) -> Score:
-    """The same where nobody keeps it: of a name there is one for all calls, since to make a module takes its time."""
-    return made_once(score) if isinstance(score, str) and score in PARAMETER_FREE else as_score(score)
+def resolve_score(score: object) -> Score:
+    """Return a score as `as_score` does, but from a cache: creating a module per call is slow."""
+    return build_cached_score(score) if isinstance(score, str) and score in PARAMETER_FREE else as_score(score)
 
 
 @cache
-def made_once(name: str) -> Score:
-    """The score function of a name that needs no parameters; it must not be changed."""
-    with torch.inference_mode(False), torch.device("cpu"):  # whatever holds where it is first asked for
+def build_cached_score(name: str) -> Score:
+    """Return the shared score of a name that requires no parameters; do not modify it."""
+    with torch.inference_mode(False), torch.device("cpu"):  # independent of the context of the first call
         return PARAMETER_FREE[name]()
 
 
@@ -277,9 +336,25 @@ def build_score(
     rank: int | None = None,
     heads: Heads = None,
 ) -> Score:
-    """A new score function of any name, for queries and keys of these widths.
+    """Create a score by name, for queries and keys of the given widths.
 
-    `hidden` is key_dim unless told otherwise, `rank` a quarter of the smaller width.
+    Args:
+        name: One of `SCORES`.
+        query_dim: Width of the queries.
+        key_dim: Width of the keys.
+        hidden: Width of the hidden layer of `additive` and `concat`. Defaults to `key_dim`.
+        rank: Rank of `reduced_rank`. Defaults to a quarter of the smaller width.
+        heads: Number of heads (or a grid of heads) with separate parameters; None shares one set.
+
+    Returns:
+        The score, a module for the `score` argument of `attend`.
+
+    Raises:
+        RegardError: If the name is unknown or a size is not a positive integer.
+
+    Example:
+        >>> score = build_score("additive", query_dim=64, key_dim=32, hidden=128)
+        >>> out = attend(query, keys, values, score)
     """
     if name in ("additive", "concat"):
         kind = Additive if name == "additive" else Concat
@@ -292,8 +367,8 @@ def build_score(
     return as_score(name)
 
 
-def without_gradient(model: nn.Module) -> dict[str, str]:
-    """The score functions inside a model from which query and key learn nothing: path -> class."""
+def find_scores_without_gradient(model: nn.Module) -> dict[str, str]:
+    """Return the scores in a model that give query and keys no gradient: path -> class name."""
     return {
         path: type(module).__name__
         for path, module in model.named_modules()
@@ -301,34 +376,34 @@ def without_gradient(model: nn.Module) -> dict[str, str]:
     }
 
 
-def times(score: Score, given: Float[Tensor, "..."], weight: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """Queries or keys times parameters, which must be of their type."""
-    check_type(type(score).__name__, "a query or key", given, weight)
-    return given @ weight
+def project(score: Score, tensor: Float[Tensor, "..."], weight: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """Multiply queries or keys by parameters, which must have the same type."""
+    check_type(type(score).__name__, "a query or key", tensor, weight)
+    return tensor @ weight
 
 
-def every_pair(
+def pairwise_sum(
     query: Float[Tensor, "*#batch queries width"], keys: Float[Tensor, "*#batch keys width"]
 ) -> Float[Tensor, "*batch queries keys width"]:
-    """The sum of each query with each key."""
-    return widened(query)[..., :, None, :] + widened(keys)[..., None, :, :]
+    """Return the sum of each query and each key."""
+    return upcast(query)[..., :, None, :] + upcast(keys)[..., None, :, :]
 
 
-def weigh(
+def apply_energy(
     mixed: Float[Tensor, "*batch queries keys hidden"], energy: Float[Tensor, "*#heads hidden"]
 ) -> Float[Tensor, "*batch queries keys"]:
-    """w·mixed for each pair, with the w of its head."""
+    """Return w·mixed for each pair, with the w of its head."""
     if energy.ndim == 1:
-        return product(mixed, energy)
-    flat = product(mixed.flatten(-3, -2), energy[..., None])  # one product for all pairs of a head
+        return upcast_matmul(mixed, energy)
+    flat = upcast_matmul(mixed.flatten(-3, -2), energy[..., None])  # one product per head for all pairs
     return flat.squeeze(-1).unflatten(-1, mixed.shape[-3:-1])
 
 
-def energy_of_tanh(
+def tanh_energy(
     query: Float[Tensor, "*#batch queries hidden"],
     keys: Float[Tensor, "*#batch keys hidden"],
     energy: Float[Tensor, "*#heads hidden"],
 ) -> Float[Tensor, "*batch queries keys"]:
-    """w·tanh(q + k) by way of 2 sigmoid(2x) - 1: torch's sigmoid takes a sixth of the time of its tanh on a CPU."""
-    total = widened(energy).sum(-1)[..., None, None]
-    return 2 * weigh(torch.sigmoid(every_pair(2 * widened(query), 2 * widened(keys))), energy) - total
+    """Compute w·tanh(q + k) as 2 sigmoid(2x) - 1: torch's sigmoid takes a sixth of the time of tanh on a CPU."""
+    total = upcast(energy).sum(-1)[..., None, None]
+    return 2 * apply_energy(torch.sigmoid(pairwise_sum(2 * upcast(query), 2 * upcast(keys))), energy) - total

@@ -1,9 +1,8 @@
-"""What may be seen: rules over (query, key) positions, True = may look.
+"""Visibility rules: which keys each query may attend to.
 
-A rule never holds a queries x keys matrix (unless one was given): it answers for any
-tile when asked, so fused paths stay linear in memory. Queries are aligned with the
-*last* keys: with a cache of m keys and n new queries, query i stands at position
-i + (m - n).
+A rule does not hold a queries x keys matrix, unless you pass one: it is evaluated one tile at
+a time, so fused kernels need only linear memory. Queries are aligned with the *last* keys: with
+a cache of m keys and n new queries, query i has position i + (m - n).
 """
 
 from __future__ import annotations
@@ -20,48 +19,56 @@ from torch import Tensor
 from regard.errors import RegardError
 
 Index = slice | Tensor
-"""Some positions of one axis: a slice with start and stop, or a vector of whole numbers."""
+"""Positions along one axis: a slice with start and stop, or a vector of integers."""
 
 Tile = Bool[Tensor, "*#batch rows cols"]
-"""True where a query of some rows may look at a key of some columns."""
+"""True where the query of a row may attend to the key of a column."""
 
-Numbers = Any
-"""Whole numbers: a tensor, a sequence, or one of them."""
+Integers = Any
+"""Integers: a tensor, a sequence, or a single number."""
 
 
 class Rule(ABC):
-    """Which key may be seen from which query; combine with `&`, `|` and `~`."""
+    """A rule for which keys each query may attend to; combine rules with `&`, `|` and `~`.
+
+    To write your own rule, subclass this class and define `tile`. Define `reach`, too, if the rule
+    hides whole ranges of keys: kernels skip what is out of reach.
+
+    Example:
+        >>> visible = causal() & lengths([5, 3])
+        >>> out = attend(query, keys, values, visible=visible)
+    """
 
     @abstractmethod
     def tile(self, rows: Index, cols: Index, shape: torch.Size, device: torch.device) -> Tile:
-        """The rule at some rows and columns of a matrix of this shape, (*batch, queries, keys)."""
+        """Return the rule at some rows and columns of a matrix of this shape, (*batch, queries, keys)."""
 
     def reach(self, rows: range, shape: torch.Size) -> range:
-        """A run of keys that holds every key visible from these rows."""
+        """Return a range that contains every key visible from these rows."""
         return range(shape[-1])
 
-    def certain(self, rows: range, shape: torch.Size) -> range:
-        """A run of keys that are all visible from each of these rows, as far as that is known without a look."""
+    def certainly_visible(self, rows: range, shape: torch.Size) -> range:
+        """Return a range of keys known to be visible from all of these rows; it may be too small."""
         return range(0)
 
-    def parts(self) -> dict[str, Any]:
-        """The fields of a rule that is a dataclass, as all of regard's are."""
+    def get_fields(self) -> dict[str, Any]:
+        """Return the dataclass fields of the rule, if it is a dataclass."""
         return {field.name: getattr(self, field.name) for field in fields(self)} if is_dataclass(self) else {}
 
-    def over(self, change: Callable[[Tensor | Rule], Tensor | Rule]) -> Rule:
-        """The same rule with the tensors and rules among its fields changed."""
-        changed = {name: change(part) for name, part in self.parts().items() if isinstance(part, (Tensor, Rule))}
+    def map_fields(self, change: Callable[[Tensor | Rule], Tensor | Rule]) -> Rule:
+        """Return the rule with a function applied to the tensors and rules in its fields."""
+        changed = {name: change(part) for name, part in self.get_fields().items() if isinstance(part, (Tensor, Rule))}
         return replace(self, **changed) if changed else self  # type: ignore[type-var]
 
-    def map(self, change: Callable[[Tensor], Tensor]) -> Rule:
-        """The same rule with every tensor in it changed."""
-        return self.over(lambda part: part.map(change) if isinstance(part, Rule) else change(part))
+    def map_tensors(self, change: Callable[[Tensor], Tensor]) -> Rule:
+        """Return the rule with a function applied to every tensor in it."""
+        return self.map_fields(lambda part: part.map_tensors(change) if isinstance(part, Rule) else change(part))
 
-    def tensors(self) -> Iterator[Tensor]:
-        """Every tensor the rule looks at."""
-        for part in self.parts().values():
+    def iter_tensors(self) -> Iterator[Tensor]:
+        """Iterate over all tensors of the rule."""
+        for part in self.get_fields().values():
             if isinstance(part, Rule):
-                yield from part.tensors()
+                yield from part.iter_tensors()
             elif isinstance(part, Tensor):
                 yield part
 
@@ -69,13 +76,13 @@ class Rule(ABC):
         """Raise a `RegardError` unless the rule fits a matrix of this shape."""
 
     def __and__(self, other: Rule | Tensor) -> Rule:
-        return Both(self, as_rule(other))
+        return And(self, as_rule(other))
 
     def __or__(self, other: Rule | Tensor) -> Rule:
-        return Either(self, as_rule(other))
+        return Or(self, as_rule(other))
 
     def __bool__(self) -> bool:
-        raise RegardError("visible: a rule is neither true nor false; combine rules with &, | and ~, not and, or, not")
+        raise RegardError("visible: a rule has no truth value; combine rules with &, | and ~, not and, or, not")
 
     __rand__ = __and__
     __ror__ = __or__
@@ -86,70 +93,117 @@ class Rule(ABC):
 
 
 def as_rule(visible: object) -> Rule:
-    """A bool tensor that broadcasts to (*batch, queries, keys), as a rule."""
+    """Return a rule as is, or wrap a bool tensor that broadcasts to (*batch, queries, keys)."""
     if isinstance(visible, Rule):
         return visible
     if not isinstance(visible, Tensor) or visible.dtype != torch.bool:
-        found = str(visible.dtype).removeprefix("torch.") if isinstance(visible, Tensor) else type(visible).__name__
-        raise RegardError(f"visible: found {found}; give a bool tensor (True = may look) or a rule such as causal()")
-    return Given(visible)
+        type_name = str(visible.dtype).removeprefix("torch.") if isinstance(visible, Tensor) else type(visible).__name__
+        raise RegardError(f"visible must be a bool tensor (True = visible) or a rule such as causal(), got {type_name}")
+    return TensorRule(visible)
 
 
 def causal(*, strict: bool = False) -> Rule:
-    """No key later than the query; `strict` leaves out the query's own position too."""
+    """Hide keys after the query's position.
+
+    Args:
+        strict: Whether to hide the query's own position, too.
+
+    Returns:
+        A rule for the `visible` argument of `attend`.
+
+    Example:
+        >>> out = attend(query, keys, values, visible=causal())
+    """
     return Causal(strict)
 
 
 def window(left: int | None, right: int | None) -> Rule:
-    """At most `left` keys before the query's position and `right` after it; None sets no limit."""
+    """Hide keys more than `left` positions before the query or more than `right` after it.
+
+    Args:
+        left: Number of visible keys before the query's position; None for no limit.
+        right: Number of visible keys after the query's position; None for no limit.
+
+    Returns:
+        A rule for the `visible` argument of `attend`.
+
+    Raises:
+        RegardError: If a limit is neither None nor an integer of at least 0.
+
+    Example:
+        >>> out = attend(query, keys, values, visible=window(128, 0))  # causal, 129 keys per query
+    """
     for name, size in (("left", left), ("right", right)):
         if size is not None and (not isinstance(size, int) or size < 0):
-            raise RegardError(f"window: {name} is {size!r}; give a whole number, 0 or more, or None for no limit")
+            raise RegardError(f"window: {name} must be None or an integer of at least 0, got {size!r}")
     return Window(left, right)
 
 
-def lengths(counts: Numbers) -> Rule:
-    """Only the first `counts` keys of each sequence; padding follows them.
+def lengths(counts: Integers) -> Rule:
+    """Hide the padding: only the first `counts` keys of each sequence are visible.
 
-    The axes of `counts` are the *first* axes of *batch: one number a sequence serves
-    all heads.
+    Args:
+        counts: Number of keys of each sequence. Its axes are the *first* axes of *batch, so one
+            number per sequence applies to all heads.
+
+    Returns:
+        A rule for the `visible` argument of `attend`.
+
+    Raises:
+        RegardError: If the counts are not integers.
+
+    Example:
+        >>> out = attend(query, keys, values, visible=lengths([5, 3]))  # a batch of two
     """
-    return Lengths(whole_numbers("lengths", counts))
+    return Lengths(as_integers("lengths", counts))
 
 
-def documents(keys: Numbers, queries: Numbers | None = None) -> Rule:
-    """Only keys of the query's own document, where many are packed into one sequence.
+def documents(keys: Integers, queries: Integers | None = None) -> Rule:
+    """Hide keys of other documents in a sequence that packs several documents.
 
-    Without `queries` these are the last of the keys (self-attention, with or without
-    a cache). Like those of `lengths`, the leading axes are the first axes of *batch.
+    Args:
+        keys: The document number of each key, (*batch, keys). As for `lengths`, the leading axes
+            are the first axes of *batch.
+        queries: The document number of each query. Defaults to those of the last keys, which
+            fits self-attention with or without a cache.
+
+    Returns:
+        A rule for the `visible` argument of `attend`.
+
+    Raises:
+        RegardError: If the numbers are not integers, or there is only one.
+
+    Example:
+        >>> packed = documents([0, 0, 0, 1, 1])
+        >>> out = attend(query, keys, values, visible=causal() & packed)
     """
-    numbers = whole_numbers("documents", keys)
-    others = numbers if queries is None else whole_numbers("documents", queries)
-    if not (numbers.ndim and others.ndim):
-        raise RegardError("documents: found one number; one for each position is needed")
-    return Documents(numbers, others)
+    key_ids = as_integers("documents", keys)
+    query_ids = key_ids if queries is None else as_integers("documents", queries)
+    if not (key_ids.ndim and query_ids.ndim):
+        raise RegardError("documents: expected one number per position, got a single number")
+    return Documents(key_ids, query_ids)
 
 
-def whole_numbers(what: str, found: object) -> Int[Tensor, "..."]:
-    """Numbers as a tensor, or a `RegardError` where they are not whole."""
+def as_integers(name: str, values: object) -> Int[Tensor, "..."]:
+    """Return integers as a tensor; raise a `RegardError` if they are not integers."""
     try:
-        numbers = found if isinstance(found, Tensor) else torch.tensor(found)
-    except (TypeError, ValueError, RuntimeError):  # what it raises for what are no numbers
-        raise RegardError(f"{what}: found {type(found).__name__}; whole numbers are needed") from None
-    if numbers.is_floating_point() or numbers.is_complex() or numbers.dtype == torch.bool:
-        raise RegardError(f"{what}: found {str(numbers.dtype).removeprefix('torch.')}; whole numbers are needed")
-    return numbers
+        tensor = values if isinstance(values, Tensor) else torch.tensor(values)
+    except (TypeError, ValueError, RuntimeError):
+        raise RegardError(f"{name}: expected integers, got {type(values).__name__}") from None
+    if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool:
+        raise RegardError(f"{name}: expected integers, got {str(tensor.dtype).removeprefix('torch.')}")
+    return tensor
 
 
 @dataclass(frozen=True, eq=False)
-class Given(Rule):
+class TensorRule(Rule):
     """A bool tensor that broadcasts to (*batch, queries, keys)."""
 
     matrix: Bool[Tensor, "..."]
 
     def tile(self, rows: Index, cols: Index, shape: torch.Size, device: torch.device) -> Tile:
-        matrix = take(take(torch.atleast_2d(self.matrix), -2, rows), -1, cols)
-        return matrix.expand(*matrix.shape[:-2], count(rows), count(cols))
+        matrix = select_broadcast(select_broadcast(torch.atleast_2d(self.matrix), -2, rows), -1, cols)
+        return matrix.expand(*matrix.shape[:-2], count_indices(rows), count_indices(cols))
 
     def check(self, shape: torch.Size) -> None:
         check_broadcast("visible", self.matrix.shape, shape)
@@ -157,39 +211,39 @@ class Given(Rule):
 
 @dataclass(frozen=True, eq=False)
 class Causal(Rule):
-    """Key j <= i + (keys - queries)."""
+    """The rule that key j is visible from query i if j <= i + (keys - queries)."""
 
     strict: bool = False
 
     def offset(self, shape: torch.Size) -> int:
-        """Query i sees the keys up to and with i + offset."""
+        """Return the offset such that query i sees the keys up to and including i + offset."""
         return shape[-1] - shape[-2] - self.strict
 
     def tile(self, rows: Index, cols: Index, shape: torch.Size, device: torch.device) -> Tile:
-        return positions(cols, device) <= positions(rows, device)[:, None] + self.offset(shape)
+        return index_to_tensor(cols, device) <= index_to_tensor(rows, device)[:, None] + self.offset(shape)
 
     def reach(self, rows: range, shape: torch.Size) -> range:
         return range(max(0, min(shape[-1], rows.stop + self.offset(shape))))
 
-    def certain(self, rows: range, shape: torch.Size) -> range:
+    def certainly_visible(self, rows: range, shape: torch.Size) -> range:
         return range(max(0, min(shape[-1], rows.start + 1 + self.offset(shape))))
 
 
 @dataclass(frozen=True, eq=False)
 class Window(Rule):
-    """-left <= j - (i + keys - queries) <= right."""
+    """The rule that key j is visible from query i if -left <= j - (i + keys - queries) <= right."""
 
     left: int | None
     right: int | None
 
     def tile(self, rows: Index, cols: Index, shape: torch.Size, device: torch.device) -> Tile:
-        ahead = positions(cols, device) - positions(rows, device)[:, None] - (shape[-1] - shape[-2])
-        seen = torch.ones_like(ahead, dtype=torch.bool)
+        distance = index_to_tensor(cols, device) - index_to_tensor(rows, device)[:, None] - (shape[-1] - shape[-2])
+        visible = torch.ones_like(distance, dtype=torch.bool)
         if self.left is not None:
-            seen &= ahead >= -self.left
+            visible &= distance >= -self.left
         if self.right is not None:
-            seen &= ahead <= self.right
-        return seen
+            visible &= distance <= self.right
+        return visible
 
     def reach(self, rows: range, shape: torch.Size) -> range:
         offset = shape[-1] - shape[-2]
@@ -197,7 +251,7 @@ class Window(Rule):
         stop = shape[-1] if self.right is None else min(shape[-1], rows.stop + offset + self.right)
         return range(start, max(start, stop))
 
-    def certain(self, rows: range, shape: torch.Size) -> range:
+    def certainly_visible(self, rows: range, shape: torch.Size) -> range:
         offset = shape[-1] - shape[-2]
         start = 0 if self.left is None else max(0, rows.stop - 1 + offset - self.left)
         stop = shape[-1] if self.right is None else min(shape[-1], rows.start + 1 + offset + self.right)
@@ -206,44 +260,44 @@ class Window(Rule):
 
 @dataclass(frozen=True, eq=False)
 class Lengths(Rule):
-    """The first keys of each sequence, as many as `counts` says."""
+    """The rule that only the first `counts` keys of each sequence are visible."""
 
     counts: Int[Tensor, "*batch"]
 
     def tile(self, rows: Index, cols: Index, shape: torch.Size, device: torch.device) -> Tile:
-        seen = positions(cols, device) < fit_batch(self.counts.to(device), 0, shape)[..., None, None]
-        return seen.expand(*seen.shape[:-2], count(rows), count(cols))
+        visible = index_to_tensor(cols, device) < insert_batch_axes(self.counts.to(device), 0, shape)[..., None, None]
+        return visible.expand(*visible.shape[:-2], count_indices(rows), count_indices(cols))
 
     def check(self, shape: torch.Size) -> None:
-        check_prefix("lengths", self.counts.shape, shape)
+        check_batch_prefix("lengths", self.counts.shape, shape)
 
 
 @dataclass(frozen=True, eq=False)
 class Documents(Rule):
-    """Keys and queries with equal document numbers."""
+    """The rule that a key is visible if its document number equals that of the query."""
 
     keys: Int[Tensor, "*batch keys"]
     queries: Int[Tensor, "*batch queries"]
 
     def tile(self, rows: Index, cols: Index, shape: torch.Size, device: torch.device) -> Tile:
         last = self.queries[..., self.queries.shape[-1] - shape[-2] :]
-        ours = pick(fit_batch(last.to(device), 1, shape), -1, rows)
-        theirs = pick(fit_batch(self.keys.to(device), 1, shape), -1, cols)
-        return ours[..., :, None] == theirs[..., None, :]
+        query_ids = select_index(insert_batch_axes(last.to(device), 1, shape), -1, rows)
+        key_ids = select_index(insert_batch_axes(self.keys.to(device), 1, shape), -1, cols)
+        return query_ids[..., :, None] == key_ids[..., None, :]
 
     def check(self, shape: torch.Size) -> None:
-        check_prefix("documents", self.keys.shape[:-1], shape)
-        check_prefix("documents", self.queries.shape[:-1], shape)
+        check_batch_prefix("documents", self.keys.shape[:-1], shape)
+        check_batch_prefix("documents", self.queries.shape[:-1], shape)
         if self.keys.shape[-1] != shape[-1] or self.queries.shape[-1] < shape[-2]:
             raise RegardError(
-                f"documents: numbers for {self.keys.shape[-1]} keys and {self.queries.shape[-1]} queries; "
-                f"there are {shape[-1]} keys and {shape[-2]} queries"
+                f"documents: expected numbers for {shape[-1]} keys and {shape[-2]} queries, "
+                f"got {self.keys.shape[-1]} and {self.queries.shape[-1]}"
             )
 
 
 @dataclass(frozen=True, eq=False)
-class Both(Rule):
-    """What two rules allow."""
+class And(Rule):
+    """The rule that a key is visible if both of two rules allow it."""
 
     left: Rule
     right: Rule
@@ -252,10 +306,10 @@ class Both(Rule):
         return self.left.tile(rows, cols, shape, device) & self.right.tile(rows, cols, shape, device)
 
     def reach(self, rows: range, shape: torch.Size) -> range:
-        return common(self.left.reach(rows, shape), self.right.reach(rows, shape))
+        return intersect_ranges(self.left.reach(rows, shape), self.right.reach(rows, shape))
 
-    def certain(self, rows: range, shape: torch.Size) -> range:
-        return common(self.left.certain(rows, shape), self.right.certain(rows, shape))
+    def certainly_visible(self, rows: range, shape: torch.Size) -> range:
+        return intersect_ranges(self.left.certainly_visible(rows, shape), self.right.certainly_visible(rows, shape))
 
     def check(self, shape: torch.Size) -> None:
         self.left.check(shape)
@@ -263,8 +317,8 @@ class Both(Rule):
 
 
 @dataclass(frozen=True, eq=False)
-class Either(Both):
-    """What one of two rules allows."""
+class Or(And):
+    """The rule that a key is visible if either of two rules allows it."""
 
     def tile(self, rows: Index, cols: Index, shape: torch.Size, device: torch.device) -> Tile:
         return self.left.tile(rows, cols, shape, device) | self.right.tile(rows, cols, shape, device)
@@ -273,13 +327,13 @@ class Either(Both):
         left, right = self.left.reach(rows, shape), self.right.reach(rows, shape)
         return range(min(left.start, right.start), max(left.stop, right.stop))
 
-    def certain(self, rows: range, shape: torch.Size) -> range:
-        return max(self.left.certain(rows, shape), self.right.certain(rows, shape), key=len)
+    def certainly_visible(self, rows: range, shape: torch.Size) -> range:
+        return max(self.left.certainly_visible(rows, shape), self.right.certainly_visible(rows, shape), key=len)
 
 
 @dataclass(frozen=True, eq=False)
 class Not(Rule):
-    """What a rule forbids."""
+    """The rule that a key is visible if another rule hides it."""
 
     rule: Rule
 
@@ -291,65 +345,65 @@ class Not(Rule):
 
 
 @dataclass(frozen=True, eq=False)
-class Within(Rule):
-    """A rule for some of the batch it was made for."""
+class BatchSliceRule(Rule):
+    """A rule restricted to part of the batch it was created for."""
 
     rule: Rule
-    whole: torch.Size  # the shape it was made for
-    leading: tuple[int | slice, ...]  # which of *batch
+    full_shape: torch.Size  # the shape the rule was created for
+    batch_index: tuple[int | slice, ...]  # index into *batch
 
     def tile(self, rows: Index, cols: Index, shape: torch.Size, device: torch.device) -> Tile:
-        seen = self.rule.tile(rows, cols, self.whole, device)
-        return seen.expand(*self.whole[:-2], *seen.shape[-2:])[self.leading]
+        visible = self.rule.tile(rows, cols, self.full_shape, device)
+        return visible.expand(*self.full_shape[:-2], *visible.shape[-2:])[self.batch_index]
 
     def reach(self, rows: range, shape: torch.Size) -> range:
-        return self.rule.reach(rows, self.whole)
+        return self.rule.reach(rows, self.full_shape)
 
-    def certain(self, rows: range, shape: torch.Size) -> range:
-        return self.rule.certain(rows, self.whole)
-
-
-def over_given(rule: Rule, change: Callable[[Tensor], Tensor]) -> Rule:
-    """The same rule with every matrix in it that was given as a tensor changed."""
-    if isinstance(rule, Given):
-        return Given(change(rule.matrix))
-    return rule.over(lambda part: over_given(part, change) if isinstance(part, Rule) else part)
+    def certainly_visible(self, rows: range, shape: torch.Size) -> range:
+        return self.rule.certainly_visible(rows, self.full_shape)
 
 
-def conjuncts(rule: Rule | None) -> list[Rule]:
-    """The rules that must all hold, with every `&` taken apart."""
+def map_tensor_rules(rule: Rule, change: Callable[[Tensor], Tensor]) -> Rule:
+    """Return a rule with a function applied to every matrix that was passed as a tensor."""
+    if isinstance(rule, TensorRule):
+        return TensorRule(change(rule.matrix))
+    return rule.map_fields(lambda part: map_tensor_rules(part, change) if isinstance(part, Rule) else part)
+
+
+def split_conjunction(rule: Rule | None) -> list[Rule]:
+    """Split a rule at every `&` into the rules that must all hold."""
     if rule is None:
         return []
-    if type(rule) is Both:
-        return conjuncts(rule.left) + conjuncts(rule.right)
+    if type(rule) is And:
+        return split_conjunction(rule.left) + split_conjunction(rule.right)
     return [rule]
 
 
-def alike_for_all_queries(rule: Rule) -> bool:
-    """Whether a rule looks only at the key: one row serves every query."""
-    return isinstance(rule, Lengths) or (isinstance(rule, Given) and torch.atleast_2d(rule.matrix).shape[-2] == 1)
+def is_query_independent(rule: Rule) -> bool:
+    """Return whether a rule depends only on the key, so that one row applies to every query."""
+    return isinstance(rule, Lengths) or (isinstance(rule, TensorRule) and torch.atleast_2d(rule.matrix).shape[-2] == 1)
 
 
-def common(left: range, right: range) -> range:
-    """The positions of two runs that both have."""
+def intersect_ranges(left: range, right: range) -> range:
+    """Return the positions that are in both ranges."""
     start = max(left.start, right.start)
     return range(start, max(start, min(left.stop, right.stop)))
 
 
-def count(index: Index) -> int:
-    """How many positions an index picks."""
+def count_indices(index: Index) -> int:
+    """Return the number of positions in an index."""
     return index.stop - index.start if isinstance(index, slice) else len(index)
 
 
-def positions(index: Index, device: torch.device) -> Int[Tensor, "..."]:
-    """The positions themselves, as numbers."""
+def index_to_tensor(index: Index, device: torch.device) -> Int[Tensor, "..."]:
+    """Return the positions of an index as a tensor."""
     if isinstance(index, slice):
         return torch.arange(index.start, index.stop, device=device)
     return index.to(device)
 
 
-def pick(tensor: Tensor, axis: int, index: Index) -> Tensor:
-    """Some positions of an axis."""
+def select_index(tensor: Tensor, axis: int, index: Index) -> Tensor:
+    """Return the elements at some positions of an axis."""
     if isinstance(index, slice):
         if index.start == 0 and index.stop == tensor.shape[axis]:
             return tensor
@@ -357,29 +411,27 @@ def pick(tensor: Tensor, axis: int, index: Index) -> Tensor:
     return tensor.index_select(axis, index)
 
 
-def take(tensor: Tensor, axis: int, index: Index) -> Tensor:
-    """Some positions of an axis that may be one for all, and is then left alone."""
-    return tensor if tensor.shape[axis] == 1 else pick(tensor, axis, index)
+def select_broadcast(tensor: Tensor, axis: int, index: Index) -> Tensor:
+    """Return the elements at some positions of an axis; an axis of size 1 is kept as is."""
+    return tensor if tensor.shape[axis] == 1 else select_index(tensor, axis, index)
 
 
-def fit_batch(tensor: Tensor, own: int, shape: torch.Size) -> Tensor:
-    """Give a tensor whose axes are the first of *batch (and `own` more) every axis of *batch."""
-    leading = tensor.shape[: tensor.ndim - own]
+def insert_batch_axes(tensor: Tensor, trailing_axes: int, shape: torch.Size) -> Tensor:
+    """Insert axes of size 1 so that a tensor with the first axes of *batch has all of them before its own."""
+    leading = tensor.shape[: tensor.ndim - trailing_axes]
     missing = (1,) * (len(shape) - 2 - len(leading))
-    return tensor.reshape((*leading, *missing, *tensor.shape[tensor.ndim - own :]))
+    return tensor.reshape((*leading, *missing, *tensor.shape[tensor.ndim - trailing_axes :]))
 
 
-def check_broadcast(what: str, found: torch.Size, shape: torch.Size) -> None:
+def check_broadcast(name: str, actual: torch.Size, shape: torch.Size) -> None:
     """Raise a `RegardError` unless a shape broadcasts to another."""
-    if len(found) > len(shape) or any(a not in (1, b) for a, b in zip(found[::-1], shape[::-1], strict=False)):
-        hint = "; for keys of each sequence put axes of 1 between" if found == (shape[0], shape[-1]) else ""
-        raise RegardError(f"{what}: has shape {tuple(found)}, which does not broadcast to {tuple(shape)}{hint}")
+    if len(actual) > len(shape) or any(a not in (1, b) for a, b in zip(actual[::-1], shape[::-1], strict=False)):
+        hint = "; for one mask per sequence, insert axes of size 1" if actual == (shape[0], shape[-1]) else ""
+        raise RegardError(f"{name}: shape {tuple(actual)} does not broadcast to {tuple(shape)}{hint}")
 
 
-def check_prefix(what: str, leading: torch.Size, shape: torch.Size) -> None:
+def check_batch_prefix(name: str, leading: torch.Size, shape: torch.Size) -> None:
     """Raise a `RegardError` unless a rule's batch axes are the first of *batch."""
     batch = shape[:-2]
     if len(leading) > len(batch) or any(a not in (1, b) for a, b in zip(leading, batch, strict=False)):
-        raise RegardError(
-            f"{what}: made for a batch of {tuple(leading)}; the first axes of {tuple(batch)} are expected"
-        )
+        raise RegardError(f"{name}: expected the first axes of the batch {tuple(batch)}, got {tuple(leading)}")

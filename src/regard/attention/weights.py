@@ -1,4 +1,4 @@
-"""The exact attention weights, computed when asked for and only as far as asked for."""
+"""Exact attention weights, computed on demand and only as far as needed."""
 
 from __future__ import annotations
 
@@ -11,18 +11,33 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.attention.indexing import full_index, picked
+from regard.attention.indexing import expand_index, resolve_index
 from regard.attention.reductions import UNRANKED, Rows, as_reduction, reduce_rows
-from regard.attention.visible import Index, pick
+from regard.attention.visible import Index, select_index
 from regard.errors import RegardError
 
 
 class Weights(ABC):
-    """How much each query looks at each key: a (*batch, queries, keys) matrix that need not exist.
+    """The attention weights of a call: a (*batch, queries, keys) matrix that is computed on demand.
 
-    `weights[..., 3:7, :]` computes exact rows, columns or elements, those that indexing
-    the dense tensor would give; it and `dense` are differentiable. The reductions work
-    block by block and are not. A row sums to one, or to zero where its query sees nothing.
+    `weights[..., 3:7, :]` computes just these rows, exactly as indexing the dense tensor would.
+    Indexing and `dense` are differentiable. The reductions (`top`, `received`, `entropy`, `argmax`)
+    work block by block in little memory and are not differentiable. Each row sums to one, or to zero
+    if its query sees no key; with normalizer `none` rows have any sum.
+
+    Attributes:
+        shape: (*batch, queries, keys).
+        ranked: Whether each row is a distribution; False with normalizer `none`.
+        device: The device of the weights.
+        dtype: The type of the weights, at least float32.
+
+    Example:
+        >>> out, weights = attend(query, keys, values, return_weights=True)
+        >>> weights.shape
+        torch.Size([2, 8, 100, 100])
+        >>> top_weights, indices = weights.top(5)
+        >>> row = weights[0, 3, 17]  # batch 0, head 3, query 17: (100,)
+        >>> matrix = weights.mean().dense()  # averaged over the heads: (2, 100, 100)
     """
 
     shape: torch.Size
@@ -31,118 +46,159 @@ class Weights(ABC):
     dtype: torch.dtype
 
     def top(self, k: int) -> tuple[Float[Tensor, "*batch queries k"], Int[Tensor, "*batch queries k"]]:
-        """The k keys each query looks at most: (weights, indices), the greatest first.
+        """Return the k largest weights of each query and their keys, largest first.
 
-        Where fewer than k keys have any weight the rest is 0 at index -1; where there are
-        fewer than k keys, so many are returned.
+        Args:
+            k: Number of keys; capped at the number of keys there are.
+
+        Returns:
+            The weights and the key indices. If fewer than k keys have a weight above zero, the
+            remaining entries are weight 0 at index -1.
+
+        Raises:
+            RegardError: If k is not a positive integer, or the normalizer is `none`.
         """
         if not isinstance(k, int) or k < 1:
-            raise RegardError(f"top: found {k!r}; the number of keys is a whole number above 0")
+            raise RegardError(f"top: k must be a positive integer, got {k!r}")
         ((values, indices),) = self.reduce(f"top:{k}")
         return values, indices
 
     def received(self) -> Float[Tensor, "*batch keys"]:
-        """How much attention each key gets from all queries together."""
+        """Return the attention each key receives, summed over all queries."""
         (total,) = self.reduce("received")
         return total
 
     def entropy(self) -> Float[Tensor, "*batch queries"]:
-        """How spread each query's attention is, in nats; zero where it sees nothing."""
+        """Return the entropy of each query's weights in nats; zero for a query that sees no key."""
         (spread,) = self.reduce("entropy")
         return spread
 
     def argmax(self) -> Int[Tensor, "*batch queries"]:
-        """The key each query looks at most, the first of equals; -1 where none has any weight."""
+        """Return the key with the largest weight for each query, the first of ties; -1 if all weights are zero."""
         (best,) = self.reduce("argmax")
         return best
 
     def reduce(self, *names: str) -> tuple[Any, ...]:
-        """Several answers for one walk over the weights: `reduce("top:5", "received", "entropy", "argmax")`."""
-        for name in names:
-            as_reduction(name)  # a wrong name is said first
-            if not self.ranked and name not in UNRANKED:
-                raise RegardError(f'{name}: weights of normaliser "none" do not sum to one and have no {name}')
-        with torch.no_grad():
-            found = self.answers(tuple(dict.fromkeys(names)))
-        return tuple(found[name] for name in names)
+        """Compute several reductions in one pass over the weights.
 
-    def answers(self, names: Sequence[str]) -> dict[str, Any]:
-        """The results of some reductions by their names, from one walk over all rows."""
+        Args:
+            *names: Names of reductions: `top:K`, `received`, `entropy` or `argmax`.
+
+        Returns:
+            The results in the order of the names; that of `top:K` is a pair of weights and indices.
+
+        Raises:
+            RegardError: If a name is unknown, or the reduction is undefined for normalizer `none`.
+
+        Example:
+            >>> (top_weights, indices), received = weights.reduce("top:5", "received")
+        """
+        for name in names:
+            as_reduction(name)  # report an unknown name first
+            if not self.ranked and name not in UNRANKED:
+                raise RegardError(f'{name} is undefined for weights of normalizer "none", which do not sum to one')
+        with torch.no_grad():
+            results = self.compute_reductions(tuple(dict.fromkeys(names)))
+        return tuple(results[name] for name in names)
+
+    def compute_reductions(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return the results of some reductions by name, from one pass over all rows."""
         like = torch.empty((), device=self.device, dtype=self.dtype)
         return reduce_rows(self.row_blocks(), names, self.shape, like)
 
     def dense(self) -> Float[Tensor, "*batch queries keys"]:
-        """The whole matrix."""
+        """Return the whole (*batch, queries, keys) matrix; differentiable."""
         return self.block(slice(0, self.shape[-2]), slice(0, self.shape[-1]))
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def __iter__(self) -> Iterator[Tensor]:
-        return (self[place] for place in range(len(self)))
+        return (self[index] for index in range(len(self)))
 
     def __getitem__(self, index: Any) -> Tensor:
-        *leading, rows, cols = full_index(index, len(self.shape))
-        narrowed = self.at_batch(leading)
-        which_rows, local_rows = picked(rows, narrowed.shape[-2], self.device)
-        which_cols, local_cols = picked(cols, narrowed.shape[-1], self.device)
+        *leading, rows, cols = expand_index(index, len(self.shape))
+        narrowed = self.select_batch(leading)
+        which_rows, local_rows = resolve_index(rows, narrowed.shape[-2], self.device)
+        which_cols, local_cols = resolve_index(cols, narrowed.shape[-1], self.device)
         block = narrowed.block(which_rows, which_cols)
         rest = [slice(None)] * (block.ndim - 2) if narrowed is not self else leading
         return block[(*rest, local_rows, local_cols)]
 
     def mean(self, axis: int = -3) -> Weights:
-        """The weights averaged over an axis of *batch, the heads unless told otherwise; as lazy as these."""
-        known = isinstance(axis, int) and -len(self.shape) <= axis < len(self.shape)
-        place = axis % len(self.shape) if known else len(self.shape)
-        if place >= len(self.shape) - 2:
-            raise RegardError(f"mean: there is no axis {axis!r} among the leading axes of {tuple(self.shape)}")
-        if self.shape[place] == 0:
-            raise RegardError(f"mean: axis {axis} of {tuple(self.shape)} is empty; there is nothing to average")
-        return MeanWeights(self, place)
+        """Return the weights averaged over a leading axis; lazy if these are.
 
-    def settled(self) -> Weights:
-        """The same weights, all computed now."""
+        Args:
+            axis: An axis of *batch. Defaults to -3, the heads.
+
+        Raises:
+            RegardError: If the axis is not a leading axis or is empty.
+        """
+        is_valid = isinstance(axis, int) and -len(self.shape) <= axis < len(self.shape)
+        positive_axis = axis % len(self.shape) if is_valid else len(self.shape)
+        if positive_axis >= len(self.shape) - 2:
+            raise RegardError(f"mean: axis must be a leading axis of shape {tuple(self.shape)}, got {axis!r}")
+        if self.shape[positive_axis] == 0:
+            raise RegardError(f"mean: axis {axis} of shape {tuple(self.shape)} is empty")
+        return MeanWeights(self, positive_axis)
+
+    def materialize(self) -> Weights:
+        """Compute the whole matrix now and return it as `DenseWeights`."""
         return DenseWeights(self.dense(), ranked=self.ranked)
 
-    def apart(self) -> Weights:
-        """The same weights, which no longer look at memory that may be written again."""
-        return self.settled()
+    def clone(self) -> Weights:
+        """Return a copy that does not share memory with query and keys."""
+        return self.materialize()
 
     def save(self, path: str | Path) -> None:
-        """Write to a safetensors file; lazy weights are saved as query and keys, not as the matrix."""
-        from regard.attention.archive import save  # here, since only this needs safetensors
+        """Save to a safetensors file.
 
-        save(self, Path(path))
+        Lazy weights are saved as query and keys, which is smaller than the matrix.
+
+        Args:
+            path: The file to write.
+
+        Raises:
+            RegardError: If the file cannot be written, or the weights come from a score of your own,
+                which cannot be saved: save `weights.materialize()` instead.
+
+        Example:
+            >>> weights.save("weights.safetensors")
+            >>> weights = Weights.load("weights.safetensors")
+        """
+        from regard.attention.archive import save_weights  # only save and load need safetensors
+
+        save_weights(self, Path(path))
 
     @staticmethod
     def load(path: str | Path) -> Weights:
-        """Read what `save` wrote."""
-        from regard.attention.archive import load
+        """Load weights saved by `save`; raise a `RegardError` if the file is not one."""
+        from regard.attention.archive import load_weights
 
-        return load(Path(path))
+        return load_weights(Path(path))
 
     @abstractmethod
     def row_blocks(self) -> Iterator[Rows]:
-        """All rows, a block at a time; without gradient."""
+        """Iterate over all rows in blocks, without gradient."""
 
     @abstractmethod
     def block(self, rows: Index, cols: Index) -> Float[Tensor, "*batch rows cols"]:
-        """Some rows and columns; differentiable."""
+        """Return some rows and columns; differentiable."""
 
-    def at_batch(self, leading: list[Any]) -> Weights:
-        """The weights of a part of the batch, where that is less work than to compute all; else self."""
+    def select_batch(self, leading: list[Any]) -> Weights:
+        """Return the weights of part of the batch if that saves work, else self."""
         return self
 
     @abstractmethod
     def map(self, change: Callable[[Tensor], Tensor]) -> Weights:
-        """The same weights with every tensor changed that they are made of, parameters as copies."""
+        """Return the weights with a function applied to all their tensors; parameters are copied."""
 
     def detach(self) -> Weights:
-        """The same weights without gradients, kept apart from later changes to the parameters."""
+        """Return the weights without gradient and unaffected by later parameter updates."""
         return self.map(lambda tensor: tensor.detach())
 
     def to(self, device: str | torch.device) -> Weights:
-        """The same weights on another device."""
+        """Return the weights on another device."""
         return self.map(lambda tensor: tensor.to(device))
 
     def __repr__(self) -> str:
@@ -150,7 +206,16 @@ class Weights(ABC):
 
 
 class DenseWeights(Weights):
-    """Weights that are there."""
+    """Weights held as a matrix in memory.
+
+    Args:
+        matrix: The weights, (*batch, queries, keys).
+        ranked: Whether each row is a distribution, so that `top`, `entropy` and `argmax` are defined.
+
+    Example:
+        >>> weights = DenseWeights(torch.softmax(scores, -1))
+        >>> weights.entropy()
+    """
 
     def __init__(self, matrix: Float[Tensor, "*batch queries keys"], *, ranked: bool = True) -> None:
         self.matrix = matrix
@@ -163,46 +228,46 @@ class DenseWeights(Weights):
             yield Rows(slice(0, n), slice(0, m), self.matrix)
 
     def block(self, rows: Index, cols: Index) -> Float[Tensor, "*batch rows cols"]:
-        return pick(pick(self.matrix, -2, rows), -1, cols)
+        return select_index(select_index(self.matrix, -2, rows), -1, cols)
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Weights:
         return DenseWeights(change(self.matrix), ranked=self.ranked)
 
 
 class DerivedWeights(Weights):
-    """Other weights, changed along one of their leading axes; as lazy as they are."""
+    """Base weights transformed along one leading axis; lazy if the base weights are."""
 
-    def __init__(self, whole: Weights, axis: int, shape: tuple[int, ...]) -> None:
-        self.whole, self.axis = whole, axis
-        self.shape, self.ranked = torch.Size(shape), whole.ranked
-        self.device, self.dtype = whole.device, whole.dtype
+    def __init__(self, base: Weights, axis: int, shape: tuple[int, ...]) -> None:
+        self.base, self.axis = base, axis
+        self.shape, self.ranked = torch.Size(shape), base.ranked
+        self.device, self.dtype = base.device, base.dtype
 
     @abstractmethod
-    def over(self, whole: Weights) -> Weights:
-        """The same change of other weights."""
+    def with_base(self, base: Weights) -> Weights:
+        """Return the same transformation of other base weights."""
 
-    def whole_rows(self) -> Iterator[tuple[Rows, Float[Tensor, "..."]]]:
-        """The blocks of the other weights, and all of the weights in each."""
-        for block in self.whole.row_blocks():
-            yield block, block.weights.expand(*self.whole.shape[:-2], *block.weights.shape[-2:])
+    def iter_base_rows(self) -> Iterator[tuple[Rows, Float[Tensor, "..."]]]:
+        """Iterate over the blocks of the base weights, each with its weights expanded to all of *batch."""
+        for block in self.base.row_blocks():
+            yield block, block.weights.expand(*self.base.shape[:-2], *block.weights.shape[-2:])
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Weights:
-        return self.over(self.whole.map(change))
+        return self.with_base(self.base.map(change))
 
 
 class MeanWeights(DerivedWeights):
-    """Other weights averaged over one of their leading axes."""
+    """Base weights averaged over one of their leading axes."""
 
-    def __init__(self, whole: Weights, axis: int) -> None:
-        super().__init__(whole, axis, (*whole.shape[:axis], *whole.shape[axis + 1 :]))
+    def __init__(self, base: Weights, axis: int) -> None:
+        super().__init__(base, axis, (*base.shape[:axis], *base.shape[axis + 1 :]))
 
-    def over(self, whole: Weights) -> Weights:
-        return MeanWeights(whole, self.axis)
+    def with_base(self, base: Weights) -> Weights:
+        return MeanWeights(base, self.axis)
 
     def row_blocks(self) -> Iterator[Rows]:
-        for block, full in self.whole_rows():
-            like = torch.empty_like(full.select(self.axis, 0))  # lies in memory as the weights do
+        for block, full in self.iter_base_rows():
+            like = torch.empty_like(full.select(self.axis, 0))  # same memory layout as the weights
             yield Rows(block.rows, block.span, torch.mean(full, self.axis, out=like))
 
     def block(self, rows: Index, cols: Index) -> Float[Tensor, "*batch rows cols"]:
-        return self.whole.block(rows, cols).mean(self.axis)
+        return self.base.block(rows, cols).mean(self.axis)

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from regard.attention import Boxcar, Epanechnikov, Gaussian, Score, attend, build_score
-from regard.bench.settings import Settings
+from regard.bench.settings import AttentionBench
 
 DROPOUT = 0.1
 SDPA = "SDPA"
@@ -27,13 +27,16 @@ DotInputs = Callable[[Any, Tensor, Tensor], tuple[Tensor, Tensor, float]]
 
 
 @dataclass(frozen=True)
-class Case:
+class BenchCase:
     """One way to compute the attention of a group."""
 
     name: str
     attention: Attention
-    held: tuple[float, float] = (0, 0)  # queries x keys matrices at once: about so many, forward and with backward
-    same: bool = True  # it computes what the others of its group do
+    peak_matrices: tuple[float, float] = (
+        0,
+        0,
+    )  # queries x keys matrices at once: about so many, forward and with backward
+    same_result: bool = True  # it computes what the others of its group do
 
     @property
     def ours(self) -> bool:
@@ -42,11 +45,11 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Group:
+class CaseGroup:
     """Candidates that are timed against each other; the first is the peer that targets are about."""
 
     name: str
-    cases: tuple[Case, ...]
+    cases: tuple[BenchCase, ...]
     score: str = "scaled_dot"
     on_weights: bool = False  # the cases are given the weights in place of the score, and have no backward
 
@@ -55,40 +58,43 @@ class Group:
         """What is measured; "backward" is with the forward before it."""
         return ("forward",) if self.on_weights else ("forward", "backward")
 
-    def case(self, name: str) -> Case:
+    def find_case(self, name: str) -> BenchCase:
         """The case of this name."""
         return next(case for case in self.cases if case.name == name)
 
 
-def all_groups(settings: Settings) -> dict[str, Group]:
+def build_groups(settings: AttentionBench) -> dict[str, CaseGroup]:
     """Every group by its name, in the order of the table."""
     groups = [
-        *(dot_group(name, inputs) for name, inputs in DOT_PRODUCTS.items()),
-        Group("gaussian", (*GAUSSIAN_PEERS, *ours("tiled", "reference")), "gaussian"),
-        Group("uniform", (*UNIFORM_PEERS, *ours("tiled", "reference")), "uniform"),
-        *(pairwise_group(name, settings.width) for name in PAIRWISE),
-        *(kernel_group(name) for name in KERNELS),
-        Group("hard", (Case(NAIVE, look_up, (1, 2)), *ours("reference")), "hard"),
-        Group("dropout", (*DROPOUT_PEERS, *ours("reference", dropout=DROPOUT))),
-        *(Group(name, ours("reference", normaliser=name, held=(8, 12))) for name in ("sparsemax", "entmax15")),
-        Group("weights", WEIGHTS, on_weights=True),
+        *(build_dot_group(name, inputs) for name, inputs in DOT_PRODUCTS.items()),
+        CaseGroup("gaussian", (*GAUSSIAN_PEERS, *make_attend_cases("tiled", "reference")), "gaussian"),
+        CaseGroup("uniform", (*UNIFORM_PEERS, *make_attend_cases("tiled", "reference")), "uniform"),
+        *(build_pairwise_group(name, settings.width) for name in PAIRWISE),
+        *(build_kernel_group(name) for name in KERNELS),
+        CaseGroup("hard", (BenchCase(NAIVE, hard_attention, (1, 2)), *make_attend_cases("reference")), "hard"),
+        CaseGroup("dropout", (*DROPOUT_PEERS, *make_attend_cases("reference", dropout=DROPOUT))),
+        *(
+            CaseGroup(name, make_attend_cases("reference", normalizer=name, peak_matrices=(8, 12)))
+            for name in ("sparsemax", "entmax15")
+        ),
+        CaseGroup("weights", WEIGHTS, on_weights=True),
     ]
     return {group.name: group for group in groups}
 
 
-def make_score(group: Group, settings: Settings) -> Score:
+def make_score(group: CaseGroup, settings: AttentionBench) -> Score:
     """The score function of a group, always with the same parameters."""
     torch.manual_seed(0)
-    apart = math.sqrt(2 * settings.width)  # the usual distance of two random vectors
+    distance = math.sqrt(2 * settings.width)  # the usual distance of two random vectors
     kernels = {"boxcar": Boxcar, "epanechnikov": Epanechnikov, "gaussian": Gaussian}
     if group.score in kernels:
-        score: Score = kernels[group.score](apart)
+        score: Score = kernels[group.score](distance)
     else:
         score = build_score(group.score, settings.width, settings.width)
     return score.to(settings.device, getattr(torch, settings.dtype))
 
 
-def make_inputs(settings: Settings) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def make_inputs(settings: AttentionBench) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Query, keys, values, and a gradient of the output."""
     generator = torch.Generator().manual_seed(0)
     shape = (1, settings.heads, settings.length, settings.width)
@@ -97,7 +103,7 @@ def make_inputs(settings: Settings) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return query, keys, values, gradient
 
 
-def make_calls(group: Group, case: Case, settings: Settings) -> dict[str, Callable[[], object]]:
+def make_calls(group: CaseGroup, case: BenchCase, settings: AttentionBench) -> dict[str, Callable[[], object]]:
     """What is timed, by the name of its direction."""
     score, (query, keys, values, gradient) = make_score(group, settings), make_inputs(settings)
     if group.on_weights:
@@ -113,22 +119,27 @@ def make_calls(group: Group, case: Case, settings: Settings) -> dict[str, Callab
     return {"forward": torch.no_grad()(partial(case.attention, score, query, keys, values)), "backward": backward}
 
 
-def ours(*paths: str, held: tuple[float, float] = (4, 8), **options: Any) -> tuple[Case, ...]:
+def make_attend_cases(
+    *paths: str, peak_matrices: tuple[float, float] = (4, 8), **options: Any
+) -> tuple[BenchCase, ...]:
     """`attend` as it chooses its path, and by each of these paths."""
 
-    def by(path: Any) -> Attention:
+    def make_attention(path: Any) -> Attention:
         return lambda score, query, keys, values: attend(query, keys, values, score, path=path, **options)
 
     return (
-        Case("attend", by(None)),
-        *(Case(f"attend, {path}", by(path), held if path == "reference" else (0, 0)) for path in paths),
+        BenchCase("attend", make_attention(None)),
+        *(
+            BenchCase(f"attend, {path}", make_attention(path), peak_matrices if path == "reference" else (0, 0))
+            for path in paths
+        ),
     )
 
 
-def dot_group(name: str, inputs: DotInputs) -> Group:
+def build_dot_group(name: str, inputs: DotInputs) -> CaseGroup:
     """A score that is a dot product of something."""
-    peers = (Case(SDPA, sdpa_of(inputs)), Case(NAIVE, softmax_of(inputs), (2, 4)))
-    return Group(name, (*peers, *ours("tiled", "reference")), name)
+    peers = (BenchCase(SDPA, make_sdpa(inputs)), BenchCase(NAIVE, make_softmax(inputs), (2, 4)))
+    return CaseGroup(name, (*peers, *make_attend_cases("tiled", "reference")), name)
 
 
 DOT_PRODUCTS: dict[str, DotInputs] = {
@@ -139,7 +150,7 @@ DOT_PRODUCTS: dict[str, DotInputs] = {
 }
 
 
-def sdpa_of(inputs: DotInputs) -> Attention:
+def make_sdpa(inputs: DotInputs) -> Attention:
     """Torch's fused attention, of a dot product."""
 
     def attention(score: object, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
@@ -149,7 +160,7 @@ def sdpa_of(inputs: DotInputs) -> Attention:
     return attention
 
 
-def softmax_of(inputs: DotInputs) -> Attention:
+def make_softmax(inputs: DotInputs) -> Attention:
     """The whole matrix in plain torch, of a dot product."""
 
     def attention(score: Score, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
@@ -162,8 +173,8 @@ def softmax_of(inputs: DotInputs) -> Attention:
 def gaussian_bias(score: Gaussian, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     """The gaussian kernel by SDPA, whose mask takes the length of each key."""
     precision = score.width**-2
-    of_keys = keys.square().sum(-1)[..., None, :] * (precision / -2)
-    return functional.scaled_dot_product_attention(query * precision, keys, values, of_keys, scale=1.0)
+    key_bias = keys.square().sum(-1)[..., None, :] * (precision / -2)
+    return functional.scaled_dot_product_attention(query * precision, keys, values, key_bias, scale=1.0)
 
 
 def gaussian_distance(score: Gaussian, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
@@ -176,16 +187,20 @@ def mean_of_values(score: Score, query: Tensor, keys: Tensor, values: Tensor) ->
     return values.mean(-2, keepdim=True).expand(*query.shape[:-1], values.shape[-1])
 
 
-PLAIN_SDPA = Case(SDPA, sdpa_of(DOT_PRODUCTS["scaled_dot"]), same=False)
-GAUSSIAN_PEERS = (PLAIN_SDPA, Case("SDPA, key bias", gaussian_bias, (1, 4)), Case(NAIVE, gaussian_distance, (2, 5)))
-UNIFORM_PEERS = (PLAIN_SDPA, Case("mean of the values", mean_of_values))
+PLAIN_SDPA = BenchCase(SDPA, make_sdpa(DOT_PRODUCTS["scaled_dot"]), same_result=False)
+GAUSSIAN_PEERS = (
+    PLAIN_SDPA,
+    BenchCase("SDPA, key bias", gaussian_bias, (1, 4)),
+    BenchCase(NAIVE, gaussian_distance, (2, 5)),
+)
+UNIFORM_PEERS = (PLAIN_SDPA, BenchCase("mean of the values", mean_of_values))
 
 
-def pairwise_group(name: str, width: int) -> Group:
+def build_pairwise_group(name: str, width: int) -> CaseGroup:
     """A score with a hidden layer for each pair; plain torch holds all of them at once."""
     reference = (2 * width, 3 * width) if name == "additive" else (4 * width, 7 * width)
-    peer = Case(NAIVE, PAIRWISE[name], (2 * width, 3 * width))
-    return Group(name, (peer, *ours("reference", held=reference)), name)
+    peer = BenchCase(NAIVE, PAIRWISE[name], (2 * width, 3 * width))
+    return CaseGroup(name, (peer, *make_attend_cases("reference", peak_matrices=reference)), name)
 
 
 def additive(score: Any, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
@@ -195,8 +210,8 @@ def additive(score: Any, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
 
 def concat(score: Any, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     """softmax(w·tanh(W [q; k])) in plain torch, with W split in two."""
-    of_query, of_keys = score.weight.split(score.weight.shape[-1] // 2, -1)
-    return softmax_of_tanh(query @ of_query.mT, keys @ of_keys.mT, score.energy, values)
+    query_weight, key_weight = score.weight.split(score.weight.shape[-1] // 2, -1)
+    return softmax_of_tanh(query @ query_weight.mT, keys @ key_weight.mT, score.energy, values)
 
 
 PAIRWISE: dict[str, Attention] = {"additive": additive, "concat": concat}
@@ -208,12 +223,14 @@ def softmax_of_tanh(query: Tensor, keys: Tensor, energy: Tensor, values: Tensor)
     return torch.softmax(mixed @ energy, -1) @ values
 
 
-def kernel_group(name: str) -> Group:
+def build_kernel_group(name: str) -> CaseGroup:
     """A kernel of finite support; the reference holds the distances of all pairs, as plain torch does."""
-    return Group(name, (Case(NAIVE, divided(KERNELS[name]), (3, 6)), *ours("reference")), name)
+    return CaseGroup(
+        name, (BenchCase(NAIVE, make_kernel_attention(KERNELS[name]), (3, 6)), *make_attend_cases("reference")), name
+    )
 
 
-def divided(kernel: Callable[[Any, Tensor, Tensor], Tensor]) -> Attention:
+def make_kernel_attention(kernel: Callable[[Any, Tensor, Tensor], Tensor]) -> Attention:
     """Attention by a kernel that is divided by its sum."""
 
     def attention(score: Score, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
@@ -230,7 +247,7 @@ KERNELS: dict[str, Callable[[Any, Tensor, Tensor], Tensor]] = {
 }
 
 
-def look_up(score: Score, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+def hard_attention(score: Score, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     """The value of the best key."""
     best = (query @ keys.mT).argmax(-1)
     return values.gather(-2, best[..., None].expand(*best.shape, values.shape[-1]))
@@ -247,10 +264,10 @@ def softmax_with_dropout(score: Score, query: Tensor, keys: Tensor, values: Tens
     return functional.dropout(weights, DROPOUT) @ values
 
 
-DROPOUT_PEERS = (Case(SDPA, sdpa_with_dropout, (4, 7)), Case(NAIVE, softmax_with_dropout, (4, 7)))
+DROPOUT_PEERS = (BenchCase(SDPA, sdpa_with_dropout, (4, 7)), BenchCase(NAIVE, softmax_with_dropout, (4, 7)))
 
 
-def whole_matrix(weights: object, query: Tensor, keys: Tensor, values: Tensor) -> object:
+def reduce_whole_matrix(weights: object, query: Tensor, keys: Tensor, values: Tensor) -> object:
     """The three answers from a matrix that plain torch makes."""
     matrix = torch.softmax(query.shape[-1] ** -0.5 * query @ keys.mT, -1)
     return matrix.topk(min(5, matrix.shape[-1])), matrix.sum(-2), torch.special.entr(matrix).sum(-1)
@@ -259,9 +276,9 @@ def whole_matrix(weights: object, query: Tensor, keys: Tensor, values: Tensor) -
 THREE = "weights.reduce(all three)"
 WEIGHTS = (
     PLAIN_SDPA,
-    Case(f"{NAIVE}, all three", whole_matrix, (3, 3)),
-    Case("weights.top(5)", lambda weights, *_: weights.top(5)),
-    Case("weights.received()", lambda weights, *_: weights.received()),
-    Case("weights.entropy()", lambda weights, *_: weights.entropy()),
-    Case(THREE, lambda weights, *_: weights.reduce("top:5", "received", "entropy")),
+    BenchCase(f"{NAIVE}, all three", reduce_whole_matrix, (3, 3)),
+    BenchCase("weights.top(5)", lambda weights, *_: weights.top(5)),
+    BenchCase("weights.received()", lambda weights, *_: weights.received()),
+    BenchCase("weights.entropy()", lambda weights, *_: weights.entropy()),
+    BenchCase(THREE, lambda weights, *_: weights.reduce("top:5", "received", "entropy")),
 )

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from regard.batch import PAD, TextBatch
-from regard.interop.gpt2_parameters import their_parameters
-from regard.interop.huggingface import to_theirs
+from regard.interop.gpt2 import to_gpt2_config
+from regard.interop.gpt2_parameters import to_gpt2_parameters
 from regard.models.gpt import Gpt
 from regard.models.recurrent_lm import RecurrentLm, RecurrentLmConfig
 from regard.training.settings import TrainingSettings
@@ -29,11 +29,11 @@ class PlainLstm(nn.Module):
 
     def __init__(self, config: RecurrentLmConfig) -> None:
         super().__init__()
-        self.embedding = nn.Embedding(config.size, config.embedding)
+        self.embedding = nn.Embedding(config.vocab_size, config.embedding)
         self.lstm = nn.LSTM(
             config.embedding, config.hidden, config.layers, batch_first=True, dropout=config.dropout
         )  # fmt: skip
-        self.output = nn.Linear(config.hidden, config.size)
+        self.output = nn.Linear(config.hidden, config.vocab_size)
         self.output.weight = self.embedding.weight
         self.dropout, self.scale = nn.Dropout(config.dropout), math.sqrt(config.embedding)
 
@@ -55,8 +55,8 @@ class LockedDropout(nn.Module):
     def forward(self, x: Float[Tensor, "rows time width"]) -> Float[Tensor, "rows time width"]:
         if not self.training or not self.share:
             return x
-        kept = x.new_empty(x.shape[0], 1, x.shape[2]).bernoulli_(1 - self.share)
-        return x * kept.div_(1 - self.share)
+        keep_mask = x.new_empty(x.shape[0], 1, x.shape[2]).bernoulli_(1 - self.share)
+        return x * keep_mask.div_(1 - self.share)
 
 
 class PlainLockedLstm(nn.Module):
@@ -64,12 +64,12 @@ class PlainLockedLstm(nn.Module):
 
     def __init__(self, config: RecurrentLmConfig) -> None:
         super().__init__()
-        self.embedding = nn.Embedding(config.size, config.embedding)
+        self.embedding = nn.Embedding(config.vocab_size, config.embedding)
         self.layers = nn.ModuleList(
             nn.LSTM(config.hidden if layer else config.embedding, config.hidden, batch_first=True)
             for layer in range(config.layers)
         )
-        self.output = nn.Linear(config.hidden, config.size)
+        self.output = nn.Linear(config.hidden, config.vocab_size)
         self.output.weight = self.embedding.weight
         self.dropout, self.scale = LockedDropout(config.dropout), math.sqrt(config.embedding)
 
@@ -77,11 +77,11 @@ class PlainLockedLstm(nn.Module):
         self, tokens: Int[Tensor, "rows time"], state: States | None
     ) -> tuple[Float[Tensor, "rows time size"], States]:
         """The logits of each next token, and the state to go on with: h and c of each layer."""
-        x, found = self.scale * self.embedding(tokens), []
-        for place, layer in enumerate(self.layers):
-            x, last = layer(self.dropout(x), None if state is None else state[2 * place : 2 * place + 2])
-            found += last
-        return self.output(self.dropout(x)), tuple(found)
+        x, new_state = self.scale * self.embedding(tokens), []
+        for index, layer in enumerate(self.layers):
+            x, last = layer(self.dropout(x), None if state is None else state[2 * index : 2 * index + 2])
+            new_state += last
+        return self.output(self.dropout(x)), tuple(new_state)
 
 
 class TransformersGpt2(nn.Module):
@@ -91,7 +91,7 @@ class TransformersGpt2(nn.Module):
         from transformers import GPT2Config, GPT2LMHeadModel
 
         super().__init__()
-        self.model = GPT2LMHeadModel(GPT2Config(**asdict(to_theirs(model.config, None)), use_cache=False))
+        self.model = GPT2LMHeadModel(GPT2Config(**asdict(to_gpt2_config(model.config, None)), use_cache=False))
 
     def forward(
         self, tokens: Int[Tensor, "rows time"], state: States | None
@@ -100,41 +100,45 @@ class TransformersGpt2(nn.Module):
         return self.model(tokens).logits, ()
 
 
-def plain_lstm(model: RecurrentLm) -> nn.Module:
+def build_plain_lstm(model: RecurrentLm) -> nn.Module:
     """An LSTM that drops what the model drops, with the same parameters."""
-    config, ours = model.config, model.state_dict()
-    plain = PlainLockedLstm(config) if config.variational else PlainLstm(config)
-    theirs = {
-        "embedding.weight": ours["vocabulary.embedding.weight"],
-        "output.weight": ours["vocabulary.embedding.weight"],
-        "output.bias": ours["vocabulary.bias"],
+    config, parameters = model.config, model.state_dict()
+    plain = PlainLockedLstm(config) if config.variational_dropout else PlainLstm(config)
+    plain_parameters = {
+        "embedding.weight": parameters["vocabulary.embedding.weight"],
+        "output.weight": parameters["vocabulary.embedding.weight"],
+        "output.bias": parameters["vocabulary.bias"],
     }
     for layer in range(config.layers):
         for part in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
-            name = f"layers.{layer}.{part}_l0" if config.variational else f"lstm.{part}_l{layer}"
-            theirs[name] = ours[f"stack.layers.stack.{part}_l{layer}"]
-    plain.load_state_dict(theirs)
+            name = f"layers.{layer}.{part}_l0" if config.variational_dropout else f"lstm.{part}_l{layer}"
+            plain_parameters[name] = parameters[f"stack.layers.stack.{part}_l{layer}"]
+    plain.load_state_dict(plain_parameters)
     return plain
 
 
-def transformers_gpt2(model: Gpt) -> nn.Module:
+def build_transformers_gpt2(model: Gpt) -> nn.Module:
     """The GPT-2 of Transformers with the same parameters."""
-    found = TransformersGpt2(model)
-    theirs = their_parameters(model.state_dict(), model.config)
-    found.model.load_state_dict({**theirs, "lm_head.weight": theirs["transformer.wte.weight"]})
-    return found
+    gpt2 = TransformersGpt2(model)
+    parameters = to_gpt2_parameters(model.state_dict(), model.config)
+    gpt2.model.load_state_dict({**parameters, "lm_head.weight": parameters["transformer.wte.weight"]})
+    return gpt2
 
 
 class PlainLoop:
     """Trains a model as the first page of a tutorial does: AdamW as torch has it, gradients clipped, state detached."""
 
     def __init__(self, model: nn.Module, batches: Iterator[TextBatch], settings: TrainingSettings) -> None:
-        assert settings.rate is not None
-        self.model, self.batches, self.clip = model.train(), batches, settings.clip
+        assert settings.learning_rate is not None
+        self.model, self.batches, self.clip = model.train(), batches, settings.max_grad_norm
         self.state: States = ()
         first, second = settings.betas
         self.optimizer = torch.optim.AdamW(
-            model.parameters(), lr=settings.rate, betas=(first, second), eps=1e-9, weight_decay=settings.weight_decay
+            model.parameters(),
+            lr=settings.learning_rate,
+            betas=(first, second),
+            eps=1e-9,
+            weight_decay=settings.weight_decay,
         )
         self.loss = math.nan  # of the last batch
 

@@ -9,35 +9,35 @@ from dataclasses import dataclass
 from typing import Annotated, Literal, get_type_hints
 
 from regard.errors import RegardError
-from regard.settings import Between, setting
+from regard.settings import Bounds, setting
 
 DType = Literal["float32", "float64", "float16", "bfloat16"]
-Size = Annotated[int, Between(1)]
+Size = Annotated[int, Bounds(1)]
 
 
 def check_sizes(settings: Bench) -> None:
     """Raise a `RegardError` for a size of nothing."""
     for name, hint in get_type_hints(type(settings), include_extras=True).items():
         if hint == Size and getattr(settings, name) < 1:
-            raise RegardError(f"--{name.replace('_', '-')} is {getattr(settings, name)}; 1 or more is needed")
+            raise RegardError(f"--{name.replace('_', '-')} must be at least 1, got {getattr(settings, name)}")
 
 
 def check_heads(settings: TrainingBench | WatchBench) -> None:
     """Raise a `RegardError` for heads that cannot share the width."""
     if settings.width % settings.heads:
-        raise RegardError(f"--heads is {settings.heads}; what divides --width, which is {settings.width}, is needed")
+        raise RegardError(f"--width must be divisible by --heads, got {settings.width} and {settings.heads}")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class AttentionBench:
     """The size of the attention, and how often it is timed."""
 
-    length: Size = 2048  # How many queries, and keys.
-    width: Size = 64  # The width of a head.
-    heads: Size = 4  # How many heads.
-    dtype: DType = "float32"  # The type of all numbers.
-    device: str = "cpu"  # Where to measure: cpu, cuda, cuda:1.
-    repeats: Size = 100  # How many rounds at most.
+    length: Size = 2048  # Number of queries and keys.
+    width: Size = 64  # Width of a head.
+    heads: Size = 4  # Number of heads.
+    dtype: DType = "float32"  # Data type.
+    device: str = "cpu"  # Device: cpu, cuda or cuda:1.
+    repeats: Size = 100  # Maximum number of rounds.
     fewest: int = setting(3, "no_option")  # rounds at least, however long they take
     patience: float = setting(30.0, "no_option")  # seconds, of which each candidate has its share
     processes: int = setting(5, "no_option")  # one after another, which share rounds and patience, on a CPU
@@ -46,7 +46,7 @@ class Settings:
         check_sizes(self)
 
 
-QUICK = Settings(length=256, repeats=5, fewest=2, patience=0.5, processes=1)
+QUICK = AttentionBench(length=256, repeats=5, fewest=2, patience=0.5, processes=1)
 """What `--quick` measures."""
 
 
@@ -54,30 +54,29 @@ QUICK = Settings(length=256, repeats=5, fewest=2, patience=0.5, processes=1)
 class TrainingBench:
     """The size of the language models that are trained, and how often an update is timed."""
 
-    words: Size = 2000  # How many different ones the text has.
-    width: Size = 256  # The width of a token, and of a state.
-    lstm_layers: Size = 2  # The layers of lstm-lm.
-    gpt_layers: Size = 4  # The layers of gpt.
-    heads: Size = 4  # The heads of gpt.
-    segment: Size = 64  # How many tokens of a row lstm-lm reads at once, at most.
-    context: Size = 256  # How many tokens of a row gpt reads at once.
-    tokens: int = 4096  # How many tokens a batch has, at most.
-    repeats: Size = 20  # How many rounds at most.
+    words: Size = 2000  # Vocabulary size of the text.
+    width: Size = 256  # Width of tokens and states.
+    lstm_layers: Size = 2  # Number of layers of lstm-lm.
+    gpt_layers: Size = 4  # Number of layers of gpt.
+    heads: Size = 4  # Number of heads of gpt.
+    segment_length: Size = 64  # Maximum tokens of a row that lstm-lm reads at once.
+    context_length: Size = 256  # Tokens of a row that gpt reads at once.
+    batch_tokens: int = 4096  # Maximum tokens of a batch.
+    repeats: Size = 20  # Maximum number of rounds.
     fewest: int = setting(3, "no_option")  # rounds at least, however long they take
     patience: float = setting(30.0, "no_option")  # seconds, of which both sides have a half
 
     def __post_init__(self) -> None:
         check_sizes(self)
         check_heads(self)
-        for name in ("segment", "context"):
-            if self.tokens < getattr(self, name):
-                raise RegardError(
-                    f"--tokens is {self.tokens}; --{name}, which is {getattr(self, name)}, or more is needed"
-                )
+        for name in ("segment_length", "context_length"):
+            if self.batch_tokens < getattr(self, name):
+                option = f"--{name.replace('_', '-')} ({getattr(self, name)})"
+                raise RegardError(f"--batch-tokens must be at least {option}, got {self.batch_tokens}")
 
 
 QUICK_TRAINING = TrainingBench(
-    words=500, width=64, segment=32, context=64, tokens=1024, repeats=5, fewest=2, patience=2
+    words=500, width=64, segment_length=32, context_length=64, batch_tokens=1024, repeats=5, fewest=2, patience=2
 )
 """What `--quick` measures of training."""
 
@@ -86,14 +85,14 @@ QUICK_TRAINING = TrainingBench(
 class WatchBench:
     """The size of the model whose attention is looked at, and how often that is timed."""
 
-    length: Size = 4096  # How many tokens the text has.
-    layers: Size = 12  # The layers of the model.
-    width: Size = 768  # The width of a token.
-    heads: Size = 12  # How many heads each layer has.
+    length: Size = 4096  # Number of tokens of the text.
+    layers: Size = 12  # Number of layers.
+    width: Size = 768  # Width of a token.
+    heads: Size = 12  # Number of heads of a layer.
     keep: str = "top:8"  # What watch keeps of each call: top:8, received, entropy, argmax, dense, all.
-    dtype: DType = "float32"  # The type of all numbers.
-    device: str = "cpu"  # Where to measure: cpu, cuda, cuda:1.
-    repeats: Size = 5  # How many rounds at most.
+    dtype: DType = "float32"  # Data type.
+    device: str = "cpu"  # Device: cpu, cuda or cuda:1.
+    repeats: Size = 5  # Maximum number of rounds.
     fewest: int = setting(2, "no_option")  # rounds at least, however long they take
     patience: float = setting(120.0, "no_option")  # seconds, of which each way has its share
 
@@ -105,4 +104,4 @@ class WatchBench:
 QUICK_WATCH = WatchBench(length=256, layers=2, width=128, heads=4, repeats=5, fewest=2, patience=2)
 """What `--quick` measures of watching."""
 
-Bench = Settings | TrainingBench | WatchBench
+Bench = AttentionBench | TrainingBench | WatchBench

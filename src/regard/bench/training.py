@@ -18,39 +18,39 @@ from rich.table import Table
 from torch import nn
 
 from regard.batch import TextBatch
-from regard.bench.measure import Call, Tell, Timing, time_in_turn
-from regard.bench.plain import PlainLoop, plain_lstm, transformers_gpt2
+from regard.bench.measure import Tell, TimedCall, Timing, time_in_turn
+from regard.bench.plain import PlainLoop, build_plain_lstm, build_transformers_gpt2
 from regard.bench.settings import TrainingBench
-from regard.data.check import counted
 from regard.data.documents import Chunk
-from regard.data.segments import SegmentBatches, document_spans
-from regard.data.tokens import TokenFile, write_tokens
+from regard.data.pair_check import pluralize
+from regard.data.segments import SegmentBatches, get_document_spans
+from regard.data.token_file import TokenFile, write_tokens
 from regard.models import Gpt, GptConfig, LanguageModel, RecurrentLm, RecurrentLmConfig
 from regard.run import Run
-from regard.text import Tokenizer, learn_text
-from regard.training.engines import new_engine
-from regard.training.loop import Findings, Trainer
+from regard.text import Tokenizer, learn_lm_tokenizer
+from regard.training.engines import build_engine
+from regard.training.loop import Trainer, ValidationResult
 from regard.training.loss import TextStep
+from regard.training.reporter import Reporter
 from regard.training.settings import TrainingSettings
-from regard.training.talk import Talk
 
 OURS = "regard"
-LEAST = 1.0  # times the tokens a second of the other
+MIN_RATIO = 1.0  # times the tokens a second of the other
 BATCHES = 16  # of the text, if all are as large as can be
 
 
 @dataclass(frozen=True)
-class Contest:
+class SpeedComparison:
     """A model of ours, and the same in plain PyTorch."""
 
     name: str
     peer: str  # what the other is called
     sizes: str  # in words
-    segment: int  # tokens of a row in a batch
+    segment_length: int  # tokens of a row in a batch
     segments: int  # of each document of the text
-    ours: Callable[[Any], LanguageModel]
+    build_ours: Callable[[Any], LanguageModel]
     config: Any  # of ours, but for the size of the vocabulary
-    theirs: Callable[[Any], nn.Module]  # of the same parameters
+    build_peer: Callable[[Any], nn.Module]  # of the same parameters
 
 
 @dataclass(frozen=True)
@@ -69,21 +69,36 @@ class Speed:
     quiet: bool  # no other program was busy meanwhile
 
 
-def contests(settings: TrainingBench) -> list[Contest]:
+def list_comparisons(settings: TrainingBench) -> list[SpeedComparison]:
     """All that are measured; that of `gpt` only where Transformers is installed."""
-    wide, segment, context = settings.width, settings.segment, settings.context
-    lstm = RecurrentLmConfig(size=1, embedding=wide, hidden=wide, layers=settings.lstm_layers, variational=True)
-    each = replace(lstm, variational=False)
-    gpt = GptConfig(size=1, width=wide, heads=settings.heads, layers=settings.gpt_layers, longest=context)
-    sizes = f"{counted(lstm.layers, 'layer')} of width {wide}, segments of up to {segment}"
-    found = [
-        Contest("lstm-lm, variational=false", "nn.LSTM", sizes, segment, BATCHES, RecurrentLm, each, plain_lstm),
-        Contest("lstm-lm", "nn.LSTM, layer by layer", sizes, segment, BATCHES, RecurrentLm, lstm, plain_lstm),
+    wide, segment, context = settings.width, settings.segment_length, settings.context_length
+    lstm = RecurrentLmConfig(
+        vocab_size=1, embedding=wide, hidden=wide, layers=settings.lstm_layers, variational_dropout=True
+    )
+    unlocked = replace(lstm, variational_dropout=False)
+    gpt = GptConfig(vocab_size=1, width=wide, heads=settings.heads, layers=settings.gpt_layers, context_length=context)
+    sizes = f"{pluralize(lstm.layers, 'layer')} of width {wide}, segments of up to {segment}"
+    comparisons = [
+        SpeedComparison(
+            "lstm-lm, variational_dropout=false",
+            "nn.LSTM",
+            sizes,
+            segment,
+            BATCHES,
+            RecurrentLm,
+            unlocked,
+            build_plain_lstm,
+        ),
+        SpeedComparison(
+            "lstm-lm", "nn.LSTM, layer by layer", sizes, segment, BATCHES, RecurrentLm, lstm, build_plain_lstm
+        ),
     ]
     if has_transformers():
-        sizes = f"{counted(gpt.layers, 'layer')} of width {wide}, {counted(gpt.heads, 'head')}, context {context}"
-        found.append(Contest("gpt", "Transformers' GPT-2", sizes, context, 1, Gpt, gpt, transformers_gpt2))
-    return found
+        sizes = f"{pluralize(gpt.layers, 'layer')} of width {wide}, {pluralize(gpt.heads, 'head')}, context {context}"
+        comparisons.append(
+            SpeedComparison("gpt", "Transformers' GPT-2", sizes, context, 1, Gpt, gpt, build_transformers_gpt2)
+        )
+    return comparisons
 
 
 def has_transformers() -> bool:
@@ -91,68 +106,69 @@ def has_transformers() -> bool:
     return find_spec("transformers") is not None
 
 
-def write_text(path: Path, contest: Contest, settings: TrainingBench) -> tuple[TokenFile, Tokenizer]:
+def write_random_text(path: Path, comparison: SpeedComparison, settings: TrainingBench) -> tuple[TokenFile, Tokenizer]:
     """Documents of random words, the n-th of them 1/n as frequent as the first; together they fill all batches."""
-    words = np.array([f"w{number}" for number in range(settings.words)])
+    words = np.array([f"w{index}" for index in range(settings.words)])
     shares = 1 / np.arange(1, settings.words + 1)
-    rows = settings.tokens // contest.segment
-    shape = (rows * BATCHES // contest.segments, contest.segments * contest.segment - 1)  # and <eos>
-    drawn = np.random.Generator(np.random.PCG64(0)).choice(words, shape, p=shares / shares.sum())
-    tokenizer = learn_text("words", [" ".join(words)])
-    return write_tokens(path, [Chunk(" ".join(document), last=True) for document in drawn], tokenizer), tokenizer
+    rows = settings.batch_tokens // comparison.segment_length
+    shape = (rows * BATCHES // comparison.segments, comparison.segments * comparison.segment_length - 1)  # and <eos>
+    sampled_words = np.random.Generator(np.random.PCG64(0)).choice(words, shape, p=shares / shares.sum())
+    tokenizer = learn_lm_tokenizer("words", [" ".join(words)])
+    return write_tokens(
+        path, [Chunk(" ".join(document), last=True) for document in sampled_words], tokenizer
+    ), tokenizer
 
 
 def measure_contests(settings: TrainingBench, tell: Tell) -> Iterator[Speed]:
     """Both sides of each contest."""
     with TemporaryDirectory() as folder:
-        for contest in contests(settings):
+        for contest in list_comparisons(settings):
             tell(f"{contest.name}: timing")
-            yield from measure_contest(contest, settings, Path(folder))
+            yield from measure_comparison(contest, settings, Path(folder))
 
 
-def measure_contest(contest: Contest, settings: TrainingBench, folder: Path) -> list[Speed]:
+def measure_comparison(comparison: SpeedComparison, settings: TrainingBench, folder: Path) -> list[Speed]:
     """Both sides, whose updates are timed in turn; in each round both read the same batch."""
-    trainer, loop = both_sides(contest, settings, folder)
-    calls = {OURS: lambda: our_update(trainer), contest.peer: loop.update}
-    timing = time_in_turn(calls, seconds_a_token, settings)
+    trainer, loop = build_both_sides(comparison, settings, folder)
+    calls = {OURS: lambda: run_update(trainer), comparison.peer: loop.update}
+    timing = time_in_turn(calls, measure_seconds_per_token, settings)
     counters = trainer.counters
-    parameters = parameters_of(loop.model)
-    assert parameters_of(trainer.engine.model) == parameters
+    parameters = count_parameters(loop.model)
+    assert count_parameters(trainer.engine.model) == parameters
     assert isinstance(trainer.batches, SegmentBatches)
     vocabulary, tokens = trainer.batches.tokenizer.size, counters.tokens / counters.step
-    return speeds(contest, timing, vocabulary=vocabulary, parameters=parameters, tokens=tokens)
+    return compute_speeds(comparison, timing, vocabulary=vocabulary, parameters=parameters, tokens=tokens)
 
 
-def both_sides(contest: Contest, settings: TrainingBench, folder: Path) -> tuple[Trainer, PlainLoop]:
+def build_both_sides(comparison: SpeedComparison, settings: TrainingBench, folder: Path) -> tuple[Trainer, PlainLoop]:
     """What trains ours and theirs, from the same parameters on and with the same batches."""
-    file, tokenizer = write_text(folder / "text.tokens", contest, settings)
+    file, tokenizer = write_random_text(folder / "text.tokens", comparison, settings)
     torch.manual_seed(0)
-    model = contest.ours(replace(contest.config, size=tokenizer.size))
-    theirs = contest.theirs(model)
-    batches = SegmentBatches(
-        file, document_spans(file), tokenizer, settings.tokens, contest.segment, model.carries, seed=0
-    )  # fmt: skip
-    training = TrainingSettings(steps=1, rate=1e-3, schedule="constant", warmup=0, precision="float32")
-    engine, talk = new_engine(TextStep(model), training, "cpu"), Talk(quiet=True)
-    trainer = Trainer(engine, batches, lambda _: Findings({}), training, Run(folder), talk)
-    return trainer, PlainLoop(theirs, endless(batches), training)
+    model = comparison.build_ours(replace(comparison.config, vocab_size=tokenizer.size))
+    peer_model = comparison.build_peer(model)
+    spans, length = get_document_spans(file), comparison.segment_length
+    batches = SegmentBatches(file, spans, tokenizer, settings.batch_tokens, length, model.stateful, seed=0)  # fmt: skip
+    training = TrainingSettings(steps=1, learning_rate=1e-3, schedule="constant", warmup_steps=0, precision="float32")
+    engine, reporter = build_engine(TextStep(model), training, "cpu"), Reporter(quiet=True)
+    trainer = Trainer(engine, batches, lambda _: ValidationResult({}), training, Run(folder), reporter)
+    return trainer, PlainLoop(peer_model, iter_batches(batches), training)
 
 
-def endless(batches: SegmentBatches) -> Iterator[TextBatch]:
+def iter_batches(batches: SegmentBatches) -> Iterator[TextBatch]:
     """The batches of all epochs, in the order in which `Trainer` takes them."""
     for epoch in count():
-        for places in batches.plan(epoch):
-            yield batches.batch(places, epoch)
+        for rows in batches.plan(epoch):
+            yield batches.batch(rows, epoch)
 
 
-def our_update(trainer: Trainer) -> int:
+def run_update(trainer: Trainer) -> int:
     """One update as `regard train` makes it; gives the number of tokens that were predicted."""
     before = trainer.counters.tokens
     trainer.update()
     return trainer.counters.tokens - before
 
 
-def seconds_a_token(update: Call) -> float:
+def measure_seconds_per_token(update: TimedCall) -> float:
     """The seconds an update takes for each of its tokens."""
     start = time.perf_counter()
     tokens = update()
@@ -160,22 +176,24 @@ def seconds_a_token(update: Call) -> float:
     return (time.perf_counter() - start) / tokens
 
 
-def parameters_of(model: nn.Module) -> int:
+def count_parameters(model: nn.Module) -> int:
     """How many numbers a model learns."""
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def speeds(contest: Contest, timing: Timing, *, vocabulary: int, parameters: int, tokens: float) -> list[Speed]:
+def compute_speeds(
+    comparison: SpeedComparison, timing: Timing, *, vocabulary: int, parameters: int, tokens: float
+) -> list[Speed]:
     """The seconds a token of both sides, each beside the other."""
 
     def speed(name: str, other: str) -> Speed:
-        times, faster = timing.seconds(name), timing.ratio(other, name)
+        times, faster = timing.get_seconds(name), timing.median_ratio(other, name)
         return Speed(
-            contest.name, name, contest.sizes, vocabulary, parameters, tokens, median(times), faster,
+            comparison.name, name, comparison.sizes, vocabulary, parameters, tokens, median(times), faster,
             len(times), timing.quiet,
         )  # fmt: skip
 
-    return [speed(contest.peer, OURS), speed(OURS, contest.peer)]
+    return [speed(comparison.peer, OURS), speed(OURS, comparison.peer)]
 
 
 def make_table(rows: list[Speed]) -> Table:
@@ -195,15 +213,16 @@ def make_table(rows: list[Speed]) -> Table:
     return table
 
 
-def conditions(rows: list[Speed], settings: TrainingBench) -> Iterator[str]:
+def describe_conditions(rows: list[Speed], settings: TrainingBench) -> Iterator[str]:
     """Under which the figures hold."""
     for row in rows:
         if row.by == OURS:
             yield f"{row.model}: {row.sizes}, vocabulary {row.vocabulary:,}"
-    lstm, gpt = RecurrentLmConfig(size=1).dropout, GptConfig(size=1).dropout
+    lstm, gpt = RecurrentLmConfig(vocab_size=1).dropout, GptConfig(vocab_size=1).dropout
     yield (
         f"Both sides of a pair start with the same parameters and read the same batches. Dropout is {lstm} on "
-        "embeddings, between layers and before the output of an LSTM, for each token anew with variational=false, "
+        "embeddings, between layers and before the output of an LSTM, "
+        "for each token anew with variational_dropout=false, "
         f"else the same for all tokens of a row; {gpt} on embeddings and residuals of GPT, none on attention. "
         "The others are trained by a plain loop with torch.optim.AdamW."
     )
@@ -214,18 +233,18 @@ def conditions(rows: list[Speed], settings: TrainingBench) -> Iterator[str]:
     )
 
 
-def notes(rows: list[Speed]) -> Iterator[str]:
+def iter_notes(rows: list[Speed]) -> Iterator[str]:
     """What was not measured and why, and what was measured on a busy machine."""
     if not has_transformers():
         yield "gpt: skipped: Transformers is not installed; pip install 'regard[hf]'"
     for row in rows:
         if row.by == OURS and not row.quiet:
-            yield f"{row.model}: other programs were busy meanwhile; these times are unsound"
+            yield f"{row.model}: other programs were running; these times are unreliable"
 
 
-def targets(rows: list[Speed]) -> Iterator[str]:
+def check_targets(rows: list[Speed]) -> Iterator[str]:
     """A line for each target: met or missed."""
     yield "Targets:"
     for peer, row in zip(rows[::2], rows[1::2], strict=True):
-        met = "met " if row.ratio >= LEAST else "MISS"
-        yield f"{met}  tokens a second of {row.model}, of {peer.by}: {row.ratio:.3f}x, at least {LEAST:.2f}x"
+        met = "met " if row.ratio >= MIN_RATIO else "MISS"
+        yield f"{met}  tokens a second of {row.model}, of {peer.by}: {row.ratio:.3f}x, at least {MIN_RATIO:.2f}x"

@@ -14,16 +14,16 @@ from rich.table import Table
 
 from regard.attention import watch
 from regard.bench.measure import (
-    Call,
     ProcessEndedError,
     Tell,
-    clock_of,
+    TimedCall,
+    get_clock,
     measure_apart,
     memory_of,
     time_in_turn,
     why_too_large,
 )
-from regard.bench.report import verdict
+from regard.bench.report import format_verdict
 from regard.bench.settings import WatchBench
 from regard.errors import RegardError
 
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from transformers import GPT2Model
 
 UNWATCHED, WATCHED, EAGER = "SDPA, unwatched", "SDPA, watched", "eager, output_attentions=True"
-MOST = 1.5  # times the unwatched time
+MAX_RATIO = 1.5  # times the unwatched time
 
 
 @dataclass(frozen=True)
-class Look:
+class WatchRow:
     """What one way to run the model costs."""
 
     way: str
@@ -53,7 +53,7 @@ def check_transformers() -> None:
         raise RegardError("bench watch: Transformers is not installed; pip install 'regard[hf]'")
 
 
-def new_model(settings: WatchBench) -> GPT2Model:
+def build_gpt2(settings: WatchBench) -> GPT2Model:
     """GPT-2 without its output layer, with random parameters."""
     from transformers import GPT2Config, GPT2Model
 
@@ -65,46 +65,50 @@ def new_model(settings: WatchBench) -> GPT2Model:
     return GPT2Model(config).eval().to(settings.device, getattr(torch, settings.dtype))
 
 
-def make_calls(settings: WatchBench) -> dict[str, Call]:
+def make_watch_calls(settings: WatchBench) -> dict[str, TimedCall]:
     """Each way to run one model over one text."""
-    model = new_model(settings)
+    model = build_gpt2(settings)
     tokens = torch.randint(0, 1000, (1, settings.length), device=settings.device)
 
-    def look(implementation: str, *, watched: bool = False, weights: bool = False) -> Call:
-        def call() -> object:
+    def make_call(implementation: str, *, watched: bool = False, weights: bool = False) -> TimedCall:
+        def run_model() -> object:
             model.set_attn_implementation(implementation)
-            with torch.no_grad(), watch(model, settings.keep) if watched else nullcontext() as seen:
-                return model(tokens, output_attentions=weights), seen
+            with torch.no_grad(), watch(model, settings.keep) if watched else nullcontext() as watched_weights:
+                return model(tokens, output_attentions=weights), watched_weights
 
-        return call
+        return run_model
 
-    return {UNWATCHED: look("sdpa"), WATCHED: look("sdpa", watched=True), EAGER: look("eager", weights=True)}
+    return {
+        UNWATCHED: make_call("sdpa"),
+        WATCHED: make_call("sdpa", watched=True),
+        EAGER: make_call("eager", weights=True),
+    }
 
 
-def measure_looks(settings: WatchBench, tell: Tell) -> list[Look]:
+def measure_watch_rows(settings: WatchBench, on_progress: Tell) -> list[WatchRow]:
     """A row for each way: timed in turn with the others, then its memory."""
     skipped = why_too_large(settings.layers + 3, settings)  # with the scores, and what is added to them
-    calls = {way: call for way, call in make_calls(settings).items() if not (skipped and way == EAGER)}
-    tell("timing")
-    timing = time_in_turn(calls, clock_of(torch.device(settings.device)), settings)
+    calls = {way: call for way, call in make_watch_calls(settings).items() if not (skipped and way == EAGER)}
+    on_progress("timing")
+    timing = time_in_turn(calls, get_clock(torch.device(settings.device)), settings)
     rows = []
     for way in calls:
-        tell(f"{way}: memory")
+        on_progress(f"{way}: memory")
         try:
             (peak,), note = measure_apart(memory_of_way, settings, way), ""
         except ProcessEndedError:
             peak, note = None, "ended by the system while its memory was measured"
-        times, longer = timing.seconds(way), timing.ratio(way, UNWATCHED)
-        rows.append(Look(way, median(times), longer, peak, len(times), timing.quiet, note))
-    return [*rows, Look(EAGER, note=skipped)] if skipped else rows
+        times, longer = timing.get_seconds(way), timing.median_ratio(way, UNWATCHED)
+        rows.append(WatchRow(way, median(times), longer, peak, len(times), timing.quiet, note))
+    return [*rows, WatchRow(EAGER, note=skipped)] if skipped else rows
 
 
 def memory_of_way(settings: WatchBench, way: str) -> list[int]:
     """The peak memory of a way, in this process."""
-    return memory_of(lambda settings: [make_calls(settings)[way]], settings)
+    return memory_of(lambda settings: [make_watch_calls(settings)[way]], settings)
 
 
-def make_table(rows: list[Look]) -> Table:
+def make_table(rows: list[WatchRow]) -> Table:
     """A line for each way."""
     table = Table()
     table.add_column("attention", no_wrap=True)
@@ -118,29 +122,29 @@ def make_table(rows: list[Look]) -> Table:
     return table
 
 
-def conditions(settings: WatchBench) -> str:
+def describe_conditions(settings: WatchBench) -> str:
     """Under which the figures hold."""
-    where = f"{torch.get_num_threads()} threads" if settings.device == "cpu" else settings.device
+    hardware = f"{torch.get_num_threads()} threads" if settings.device == "cpu" else settings.device
     return (
         f"GPT-2 without its output layer: {settings.layers} layers of width {settings.width}, {settings.heads} heads, "
-        f'one text of {settings.length} tokens, watched with keep="{settings.keep}", {settings.dtype}, {where}, '
+        f'one text of {settings.length} tokens, watched with keep="{settings.keep}", {settings.dtype}, {hardware}, '
         f"torch {torch.__version__}. Seconds are medians of up to {settings.repeats} rounds; a ratio is the median, "
         "over the rounds, of that to the unwatched model in the same round. Memory is the peak above that before it."
     )
 
 
-def notes(rows: list[Look]) -> Iterator[str]:
+def iter_notes(rows: list[WatchRow]) -> Iterator[str]:
     """What was not measured and why, and whether the machine was busy."""
     for row in rows:
         if row.note:
             yield f"{row.way}: {row.note}"
     if not all(row.quiet for row in rows):
-        yield "other programs were busy meanwhile; these times are unsound"
+        yield "other programs were running; these times are unreliable"
 
 
-def targets(rows: list[Look]) -> Iterator[str]:
+def check_targets(rows: list[WatchRow]) -> Iterator[str]:
     """A line for the target: met or missed."""
     yield "Targets:"
     for row in rows:
         if row.way == WATCHED:
-            yield verdict(f"{WATCHED}, of {UNWATCHED}", row.ratio, MOST)
+            yield format_verdict(f"{WATCHED}, of {UNWATCHED}", row.ratio, MAX_RATIO)

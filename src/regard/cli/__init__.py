@@ -1,7 +1,7 @@
-"""The command `regard`: one module a command, imported only when that command runs.
+"""The command `regard`: one module for each command, imported when that command runs.
 
-Results go to stdout, talk to stderr. Exit status 2 is an error that the user can put
-right, said in one line; 70 is a bug of ours, with its traceback.
+Results go to stdout, everything else to stderr. Exit status 2 is an error that the user can
+fix, reported in one line; 70 is a bug in regard, reported with its traceback.
 """
 
 from __future__ import annotations
@@ -12,40 +12,54 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from difflib import get_close_matches
 
 from cyclopts import App, CycloptsError, UnknownOptionError, UnusedCliTokensError
 
-from regard import __version__
-from regard.cli.runs import NO_NEGATIVES, action_names, actions_by_task, add_action, option_of_other_task
+from regard import __version__, aliases
+from regard.cli.runs import (
+    NO_NEGATIVES,
+    add_action,
+    describe_other_task_option,
+    find_actions,
+    list_action_names,
+    replace_aliases,
+)
 from regard.errors import NO_MEMORY, RegardError, is_out_of_memory
 
 USER_ERROR, PIPE_CLOSED, OUR_BUG, INTERRUPTED = 2, 1, 70, 130
 
 COMMANDS = [  # name, help, example
     ("demo", "Train a model in a minute and look inside it.", "demo"),
-    ("inspect", "Say what a run is, how it was trained, how good it was.", "inspect runs/dates"),
-    ("serve", "Answer over HTTP, and show a page that looks inside models.", "serve runs/dates runs/plain --port 8000"),
+    ("inspect", "Show the model, training and validation scores of a run.", "inspect runs/dates"),
+    (
+        "serve",
+        "Serve runs over HTTP, with a page that shows their attention.",
+        "serve runs/dates runs/plain --port 8000",
+    ),
 ]
-BENCHES = [  # the same of what can be measured
+BENCHES = [  # name, help, example
     (
         "attention",
-        "Time every score function against what one would write in plain PyTorch.",
+        "Compare the score functions with plain PyTorch.",
         "attention --scores additive,dot --jsonl rows.jsonl",
     ),
-    ("training", "Time the training of language models against plain PyTorch and Transformers.", "training --quick"),
-    ("watch", "Time a look at the attention of a Hugging Face model of the size of GPT-2.", "watch --length 2048"),
+    ("training", "Compare the training of language models with plain PyTorch and Transformers.", "training --quick"),
+    ("watch", "Measure the overhead of watch on a Hugging Face model of GPT-2's size.", "watch --length 2048"),
 ]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command line, that of this process unless told otherwise, and give its exit status."""
+    """Run a command line, by default that of this process, and return its exit status."""
     open_streams()
     words = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        command_line(words)(words)
+        words = replace_aliases(words)
+        check_command(words)
+        build_app(words)(words)
         sys.stdout.flush()
     except (RegardError, CycloptsError) as error:
-        print(f"regard: {one_line(error, words)}", file=sys.stderr)
+        print(f"regard: {format_error(error, words)}", file=sys.stderr)
         return USER_ERROR
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -55,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:  # of stdout; a file we write says so itself
             close_output()
-            print("regard: standard output: cannot be written: no space is left there", file=sys.stderr)
+            print("regard: cannot write standard output: no space left on device", file=sys.stderr)
             return USER_ERROR
         if is_out_of_memory(error):
             print(f"regard: {NO_MEMORY}", file=sys.stderr)
@@ -66,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def open_streams() -> None:
-    """Write UTF-8, as we read it, whatever the locale; a stream that was closed before we began is empty."""
+    """Write UTF-8 in any locale, and replace streams that were closed before we started by empty ones."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  # for as long as we run
@@ -75,12 +89,12 @@ def open_streams() -> None:
 
 
 def close_output() -> None:
-    """Let stdout lead nowhere, or Python complains as it ends."""
+    """Redirect stdout to nowhere, so that Python does not complain when it exits."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def command_line(words: Sequence[str]) -> App:
-    """All commands; those named by a string are imported when they are called, those on a run know its task."""
+def build_app(words: Sequence[str]) -> App:
+    """Build the app of all commands; modules named by a string are imported when their command is called."""
     app = App(
         name="regard",
         help="Attention you can see, at the speed of attention you can't.",
@@ -95,12 +109,12 @@ def command_line(words: Sequence[str]) -> App:
     )
     for name, help_, example in COMMANDS:
         app.command(f"regard.cli.{name}:{name}", name=name, help=help_, help_epilogue=f"Example: regard {example}")
-    for name in action_names():
+    for name in list_action_names():
         add_action(app, name, words)
     app.command(
         "regard.cli.train:train",
         name="train",
-        help="Train a model on pairs of texts, on text, on labels or on tags.",
+        help="Train a model on pairs of texts, plain text, labeled texts or tagged words.",
         help_flags=(),  # its settings depend on the model, so it writes its own help
         version_flags=(),
     )
@@ -115,25 +129,52 @@ def command_line(words: Sequence[str]) -> App:
     app.command(
         "regard.cli.completion:install_completion",
         name="--install-completion",
-        help="Let your shell complete commands and options.",
+        help="Install completion of commands and options for your shell.",
         help_epilogue="Example: regard --install-completion --shell bash",
     )
     return app
 
 
-def one_line(error: Exception, words: Sequence[str]) -> str:
-    """What an error says, without line breaks; the parser's sentences begin small, as ours do."""
+def format_error(error: Exception, words: Sequence[str]) -> str:
+    """Format an error in one line; sentences of the parser begin with a small letter, as ours do."""
     if isinstance(error, UnusedCliTokensError):
-        return unused_line(error.unused_tokens or [], (error.command_chain or [""])[0])
-    if isinstance(error, UnknownOptionError) and (line := option_of_other_task(words, str(error.token.keyword))):
-        return line
+        return format_unused_words(error.unused_tokens or [], (error.command_chain or [""])[0])
+    if isinstance(error, UnknownOptionError):
+        return format_unknown_option(words, str(error.token.keyword or error.token.value), error)
     text = " ".join(str(error).splitlines())
     return text[:1].lower() + text[1:] if isinstance(error, CycloptsError) else text
 
 
-def unused_line(unused: Sequence[str], command: str) -> str:
-    """What to do with words that no option takes: after a run they are mostly a file to read."""
-    having = list(actions_by_task(command).values())
-    instead = having[0].instead if having else "regard --help says what there is"
+def format_unused_words(unused: Sequence[str], command: str) -> str:
+    """Format the error for arguments that no option takes: after a run they are mostly a file to read."""
+    actions = list(find_actions(command).values())
+    instead = actions[0].hint if actions else "see regard --help"
     words = " ".join(unused)
-    return f"nothing takes the argument {words}; {instead.format(first=unused[0], words=words)}"
+    return f"unexpected argument {words}; {instead.format(first=unused[0], words=words)}"
+
+
+def format_unknown_option(words: Sequence[str], option: str, error: UnknownOptionError) -> str:
+    """Format the error for an option that the command does not have, with what to use instead."""
+    command, name = " ".join(error.command_chain or words[:1]), option.lstrip("-")
+    if other_task := describe_other_task_option(words, option):
+        return other_task
+    if command_hint := aliases.OPTION_HINTS.get(command, {}).get(name):
+        return f"{command}: unknown option {option}; {command_hint}"
+    known = [name for argument in error.argument_collection or () for name in argument.names if name.startswith("--")]
+    near = get_close_matches(f"--{name}", known, n=1, cutoff=0.7)
+    return (
+        f"{command}: unknown option {option}; {f'did you mean {near[0]}?' if near else f'see regard {command} --help'}"
+    )
+
+
+def check_command(words: list[str]) -> None:
+    """Turn `help` into `--help`; raise a `RegardError` for an unknown command."""
+    if words and words[0] == "help":
+        words[:] = [*words[1:], "--help"]
+    if not words or words[0].startswith("-"):
+        return
+    known = [*list_action_names(), *(name for name, _, _ in COMMANDS), "train", "bench"]
+    if words[0] not in known:
+        near = aliases.COMMANDS.get(words[0]) or next(iter(get_close_matches(words[0], known, n=1)), None)
+        hint = f'did you mean "regard {near}"?' if near else "see regard --help"
+        raise RegardError(f'unknown command "{words[0]}"; {hint}')

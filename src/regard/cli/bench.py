@@ -1,4 +1,4 @@
-"""`regard bench`: what attention, training and a look at the attention of a model cost on this machine."""
+"""`regard bench`: measure attention, training and the overhead of `watch` on this machine."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO, TypeVar
 
 from cyclopts import Parameter
 
-from regard.bench.settings import QUICK, QUICK_TRAINING, QUICK_WATCH, Bench, Settings, TrainingBench, WatchBench
+from regard.bench.settings import QUICK, QUICK_TRAINING, QUICK_WATCH, AttentionBench, Bench, TrainingBench, WatchBench
 from regard.cli.options import with_settings
 from regard.errors import RegardError
-from regard.files import writing
+from regard.files import wrap_write_errors
 from regard.tasks.actions import Flag
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from regard.bench.cases import Group
+    from regard.bench.cases import CaseGroup
     from regard.bench.measure import Tell
 
 Row = TypeVar("Row")
 
 
-@with_settings(Settings, QUICK)
+@with_settings(AttentionBench, QUICK)
 def attention(
     *,
     scores: str | None = None,
@@ -39,7 +39,7 @@ def attention(
     jsonl: Path | None = None,
     **given: Any,
 ) -> None:
-    """Time every score function against what one would write in plain PyTorch.
+    """Compare the score functions with plain PyTorch.
 
     Args:
         scores: Some parts only, with commas between: names of scores, dropout, sparsemax, entmax15, weights.
@@ -49,25 +49,30 @@ def attention(
         jsonl: Add the rows to this file, one JSON object a line.
         given: Settings of what is measured.
     """
-    settings = replace(QUICK if quick else Settings(), **given)
-    groups = choose(settings, None if scores is None else scores.replace(",", " ").split(), compiled=compiled)
+    settings = replace(QUICK if quick else AttentionBench(), **given)
+    groups = prepare_groups(settings, None if scores is None else scores.replace(",", " ").split(), compiled=compiled)
 
-    from regard.bench.attention import LENGTHS, Growth, Row, measure_groups, measure_growth, steps_of
-    from regard.bench.report import conditions, growth_lines, make_table, notes, targets
+    from regard.bench.attention import LENGTHS, AttentionRow, Growth, count_steps, measure_groups, measure_growth
+    from regard.bench.report import check_targets, describe_conditions, format_growth, iter_notes, make_table
 
-    def measured(tell: Tell) -> Iterator[Row | Growth]:
+    def measured(tell: Tell) -> Iterator[AttentionRow | Growth]:
         return chain(measure_groups(groups, settings, tell), measure_growth(settings, tell) if growth else ())
 
-    found = measure(measured, steps_of(groups, settings) + growth * len(LENGTHS), settings, jsonl)
-    rows = [each for each in found if isinstance(each, Row)]
-    grown = [each for each in found if isinstance(each, Growth)]
-    verdicts = targets(rows, grown) if settings.length == Settings.length else ()  # which are for this length
-    print_table(make_table(rows), (conditions(settings), "", *notes(rows), *growth_lines(grown), *verdicts))
+    measurements = measure_attention(measured, count_steps(groups, settings) + growth * len(LENGTHS), settings, jsonl)
+    rows = [each for each in measurements if isinstance(each, AttentionRow)]
+    memory_growth = [each for each in measurements if isinstance(each, Growth)]
+    verdicts = (
+        check_targets(rows, memory_growth) if settings.length == AttentionBench.length else ()
+    )  # which are for this length
+    print_table(
+        make_table(rows),
+        (describe_conditions(settings), "", *iter_notes(rows), *format_growth(memory_growth), *verdicts),
+    )
 
 
 @with_settings(TrainingBench, QUICK_TRAINING)
 def training(*, quick: Flag = False, jsonl: Path | None = None, **given: Any) -> None:
-    """Time the training of lstm-lm and gpt against plain PyTorch and Transformers.
+    """Compare the training of lstm-lm and gpt with plain PyTorch and Transformers.
 
     Args:
         quick: Small models and few rounds, to see that it works.
@@ -76,15 +81,24 @@ def training(*, quick: Flag = False, jsonl: Path | None = None, **given: Any) ->
     """
     settings = replace(QUICK_TRAINING if quick else TrainingBench(), **given)
 
-    from regard.bench.training import conditions, contests, make_table, measure_contests, notes, targets
+    from regard.bench.training import (
+        check_targets,
+        describe_conditions,
+        iter_notes,
+        list_comparisons,
+        make_table,
+        measure_contests,
+    )
 
-    rows = measure(lambda tell: measure_contests(settings, tell), len(contests(settings)), settings, jsonl)
-    print_table(make_table(rows), (*conditions(rows, settings), "", *notes(rows), *targets(rows)))
+    rows = measure_attention(
+        lambda tell: measure_contests(settings, tell), len(list_comparisons(settings)), settings, jsonl
+    )
+    print_table(make_table(rows), (*describe_conditions(rows, settings), "", *iter_notes(rows), *check_targets(rows)))
 
 
 @with_settings(WatchBench, QUICK_WATCH)
 def watch(*, quick: Flag = False, jsonl: Path | None = None, **given: Any) -> None:
-    """Time a look at the attention of a Hugging Face model of the size of GPT-2.
+    """Measure the overhead of watch on a Hugging Face model of GPT-2's size.
 
     Args:
         quick: A small model and a short text, to see that it works.
@@ -94,47 +108,56 @@ def watch(*, quick: Flag = False, jsonl: Path | None = None, **given: Any) -> No
     settings = replace(QUICK_WATCH if quick else WatchBench(), **given)
 
     from regard.bench.attention import check_device
-    from regard.bench.watch import check_transformers, conditions, make_table, measure_looks, notes, targets
+    from regard.bench.watch import (
+        check_targets,
+        check_transformers,
+        describe_conditions,
+        iter_notes,
+        make_table,
+        measure_watch_rows,
+    )
 
     check_transformers()
     check_device(settings)
-    rows = measure(lambda tell: measure_looks(settings, tell), 4, settings, jsonl)
-    verdicts = targets(rows) if settings.length == WatchBench.length else ()  # which is for this length
-    print_table(make_table(rows), (conditions(settings), "", *notes(rows), *verdicts))
+    rows = measure_attention(lambda tell: measure_watch_rows(settings, tell), 4, settings, jsonl)
+    verdicts = check_targets(rows) if settings.length == WatchBench.length else ()  # which is for this length
+    print_table(make_table(rows), (describe_conditions(settings), "", *iter_notes(rows), *verdicts))
 
 
-def choose(settings: Settings, names: list[str] | None, *, compiled: bool) -> list[Group]:
-    """What to measure, once it is clear that it can be."""
-    from regard.bench.attention import check_device, chosen_groups, compiler_works, with_compiled
+def prepare_groups(settings: AttentionBench, names: list[str] | None, *, compiled: bool) -> list[CaseGroup]:
+    """Select what to measure and check that it can be measured."""
+    from regard.bench.attention import add_compiled, check_device, is_compiler_available, select_groups
 
     check_device(settings)
-    groups = chosen_groups(settings, names)
+    groups = select_groups(settings, names)
     if not compiled:
         return groups
-    if not compiler_works(settings):
+    if not is_compiler_available(settings):
         raise RegardError("--compile: torch.compile does not work here; it needs a C++ compiler and Python's headers")
-    return [with_compiled(group) for group in groups]
+    return [add_compiled(group) for group in groups]
 
 
-def measure(measured: Callable[[Tell], Iterable[Row]], steps: int, settings: Bench, jsonl: Path | None) -> list[Row]:
-    """All rows, each added to the file as soon as it is there; a bar says what is measured now."""
+def measure_attention(
+    measured: Callable[[Tell], Iterable[Row]], steps: int, settings: Bench, jsonl: Path | None
+) -> list[Row]:
+    """Measure all rows with a progress bar; append each row to the file as soon as it is measured."""
     rows = []
-    with opened(jsonl) as records, progress(steps) as tell:
-        for row in measured(tell):
+    with open_records(jsonl) as records, show_progress(steps) as on_progress:
+        for row in measured(on_progress):
             rows.append(row)
             records.write(json.dumps(record_of(row, settings)) + "\n")
             records.flush()
     return rows
 
 
-def opened(path: Path | None) -> TextIO:
-    """The file for the rows, before anything is measured; one that leads nowhere if none is wanted."""
-    with writing(path or os.devnull):
+def open_records(path: Path | None) -> TextIO:
+    """Open the file for the rows before anything is measured, or a null file."""
+    with wrap_write_errors(path or os.devnull):
         return open(path or os.devnull, "a")
 
 
 def record_of(row: Any, settings: Bench) -> dict[str, object]:
-    """A row as plain data, with its conditions, and the time, since other runs may be in the file."""
+    """Convert a row to plain data with its conditions and the time."""
     import torch
 
     conditions = {"settings": asdict(settings), "threads": torch.get_num_threads(), "torch": torch.__version__}
@@ -142,20 +165,20 @@ def record_of(row: Any, settings: Bench) -> dict[str, object]:
 
 
 @contextmanager
-def progress(steps: int) -> Iterator[Tell]:
-    """A bar, on a terminal, that says what is measured now; each thing it is told is one step."""
+def show_progress(steps: int) -> Iterator[Tell]:
+    """Show a progress bar on a terminal; each message is a step."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    talk = Console(stderr=True)
+    console = Console(stderr=True)
     columns = (BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=talk, transient=True, disable=not talk.is_terminal) as bar:
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("starting", total=steps)
         yield lambda text: bar.update(task, advance=1, description=text)
 
 
 def print_table(table: Table, lines: Iterable[str]) -> None:
-    """A table, and lines below it."""
+    """Print a table and the lines below it."""
     from rich.console import Console
 
     out = Console(highlight=False)

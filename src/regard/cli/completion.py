@@ -14,17 +14,17 @@ from regard.errors import RegardError
 def install_completion(
     *, shell: Literal["bash", "zsh", "fish", "powershell"] | None = None, output: Path | None = None
 ) -> None:
-    """Let your shell complete commands and options.
+    """Install completion of commands and options for your shell.
 
     Args:
-        shell: The shell that completes; if not given, the one you are using.
-        output: Where to write the script; if not given, where that shell looks for such scripts.
+        shell: Shell; the one you are using by default.
+        output: File for the script; by default where the shell looks for such scripts.
     """
-    from regard.cli import command_line
+    from regard.cli import build_app
 
     try:
         shell = shell or detect_shell()
-        path = command_line([]).install_completion(shell=shell, output=output)
+        path = build_app([]).install_completion(shell=shell, output=output)
     except ShellDetectionError:
         raise RegardError("cannot detect your shell; pass --shell bash, zsh, fish or powershell") from None
     except OSError as error:

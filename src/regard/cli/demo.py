@@ -1,4 +1,4 @@
-"""`regard demo`: a trained model, its predictions and a picture of its attention in about a minute."""
+"""`regard demo`: train a model, print its predictions and draw its attention in about a minute."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.cli.devices import chosen_device
-from regard.cli.names import as_typed
+from regard.cli.command_name import get_command_name
+from regard.cli.devices import resolve_device
 from regard.tasks.actions import Flag
 
 if TYPE_CHECKING:
@@ -16,14 +16,20 @@ if TYPE_CHECKING:
     from regard.tasks.pairs.predictor import Prediction
 
 RECIPE: dict[str, Any] = {
-    "data": {"train": "dates", "count": 20_000},
+    "data": {"train": "dates", "corpus_size": 20_000},
     "model": {"name": "bahdanau", "hidden": 128, "embedding": 128},
-    "training": {"steps": 300, "tokens": 2560, "rate": 4e-3, "validate_every": 75, "validate_most": 300},
+    "training": {
+        "steps": 300,
+        "batch_tokens": 2560,
+        "learning_rate": 4e-3,
+        "validate_every": 75,
+        "max_validation": 300,
+    },
 }
-SHOWN = "vendredi 3 mars 2017"
+EXAMPLE_DATE = "vendredi 3 mars 2017"
 
-TALK = """
-The picture is {picture}, the run {run}. To go on:
+NEXT_STEPS = """
+Saved the picture {picture} and the run {run}. Next:
   echo "{shown}" | {regard} predict {run}
   {regard} evaluate {run}
   {regard} inspect {run}
@@ -33,40 +39,41 @@ The picture is {picture}, the run {run}. To go on:
 
 
 def demo(*, out: Path = Path("demo/dates"), device: str = "auto", quiet: Flag = False) -> None:
-    """Learn to read dates in 32 languages, about a minute on two cores, and show where the model looks.
+    """Train a model that normalizes dates in 32 languages and show its attention, in about a minute on two cores.
 
     Args:
-        out: The run folder; the picture goes beside it.
-        device: auto, cpu, cuda, cuda:1.
-        quiet: Show no progress.
+        out: Run folder; the picture is saved next to it.
+        device: auto, cpu, cuda or cuda:1.
+        quiet: Print no progress.
     """
     from regard.api import load, train
-    from regard.data.corpora import built_in
-    from regard.views.matrix import drawing, save_matrix
+    from regard.data.corpora import generate_built_in
+    from regard.views.matrix import save_matrix, use_matplotlib
     from regard.views.terminal import draw
 
     picture = out.parent / f"{out.resolve().name}.png"
-    with drawing():  # what is missing for the picture is said now, not after a minute
+    with use_matplotlib():  # report a missing package now, not after a minute
         pass
-    where = chosen_device(device)
-    train(RECIPE, out, device=where, quiet=quiet)
-    model = load(out, where)
-    _, unseen = built_in("dates", train=0, valid=10, seed=1)
-    print("\nTen dates that nobody trained on:")
-    print_table(unseen, model.predict([example.source for example in unseen]))
-    shown = model.attention_map(model.predict(SHOWN, return_weights=True))
-    print(f"\nWhere it looks, a row for each letter that it writes:\n\n{draw(shown)}")
-    save_matrix(shown, picture)
-    print(TALK.format(picture=picture, run=out, shown=SHOWN, regard=as_typed()))
+    resolved_device = resolve_device(device)
+    train(RECIPE, out, device=resolved_device, quiet=quiet)
+    model = load(out, resolved_device)
+    _, unseen = generate_built_in("dates", train=0, valid=10, seed=1)
+    print("\nPredictions for ten dates that are not in the training data:")
+    print_predictions(unseen, model.predict([example.source for example in unseen]))
+    attention_map = model.attention_map(model.predict(EXAMPLE_DATE, return_weights=True))
+    print("\nAttention: a row for each character of the output, a column for each character of the input:\n")
+    print(draw(attention_map))
+    save_matrix(attention_map, picture)
+    print(NEXT_STEPS.format(picture=picture, run=out, shown=EXAMPLE_DATE, regard=get_command_name()))
     sys.stdout.flush()
 
 
-def print_table(examples: Sequence[Example], predictions: Sequence[Prediction]) -> None:
-    """Sources, what the model makes of them, and what would be right where it is not."""
+def print_predictions(examples: Sequence[Example], predictions: Sequence[Prediction]) -> None:
+    """Print sources, predictions, and the correct target where the prediction is wrong."""
     from regard.views.display import display_width
 
     widest = max(display_width(example.source) for example in examples)
     for example, prediction in zip(examples, predictions, strict=True):
-        room = " " * (widest - display_width(example.source))
-        right = "" if prediction.text == example.target else f"  (right: {example.target})"
-        print(f"  {example.source}{room}  {prediction.text}{right}")
+        padding = " " * (widest - display_width(example.source))
+        correction = "" if prediction.text == example.target else f"  (correct: {example.target})"
+        print(f"  {example.source}{padding}  {prediction.text}{correction}")

@@ -1,4 +1,4 @@
-"""`regard inspect`: what a run is, without loading its parameters."""
+"""`regard inspect`: describe a run without loading its parameters."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from regard.run import READING, Checkpoint, Run, checkpoints_of
-from regard.settings import from_part, shown
-from regard.tasks import task_of, to_recipe
+from regard.run import PRETRAINING, Checkpoint, Run, list_checkpoints
+from regard.settings import format_value, parse_known_settings
+from regard.tasks import find_task, to_recipe
 from regard.tasks.actions import Flag
-from regard.tasks.base import count_of
+from regard.tasks.base import format_count
 
 if TYPE_CHECKING:
     from regard.recipe import Recipe
 
 
 @dataclass(frozen=True)
-class Best:
+class BestMetric:
     """The best validation."""
 
     metric: str
@@ -30,8 +30,8 @@ class Best:
 
 
 @dataclass(frozen=True)
-class Card:
-    """What is told of a run's card."""
+class CardSummary:
+    """The fields of a run's card that are shown."""
 
     model: str
     parameters: int
@@ -40,7 +40,7 @@ class Card:
 
 @dataclass(frozen=True)
 class Validation:
-    """What is told of a line of metrics, besides what it found."""
+    """The fields of a line of metrics that are shown besides the metrics."""
 
     step: int
     tokens: int
@@ -48,72 +48,76 @@ class Validation:
 
 
 def inspect(run: Path, /, *, as_json: Annotated[Flag, Parameter("--json")] = False) -> None:
-    """Say what a model is, how it was trained and how good it was.
+    """Show the model, training and validation scores of a run.
 
     Args:
-        run: A run folder made by regard train.
-        as_json: Print one JSON object: the card, the recipe and what each validation found.
+        run: Run folder made by regard train.
+        as_json: Print one JSON object with the card, the recipe and the metrics of all validations.
     """
-    found = Run(run)
-    card, table, metrics = found.read_card(), found.read_recipe(), found.metrics()
-    recipe = to_recipe(table, str(found.recipe_file))
+    run_folder = Run(run)
+    card, table, metrics = run_folder.read_card(), run_folder.read_recipe(), run_folder.read_metrics()
+    recipe = to_recipe(table, str(run_folder.recipe_file))
     if as_json:
         print(json.dumps({"card": card, "recipe": table, "metrics": metrics}, ensure_ascii=False))
         return
-    print("\n".join(described(found, card, recipe, metrics)))
+    print("\n".join(describe_run(run_folder, card, recipe, metrics)))
 
 
-def described(run: Run, card: dict[str, Any], recipe: Recipe, metrics: list[dict[str, Any]]) -> Iterator[str]:
-    """The run in plain words."""
-    where, told = str(run.card_file), from_part(Card, card, str(run.card_file))
-    task, training = task_of(recipe.table()), recipe.training
-    yield f"{run.path}: {told.model}, {count_of(told.parameters, 'parameter')}, made by regard {told.regard}"
-    yield f"model: {', '.join(f'{name} {shown(value)}' for name, value in recipe.model.items() if name != 'name')}"
+def describe_run(run: Run, card: dict[str, Any], recipe: Recipe, metrics: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield the description of a run."""
+    location, card_fields = str(run.card_file), parse_known_settings(CardSummary, card, str(run.card_file))
+    task, training = find_task(recipe.to_table()), recipe.training
+    parameters = format_count(card_fields.parameters, "parameter")
+    yield f"{run.path}: {card_fields.model}, {parameters}, made by regard {card_fields.regard}"
+    sizes = (f"{name} {format_value(value)}" for name, value in recipe.model.items() if name != "name")
+    yield f"model: {', '.join(sizes)}"
     yield from task.describe(card, run)
+    steps, batch = format_count(training.steps, "step"), format_count(training.batch_tokens, task.batch_unit)
     yield (
-        f"training: up to {count_of(training.steps, 'update')} of {count_of(training.tokens, task.batch_unit)}, "
-        f"rate {shown(training.rate)}, seed {training.seed}"
+        f"training: up to {steps}, batches of {batch}, "
+        f"learning rate {format_value(training.learning_rate)}, seed {training.seed}"
     )
     if "from" in card:
         yield f"started from: {card['from']}"
     if metrics:
-        yield from last_validation(metrics[-1], str(run.metrics_file), task.learnt_unit)
-    yield best_validation(card.get("best"), f"{where}: [best]")
-    checkpoints = checkpoints_of(run)
-    yield f"checkpoints: {', '.join(str(each.step) for each in checkpoints) or 'none'}"
-    yield state_of(checkpoints, checkpoints_of(Run(run.path / READING)))
+        yield from describe_last_validation(metrics[-1], str(run.metrics_file), task.learned_unit)
+    yield describe_best_validation(card.get("best"), f"{location}: [best]")
+    checkpoints = list_checkpoints(run)
+    yield f"checkpoints: {', '.join(str(checkpoint.step) for checkpoint in checkpoints) or 'none'}"
+    yield describe_state(checkpoints, list_checkpoints(Run(run.path / PRETRAINING)))
 
 
-def state_of(checkpoints: Sequence[Checkpoint], reading: Sequence[Checkpoint]) -> str:
-    """Whether training is over, or the reading of unlabelled text before it."""
-    if not checkpoints and reading:
-        done = reading[-1].state().get("finished")
-        where = "the labels" if done else f"update {reading[-1].step:,} of the reading"
-        return f"state: not finished; training would go on with {where}"
+def describe_state(checkpoints: Sequence[Checkpoint], pretraining: Sequence[Checkpoint]) -> str:
+    """Describe how far training, or pretraining, has come."""
+    if not checkpoints and pretraining:
+        done = pretraining[-1].load_state().get("finished")
+        next_stage = "after pretraining" if done else f"at step {pretraining[-1].step:,} of pretraining"
+        return f"state: not finished; training would resume {next_stage}"
     if not checkpoints:
-        return "state: no checkpoint, so training would begin anew"
+        return "state: no checkpoint; training would start over"
     newest = checkpoints[-1]
-    if newest.state().get("finished"):
-        return f"state: finished at update {newest.step:,}"
-    return f"state: not finished; training would go on from update {newest.step:,}"
+    if newest.load_state().get("finished"):
+        return f"state: finished at step {newest.step:,}"
+    return f"state: not finished; training would resume at step {newest.step:,}"
 
 
-def last_validation(line: Mapping[str, Any], where: str, unit: str) -> Iterator[str]:
-    """How far training came, and what the last validation found."""
-    told = from_part(Validation, line, where)
-    yield f"trained: {count_of(told.step, 'update')}, {count_of(told.tokens, unit)}, {told.seconds:.0f} s"
-    found = {name.removeprefix("valid_"): value for name, value in line.items() if name.startswith("valid_")}
-    yield f"last validation: {', '.join(f'{name} {rounded(value)}' for name, value in found.items())}"
+def describe_last_validation(line: Mapping[str, Any], location: str, unit: str) -> Iterator[str]:
+    """Yield how far training came and the metrics of the last validation."""
+    progress = parse_known_settings(Validation, line, location)
+    steps, tokens = format_count(progress.step, "step"), format_count(progress.tokens, unit)
+    yield f"trained: {steps}, {tokens}, {progress.seconds:.0f} s"
+    metrics = {name.removeprefix("valid_"): value for name, value in line.items() if name.startswith("valid_")}
+    yield f"last validation: {', '.join(f'{name} {format_number(value)}' for name, value in metrics.items())}"
 
 
-def best_validation(best: Any, where: str) -> str:
-    """What the parameters are worth that were kept."""
+def describe_best_validation(best: Any, location: str) -> str:
+    """Describe the validation at which the saved parameters were best."""
     if best is None:
         return "best: none yet"
-    told = from_part(Best, best, where)
-    return f"best: {told.metric} {rounded(told.value)} at update {told.step:,}"
+    best_metric = parse_known_settings(BestMetric, best, location)
+    return f"best: {best_metric.metric} {format_number(best_metric.value)} at step {best_metric.step:,}"
 
 
-def rounded(value: Any) -> str:
-    """A number in four digits, or whatever else stands in its place."""
-    return f"{value:.4g}" if isinstance(value, (int, float)) else shown(value)
+def format_number(value: Any) -> str:
+    """Format a number with four digits, or any other value as it is."""
+    return f"{value:.4g}" if isinstance(value, (int, float)) else format_value(value)

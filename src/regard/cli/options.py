@@ -1,4 +1,4 @@
-"""Options of commands that are settings of a dataclass, which has their names, types, defaults and help."""
+"""Build options of commands from the fields of a dataclass: names, types, defaults and help."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Annotated, Any, TypeVar
 
 from cyclopts import Parameter
 
-from regard.settings import Field, fields_of
+from regard.settings import Field, get_fields
 
 Command = TypeVar("Command", bound=Callable[..., None])
 
 
 def with_settings(kind: type, quick: object = None) -> Callable[[Command], Command]:
-    """Let a command take the settings of a dataclass, as far as they are given, besides options of its own.
+    """Add the settings of a dataclass to the options of a command.
 
     Args:
-        kind: The dataclass; what is marked "no_option" is left out.
-        quick: The settings of `--quick`, where the command has that.
+        kind: The dataclass; fields marked "no_option" are skipped.
+        quick: The settings of `--quick`, if the command has that option.
     """
 
     def mark(command: Command) -> Command:
@@ -26,7 +26,7 @@ def with_settings(kind: type, quick: object = None) -> Callable[[Command], Comma
         own = [each for each in known.values() if each.kind != inspect.Parameter.VAR_KEYWORD]
         settings = [
             option(each, quick)
-            for name, each in fields_of(kind).items()
+            for name, each in get_fields(kind).items()
             if name not in known and "no_option" not in each.marks
         ]
         return with_parameters(command, sorted([*settings, *own], key=lambda each: each.kind))
@@ -35,7 +35,7 @@ def with_settings(kind: type, quick: object = None) -> Callable[[Command], Comma
 
 
 def option(setting: Field, quick: object) -> inspect.Parameter:
-    """A setting as an option, which shows its default and that of `--quick` if it has another."""
+    """Build an option from a setting; its help shows the default, and that of `--quick` if it differs."""
     fast = getattr(quick, setting.name, setting.default)
     shown = f"{setting.default}, with --quick {fast}" if fast != setting.default else None
     remark = Parameter(help=setting.help, show_default=shown)
@@ -43,12 +43,12 @@ def option(setting: Field, quick: object) -> inspect.Parameter:
 
 
 def keyword(name: str, hint: Any, default: Any) -> inspect.Parameter:
-    """A parameter that is given by its name."""
+    """Build a keyword-only parameter."""
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=hint, default=default)
 
 
 def with_parameters(command: Command, parameters: Iterable[inspect.Parameter]) -> Command:
-    """A command as the parser takes it, with these parameters."""
+    """Give a command the signature that the parser reads."""
     signature = inspect.Signature(list(parameters))
     command.__signature__ = signature  # type: ignore[attr-defined]
     command.__annotations__ = {name: each.annotation for name, each in signature.parameters.items()}

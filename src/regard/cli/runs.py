@@ -1,4 +1,4 @@
-"""Commands on a run: what they do, and the options that they have, come from the task of that run."""
+"""Build the commands on a run, such as `predict`; the task of the run decides which options they have."""
 
 from __future__ import annotations
 
@@ -7,95 +7,117 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from cyclopts import App, Group, Parameter
 
+from regard import aliases
 from regard.cli.options import Command, keyword, with_parameters
 from regard.errors import RegardError
 from regard.tasks import TASKS
-from regard.tasks.actions import Action, Flag, Given, Invocation
-from regard.tasks.options import merge_options, names_of
+from regard.tasks.actions import Action, Flag, Invocation, OptionalText
+from regard.tasks.options import get_field_names, merge_options
 
-HELP = ("--help", "-h")
+HELP = ("--help", "-h", "--help-all")
+
+TASK_GROUP = "Only for the task "
+
+OTHER_OPTIONS = "More options: regard {name} RUN --help, or regard {name} --help-all\n\n"
 
 NO_NEGATIVES = Parameter(negative=())
-"""No --no-quick beside --quick."""
+"""Do not add --no-quick for --quick."""
 
-RUN = Annotated[Path, Parameter(help="A run folder made by regard train.")]
-TEXT = Annotated[Given, Parameter(help="The text; stdin unless given.")]
-DEVICE = Annotated[str, Parameter(help="auto, cpu, cuda, cuda:1.")]
-QUIET = Annotated[Flag, Parameter(help="Show no progress and no notes.")]
+RUN = Annotated[Path, Parameter(help="Run folder made by regard train.")]
+TEXT = Annotated[OptionalText, Parameter(help="Text; read from stdin by default.")]
+DEVICE = Annotated[str, Parameter(help="auto, cpu, cuda or cuda:1.")]
+QUIET = Annotated[Flag, Parameter(help="Print no progress and no notes.")]
 
 
-def actions_by_task(name: str) -> dict[str, type[Action]]:
-    """What a command does: the name of each task that has it -> its action."""
+def find_actions(name: str) -> dict[str, type[Action]]:
+    """Return the action of a command for each task that has the command."""
     return {task.name: task.actions[name] for task in TASKS.values() if name in task.actions}
 
 
-def any_action(name: str) -> type[Action]:
-    """What a command does in one of its tasks, for what is the same in all; the last, whose examples come first."""
-    return list(actions_by_task(name).values())[-1]
+def get_any_action(name: str) -> type[Action]:
+    """Return the action of the last task that has a command, for what is the same in all tasks."""
+    return list(find_actions(name).values())[-1]
 
 
-def action_names() -> list[str]:
-    """All commands on a run."""
+def list_action_names() -> list[str]:
+    """List the commands on a run."""
     return list(dict.fromkeys(name for task in TASKS.values() for name in task.actions))
 
 
 def add_action(app: App, name: str, words: Sequence[str]) -> None:
-    """Add a command on a run; where it is the one that was typed, with the options that the run's task has for it."""
-    run = typed_run(name, words[1:]) if list(words[:1]) == [name] else None
-    action = any_action(name) if run is None else action_for(name, run)
-    options = options_of(actions_by_task(name) if run is None else {"": action})
+    """Add a command on a run, with the options of the run's task if the command line names a run."""
+    run = parse_run(name, words[1:]) if list(words[:1]) == [name] else None
+    action = get_any_action(name) if run is None else get_action(name, run)
+    options = build_action_options(find_actions(name) if run is None else {"": action})
+    epilogue = f"Example: regard {action.example}"
+    if run is None and "--help-all" not in words and any(is_task_specific(each) for each in options):
+        options = [each for each in build_action_options(find_actions(name), brief=True) if not is_task_specific(each)]
+        epilogue = OTHER_OPTIONS.format(name=name) + epilogue
 
-    def command(run: Path, *text: str | None, device: str = "auto", quiet: bool = False, **given: Any) -> None:
-        carry_out(action(**given), Invocation(run, text[0] if text else None, device, quiet))
+    def command(run: Path, *arguments: Any, device: str = "auto", quiet: bool = False, **values: Any) -> None:
+        text = arguments[0] if action.reads_text and arguments else None
+        for name, argument in zip(action.positional, arguments, strict=False):
+            if argument is not None and name in values:
+                raise RegardError(f"{name.upper()} cannot be combined with --{name}")
+            values |= {} if argument is None else {name: argument}
+        run_action(action(**values), Invocation(run, text, device, quiet))
 
-    example = f"Example: regard {action.example}"
-    app.command(with_options(command, action, options), name=name, help=action.summary, help_epilogue=example)
+    names = ["text"] if action.reads_text else action.positional
+    app.command(
+        add_options(command, action, options),
+        name=name,
+        help=action.summary,
+        help_epilogue=epilogue,
+        usage=f"Usage: regard {name} RUN {''.join(f'[{each.upper()}] ' for each in names)}[OPTIONS]",
+        help_flags=HELP,
+    )
 
 
-def typed_run(name: str, words: Sequence[str]) -> Path | None:
-    """The run that a command line names; None for one that asks for help or the version alone."""
+def parse_run(name: str, words: Sequence[str]) -> Path | None:
+    """Return the run that a command line names; None if it only asks for help or the version."""
     if any(word in HELP for word in words):
         return next((Path(word) for word in words if os.path.isfile(os.path.join(word, "run.json"))), None)
     parser = App(name="regard", default_parameter=NO_NEGATIVES)
-    parser.command(with_options(lambda: None, any_action(name), options_of(actions_by_task(name))), name=name)
+    parser.command(add_options(lambda: None, get_any_action(name), build_action_options(find_actions(name))), name=name)
     _, bound, _ = parser.parse_args([name, *words], print_error=False, exit_on_error=False)
     run: Path | None = bound.arguments.get("run")
     return run
 
 
-def action_for(name: str, run: Path) -> type[Action]:
-    """What a command does with a run, or a `RegardError` if the run's task does not have it."""
-    from regard.tasks.loading import task_of_run
+def get_action(name: str, run: Path) -> type[Action]:
+    """Return the action of a command for a run, or raise a `RegardError` if its task does not have the command."""
+    from regard.tasks.loading import get_run_task
 
-    task, own = task_of_run(run), actions_by_task(name)
-    if task.name not in own:
-        raise RegardError(f"{name}: is for the task {' or '.join(own)}; {run} {task.does}")
-    return own[task.name]
+    task, actions = get_run_task(run), find_actions(name)
+    if task.name not in actions:
+        raise RegardError(f"{name} is for the task {' or '.join(actions)}; {run} is of the task {task.name}")
+    return actions[task.name]
 
 
-def option_of_other_task(words: Sequence[str], option: str) -> str | None:
-    """What to say of an option that only runs of other tasks have; None if none has it."""
-    from regard.tasks.loading import task_of_run
+def describe_other_task_option(words: Sequence[str], option: str) -> str | None:
+    """Return the message for an option that only other tasks have; None if no task has it."""
+    from regard.tasks.loading import get_run_task
 
     name, key = words[0], option.lstrip("-").replace("-", "_")
-    having = [task for task, kind in actions_by_task(name).items() if key in names_of(kind)]
-    run = typed_run(name, words[1:]) if having else None
+    task_names = [task for task, kind in find_actions(name).items() if key in get_field_names(kind)]
+    run = parse_run(name, words[1:]) if task_names else None
     if run is None:
         return None
-    return f"{name}: {option} is for the task {' or '.join(having)}; {run} {task_of_run(run).does}"
+    return f"{name}: {option} is for the task {' or '.join(task_names)}; {run} is of the task {get_run_task(run).name}"
 
 
-def with_options(function: Command, action: type[Action], options: Sequence[inspect.Parameter]) -> Command:
-    """A function as the parser takes it: its parameters are a run, a text if the action reads one, and the options."""
-    before = inspect.Parameter.POSITIONAL_ONLY
-    text = inspect.Parameter("text", before, annotation=TEXT, default=None)
+def add_options(function: Command, action: type[Action], options: Sequence[inspect.Parameter]) -> Command:
+    """Give a function the parameters of a command: a run, a text if the action reads one, and options."""
+    positional = inspect.Parameter.POSITIONAL_ONLY
+    text = inspect.Parameter("text", positional, annotation=TEXT, default=None)
     parameters = [
-        inspect.Parameter("run", before, annotation=RUN),
+        inspect.Parameter("run", positional, annotation=RUN),
         *([text] if action.reads_text else []),
+        *(build_argument(each) for name in action.positional for each in options if each.name == name),
         *options,
         keyword("device", DEVICE, "auto"),
         keyword("quiet", QUIET, False),
@@ -103,22 +125,66 @@ def with_options(function: Command, action: type[Action], options: Sequence[insp
     return with_parameters(function, parameters)
 
 
-def options_of(own: Mapping[str, type[Action]]) -> list[inspect.Parameter]:
-    """The options of a command in some tasks; those that not all of these have under the names of their tasks."""
+def build_argument(option: inspect.Parameter) -> inspect.Parameter:
+    """Build the argument that can be given instead of an option; unlike some options, it cannot start with a hyphen."""
+    kinds = (option.annotation.__origin__, *get_args(option.annotation.__origin__))
+    is_path = any(Path in (kind, *get_args(kind)) for kind in kinds)
+    remark = Parameter(name=option.name.upper(), help=f"The same as --{option.name}.", show_default=False)
+    hint: Any = Annotated[Path | None, remark] if is_path else Annotated[str | None, remark]
+    return inspect.Parameter(f"{option.name}_", inspect.Parameter.POSITIONAL_ONLY, annotation=hint, default=None)
+
+
+def build_action_options(own: Mapping[str, type[Action]], *, brief: bool = False) -> list[inspect.Parameter]:
+    """Return the options of a command, grouped by task if only some tasks have them.
+
+    Args:
+        own: The action of each task that has the command.
+        brief: Whether to show the help of one task where it differs between tasks.
+    """
     merged = []
-    for key, each in merge_options(own.items()).items():
-        remark = Parameter(help=each.meaning)
-        if len(each.help) < len(own):
-            remark = Parameter(help=each.meaning, group=Group(f"Only for the task {' or '.join(each.help)}"))
-        merged.append(keyword(key, Annotated[each.hint, remark], each.default))
+    for key, spec in merge_options(own.items()).items():
+        remark = Parameter(help=list(spec.help.values())[-1] if brief else spec.meaning)
+        if len(spec.help) < len(own):
+            remark = Parameter(help=spec.meaning, group=Group(f"{TASK_GROUP}{' or '.join(spec.help)}"))
+        merged.append(keyword(key, Annotated[spec.hint, remark], spec.default))
     return merged
 
 
-def carry_out(action: Action, given: Invocation) -> None:
-    """Check the options, load the run, and do what is asked."""
-    from regard.cli.devices import chosen_device
+def is_task_specific(option: inspect.Parameter) -> bool:
+    """Return whether only some tasks have an option."""
+    groups = (each.group for each in option.annotation.__metadata__ if isinstance(each, Parameter))
+    return any(TASK_GROUP in repr(group) for group in groups)
+
+
+def replace_aliases(words: Sequence[str]) -> list[str]:
+    """Replace options that other tools name differently, such as `--num-beams` for `--beam`, by ours.
+
+    Raises:
+        RegardError: For an option that has a counterpart elsewhere, with what to use instead.
+    """
+    if not words or words[0] not in list_action_names():
+        return list(words)
+    actions = find_actions(words[0]).values()
+    known = {name.replace("_", "-") for action in actions for name in get_field_names(action)}
+    end = words.index("--") if "--" in words else len(words)
+    replaced = [words[0]]
+    for word in words[1:end]:
+        typed, equals, value = word.removeprefix("--").partition("=")
+        name = typed.replace("_", "-")
+        if word.startswith("--") and typed not in known:
+            if hint := aliases.OPTION_HINTS.get(words[0], {}).get(name):
+                raise RegardError(f"{words[0]}: unknown option --{name}; {hint}")
+            name = next((option for option in aliases.OPTIONS.get(name, ()) if option in known), name)
+            word = f"--{name}{equals}{value}"
+        replaced.append(word)
+    return [*replaced, *words[end:]]
+
+
+def run_action(action: Action, invocation: Invocation) -> None:
+    """Check the options, load the run and run the action."""
+    from regard.cli.devices import resolve_device
     from regard.tasks.loading import load
 
     action.check()
-    device = chosen_device(given.device)
-    action.run(load(given.run, device), replace(given, device=device))
+    device = resolve_device(invocation.device)
+    action.run(load(invocation.run, device), replace(invocation, device=device))

@@ -1,4 +1,4 @@
-"""`regard serve`: models behind HTTP, and a page to look inside them."""
+"""`regard serve`: serve runs over HTTP, with a page that shows their attention."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from regard.cli.devices import chosen_device
+from regard.cli.devices import resolve_device
 from regard.cli.options import with_settings
 from regard.errors import RegardError
 from regard.serve.settings import ServeSettings
@@ -27,45 +27,44 @@ def serve(
     device: str = "auto",
     **given: Any,
 ) -> None:
-    """Answer over HTTP, and show a page that looks inside the models; the address is printed, Ctrl-C stops.
+    """Serve runs over HTTP, with a page that shows their attention; prints the address, Ctrl-C stops.
 
     Args:
-        run: A run folder made by regard train.
-        runs: Further ones; two can be compared on the page.
-        allow_hosts: A further name that requests to this machine itself may be addressed to; may be given several
-            times.
-        token_file: A file with the token that clients must show; the environment variable REGARD_TOKEN unless set,
-            and none without both.
-        device: auto, cpu, cuda, cuda:1.
-        given: What the server allows.
+        run: Run folder made by regard train.
+        runs: More runs; the page can compare two.
+        allow_hosts: Additional host name that requests to the loopback address may use; can be repeated.
+        token_file: File with the bearer token that clients must send; the environment variable REGARD_TOKEN by
+            default, no token without both.
+        device: auto, cpu, cuda or cuda:1.
+        given: Limits of the server.
     """
-    check_installed()
-    settings = ServeSettings(allow_hosts=allow_hosts, token=known_token(token_file), **given)
+    check_serve_installed()
+    settings = ServeSettings(allow_hosts=allow_hosts, token=read_token(token_file), **given)
     from regard.serve.server import serve as serve_until_stopped
 
-    serve_until_stopped((run, *runs), settings, chosen_device(device))
+    serve_until_stopped((run, *runs), settings, resolve_device(device))
 
 
-def check_installed() -> None:
-    """Raise a `RegardError` where there is nothing to serve with."""
+def check_serve_installed() -> None:
+    """Raise a `RegardError` if FastAPI or uvicorn is not installed."""
     if not all(find_spec(name) for name in ("fastapi", "uvicorn")):
-        raise RegardError("regard serve needs FastAPI and uvicorn: pip install 'regard[serve]'")
+        raise RegardError("regard serve requires FastAPI and uvicorn: pip install 'regard[serve]'")
 
 
-def known_token(file: Path | None) -> str | None:
-    """The token of a file, or of the environment, or none."""
+def read_token(file: Path | None) -> str | None:
+    """Return the token of a file or of the environment, or None."""
     if file is None:
-        where, token = TOKEN, os.environ.get(TOKEN)
+        location, token = TOKEN, os.environ.get(TOKEN)
         if token is None:
             return None
     else:
-        where = f"--token-file {file}"
+        location = f"--token-file {file}"
         try:
             token = file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not text"
-            raise RegardError(f"{where}: cannot be read: {reason}") from None
+            raise RegardError(f"{location}: cannot be read: {reason}") from None
     token = token.strip()
     if not token.isascii() or not token.isprintable() or " " in token or not token:
-        raise RegardError(f"{where}: holds no token; letters, digits and signs without spaces are needed")
+        raise RegardError(f"{location}: expected a token of printable ASCII characters without spaces")
     return token

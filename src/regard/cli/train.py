@@ -10,28 +10,40 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from regard.cli.devices import chosen_device
-from regard.cli.names import as_typed
-from regard.cli.train_options import known_fields, no_option, override
+from regard.cli.command_name import get_command_name
+from regard.cli.devices import resolve_device
+from regard.cli.train_options import build_unknown_option_error, find_known_fields, override
 from regard.data.corpora import CORPORA
 from regard.errors import RegardError
-from regard.recipe import section_fields
+from regard.recipe import get_section_fields
 from regard.run import Run
-from regard.settings import fields_of
-from regard.tasks import TASKS, read_recipe, recipes
+from regard.settings import get_fields
+from regard.tasks import TASKS, get_recipes, read_recipe_file
 
 Words = Annotated[str, Parameter(allow_leading_hyphen=True)]
 
-OWN = ("out", "from", "device")
+COMMAND_OPTIONS = {
+    "out": "out",
+    "output": "out",
+    "output-dir": "out",
+    "save-dir": "out",
+    "from": "from",
+    "device": "device",
+}
+"""Options of the command itself -> the name we give them."""
+
+SHORT_OPTIONS = {"-o": "--out", "-q": "--quiet"}
+HELP = ("--help", "-h", "--help-all")
+
 YES_OR_NO = ("true", "false", "yes", "no")
 
 
 @dataclass
-class Line:
-    """What stands on a command line: data, the command's own options, and settings of the recipe."""
+class TrainArguments:
+    """The parsed command line: data, options of the command, and settings of the recipe."""
 
     data: list[str] = field(default_factory=list)
-    own: dict[str, str] = field(default_factory=dict)
+    options: dict[str, str] = field(default_factory=dict)
     settings: list[tuple[str, str | None]] = field(default_factory=list)
     quiet: bool = False
 
@@ -39,87 +51,97 @@ class Line:
 def train(*words: Words) -> None:
     """Train a model on the data of a task."""
     if not words:
-        raise RegardError("train: nothing is given; regard train DATA --out FOLDER is enough, --help lists all")
-    if "--help" in words or "-h" in words:
+        raise RegardError("train: DATA and --out are required, as in: regard train pairs.tsv --out runs/mine")
+    if any(word in HELP for word in words):
         from regard.cli.train_help import print_help
 
         print_help(words)
         return
     from regard.api import train as train_run
 
-    line = parsed(words)
-    table, where = recipe_of(line)
+    line = parse_arguments(words)
+    table, recipe_name = read_recipe_table(line)
     table = override(table, line.settings)
-    if "out" not in line.own:
-        raise RegardError("train: --out is missing; give the folder where the run shall go")
-    out, base = Path(line.own["out"]), Path(line.own["from"]) if "from" in line.own else None
+    if "out" not in line.options:
+        if line.data and Run(Path(line.data[0])).card_file.is_file():
+            raise RegardError(f"{line.data[0]} is a run; to resume it, use regard train --out {line.data[0]}")
+        raise RegardError("train: --out is required: the folder for the run")
+    out, base = Path(line.options["out"]), Path(line.options["from"]) if "from" in line.options else None
     if base is not None:
         Run(base).read_card()
-    device = chosen_device(line.own.get("device", "auto"))
-    counters = train_run(table, out, device=device, base=base, quiet=line.quiet, where=where)
+    device = resolve_device(line.options.get("device", "auto"))
+    counters = train_run(table, out, device=device, base=base, quiet=line.quiet, recipe_name=recipe_name)
     if not line.quiet:
-        print(f"trained {counters.step} steps in {counters.seconds:.0f} s; the run is {out}", file=sys.stderr)
-        then = TASKS[Run(out).read_card()["task"]].next_step.format(run=out)
-        print(f"go on: {as_typed()} {then}", file=sys.stderr)
+        print(f"trained {counters.step} steps in {counters.seconds:.0f} s; run saved in {out}", file=sys.stderr)
+        next_command = TASKS[Run(out).read_card()["task"]].next_command.format(run=out)
+        print(f"next: {get_command_name()} {next_command}", file=sys.stderr)
 
 
-def parsed(words: Sequence[str]) -> Line:
-    """The words of a command line in their places."""
-    line = Line()
+def parse_arguments(words: Sequence[str]) -> TrainArguments:
+    """Parse a command line."""
+    line = TrainArguments()
     rest = list(words)
     flag = ""
     while rest:
         word = rest.pop(0)
+        word = SHORT_OPTIONS.get(word, word)
         if word == "--quiet":
             line.quiet = True
         elif word.startswith("--"):
             name, equals, value = word[2:].partition("=")
-            given = value if equals else next_value(name, rest)
-            take(line, name, given)
-            if given is None and rest and not rest[0].startswith("--"):
-                flag = f" (--{name} is true or false)"
+            option_value = value if equals else take_value(name, rest)
+            store_option(line, name, option_value)
+            if option_value is None and rest and not is_option(rest[0]):
+                flag = f" (--{name} takes no value but true or false)"
         elif word.startswith("-") and word != "-":
-            raise no_option(word[1:].partition("=")[0], {}, dashes="-")
+            raise build_unknown_option_error(word[1:].partition("=")[0], {}, dashes="-")
         else:
             line.data.append(word)
     if len(line.data) > 1:
-        raise RegardError(f"train: found {' and '.join(line.data)}; one file, folder, corpus or recipe is needed{flag}")
+        names = ", ".join(line.data)
+        raise RegardError(f"train: expected one file, folder, corpus or recipe, got {names}{flag}")
     return line
 
 
-def take(line: Line, name: str, value: str | None) -> None:
-    """Put an option in its place."""
+def store_option(line: TrainArguments, name: str, value: str | None) -> None:
+    """Store an option of the command or a setting."""
     if name == "quiet":
-        raise RegardError("--quiet: takes no value")
-    if name not in OWN:
+        raise RegardError("--quiet takes no value")
+    option = COMMAND_OPTIONS.get(name.replace("_", "-"))
+    if option is None:
         line.settings.append((name, value))
     elif not value:
-        raise RegardError(f"--{name}: a value is missing")
+        raise RegardError(f"--{name} requires a value")
     else:
-        line.own[name] = value
+        line.options[option] = value
 
 
-def next_value(name: str, rest: list[str]) -> str | None:
-    """The value behind an option, if there is one; a setting that is true or false takes no other word for it."""
-    if not rest or rest[0].startswith("--") or (is_flag(name) and rest[0].lower() not in YES_OR_NO):
+def take_value(name: str, rest: list[str]) -> str | None:
+    """Remove and return the value after an option, or None; a flag takes no value but true or false."""
+    if not rest or is_option(rest[0]) or (is_flag(name) and rest[0].lower() not in YES_OR_NO):
         return None
     return rest.pop(0)
 
 
+def is_option(word: str) -> bool:
+    """Return whether a word is an option of the command line, and no value; negative numbers are values."""
+    return word.startswith("--") or word in SHORT_OPTIONS
+
+
 def is_flag(name: str) -> bool:
-    """Whether a setting is true or false, in all sections, models and corpora that have it."""
+    """Return whether a setting is a flag in all sections, models and corpora that have it."""
     key = name.rpartition(".")[2].replace("-", "_")
-    sections = section_fields(recipes().values())
-    tables = [*(known_fields(section, {}) for section in sections), *map(fields_of, CORPORA.values())]
-    found = [known[key] for known in tables if key in known]
-    return bool(found) and all(each.type is bool for each in found)
+    sections = get_section_fields(get_recipes().values())
+    tables = [*(find_known_fields(section, {}) for section in sections), *map(get_fields, CORPORA.values())]
+    settings = [fields[key] for fields in tables if key in fields]
+    return bool(settings) and all(setting.type is bool for setting in settings)
 
 
-def recipe_of(line: Line) -> tuple[dict[str, Any], str]:
-    """The recipe that a command line begins with, and what it is called together with the rest of the line."""
+def read_recipe_table(line: TrainArguments) -> tuple[dict[str, Any], str]:
+    """Read the recipe that a command line names; return it with a name for error messages."""
     if not line.data:
         return {}, "command line"
     if line.data[0].endswith(".toml"):
         path = Path(line.data[0])
-        return read_recipe(path), f"{path} and command line" if line.settings else str(path)
+        return read_recipe_file(path), f"{path} and command line" if line.settings else str(path)
     return {"data": {"train": line.data[0]}}, "command line"

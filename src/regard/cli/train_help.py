@@ -1,4 +1,4 @@
-"""What `regard train --help` prints: every setting, from the dataclasses that have them."""
+"""Print the help of `regard train`, from the dataclasses that hold the settings."""
 
 from __future__ import annotations
 
@@ -8,59 +8,80 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Literal, get_args, get_origin
 
+from regard import aliases
 from regard.attention.scores import SCORES
-from regard.cli.train_options import known_fields, named_task, override, recipes_for
+from regard.cli.train_options import find_known_fields, find_named_task, find_recipes, override
 from regard.data.corpora import CORPORA
 from regard.models import MODELS
-from regard.recipe import model_fields, section_fields
-from regard.settings import Field, fields_of
+from regard.recipe import get_model_fields, get_section_fields
+from regard.settings import Field, get_fields
 from regard.tasks import TASKS
 
-WIDTH, COLUMN, TASK_COLUMN = 98, 32, 12
+WIDTH, COLUMN, TASK_COLUMN = 98, 32, 10
 
 USAGE = """\
-Usage: regard train DATA --out FOLDER [--model NAME] [--SETTING VALUE ...]
+Usage: regard train DATA --out FOLDER [OPTIONS]
 
-Train a model. What is not set is chosen to suit the data. The same command again goes on where
-it stopped. What is learnt is told by the model, by --task, or by DATA:
+Train a model. Defaults are chosen to suit the data. Run the same command again to resume.
 
+DATA is one of:
 {tasks}
-  recipe    a file of settings (.toml), whatever it is for
-
-The built-in corpora are {corpora}.
+  recipe  a file of settings (.toml)
+  corpus  built-in: {corpora}
 """
 
-OWN = {
-    "--out FOLDER": "where the run goes",
-    "--model NAME": "{models}; with --help, its settings alone",
-    "--from RUN": "start from a trained run: its tokenizer, model and parameters",
+COMMON = {
+    "--out FOLDER": "folder for the run (required)",
+    "--model NAME": "{models}",
+    "--task NAME": "pairs, text, label or tag; required if neither the model nor DATA implies it",
+    "--validation FILE": "validation data; by default 5 % of the training data",
+    "--steps N, --epochs N": "how long to train; training stops early after --patience validations without progress",
+    "--learning-rate X, --lr X": "peak learning rate",
+    "--batch-tokens N": "batch size in tokens, padding included",
+    "--layers N, --hidden N": "size of the model; --width N for transformer and gpt",
+    "--dropout X": "dropout rate",
+    "--from RUN": "fine-tune: start from the tokenizer, model and parameters of a trained run",
     "--device NAME": "auto (a GPU if there is one), cpu, cuda, cuda:1",
-    "--quiet": "say nothing; everything is in the run's log",
+    "--quiet": "print nothing; everything is in the run's log",
 }
+"""The options that most people need."""
+
+MORE = """\
+All settings:          regard train --help-all
+Settings of a model:   regard train --model bahdanau --help
+"""
 
 SECTIONS = """
-Settings, as in a recipe, by their whole name or by the last part of it where no other has
-it: --training.steps or --steps. Defaults are in brackets. What stands without a VALUE is
-true or false, and true if nothing follows.
+Settings have full names (--training.steps) and short ones (--steps) where only one section has
+the name. Defaults are in brackets; without brackets, the default depends on the data. Flags
+(options without N, X or VALUE) can be set to true or false.
 """
 
-SUITED = ("dropout", "embedding", "hidden", "width")
-"""Settings of models whose default is chosen to suit the data."""
+DATA_DEPENDENT = ("dropout", "embedding", "hidden", "width")
+"""Settings of models whose default depends on the data."""
 
 
 def print_help(words: Sequence[str]) -> None:
-    """All options; of one task, one preset and one built-in corpus, if they are named."""
+    """Print the common options; all settings for --help-all, and those of a named model, task or corpus."""
     corpus = next((word for word in words if word in CORPORA), None)
-    own = [line for option, what in OWN.items() for line in row(option, what.format(models=", ".join(MODELS)))]
-    table = override({}, [(name, value) for name in ("model", "task") if (value := named(name, words)) is not None])
-    tasks = "\n".join(line for task in reversed(TASKS.values()) for line in row(task.name, task.reads, TASK_COLUMN))
-    usage = USAGE.format(tasks=tasks, corpora=", ".join(CORPORA))
-    example = f"Example: {TASKS[named_task(table) or next(reversed(TASKS))].example}"
-    print("\n".join([usage, *own, SECTIONS.rstrip(), *settings_lines(table, corpus), "", example]))
+    task = find_option_value("task", words)
+    named = {"model": find_option_value("model", words), "task": aliases.TASKS.get(task or "", task)}
+    table = override({}, [(name, value) for name, value in named.items() if value is not None])
+    example = f"Example: {TASKS[find_named_task(table) or next(reversed(TASKS))].example}"
+    if "--help-all" in words or table or corpus is not None:
+        print("\n".join([USAGE.splitlines()[0], SECTIONS.rstrip(), *iter_settings(table, corpus), "", example]))
+        return
+    tasks = "\n".join(
+        line for task in reversed(TASKS.values()) for line in iter_row(task.name, task.data_help, TASK_COLUMN)
+    )
+    options = [
+        line for option, text in COMMON.items() for line in iter_row(option, text.format(models=", ".join(MODELS)))
+    ]
+    print("\n".join([USAGE.format(tasks=tasks, corpora=", ".join(CORPORA)), *options, "", MORE, example]))
 
 
-def named(option: str, words: Sequence[str]) -> str | None:
-    """The value that a command line gives to an option."""
+def find_option_value(option: str, words: Sequence[str]) -> str | None:
+    """Return the value that a command line gives to an option, or None."""
     for word, after in pairwise([*words, "-"]):
         if word.startswith(f"--{option}="):
             return word.removeprefix(f"--{option}=")
@@ -69,89 +90,94 @@ def named(option: str, words: Sequence[str]) -> str | None:
     return None
 
 
-def settings_lines(table: Mapping[str, Any], corpus: str | None) -> Iterator[str]:
-    """Every setting of the task and the model that a table names, section by section."""
-    for name, each in section_fields(recipes_for(table)).items():
+def iter_settings(table: Mapping[str, Any], corpus: str | None) -> Iterator[str]:
+    """Yield the help of every setting of the task and the model that a table names, section by section."""
+    for name, section in get_section_fields(find_recipes(table)).items():
         if name == "model":
-            for title, known in model_sections(table.get("model", {}).get("name"), named_task(table)):
-                yield from section("model", known, title)
+            for title, fields in iter_model_sections(table.get("model", {}).get("name"), find_named_task(table)):
+                yield from iter_section("model", fields, title)
             continue
-        known = known_fields(name, table)
-        yield from section(name, known, each.help, without=("corpus",))
-        if "corpus" in known and corpus is not None:
-            yield from section("data.corpus", fields_of(CORPORA[corpus]), f"the built-in corpus {corpus}")
-        elif "corpus" in known:
-            what = "of a built-in corpus: regard train dates --help lists those of one"
-            yield from row("--data.corpus.NAME VALUE", what)
+        fields = find_known_fields(name, table)
+        yield from iter_section(name, fields, section.help, skip=("corpus",))
+        if "corpus" in fields and corpus is not None:
+            yield from iter_section("data.corpus", get_fields(CORPORA[corpus]), f"the built-in corpus {corpus}")
+        elif "corpus" in fields:
+            text = "setting of a built-in corpus, listed by: regard train dates --help"
+            yield from iter_row("--data.corpus.NAME VALUE", text)
 
 
-def model_sections(model: str | None, task: str | None) -> Iterator[tuple[str, dict[str, Field]]]:
-    """The settings of a preset with its own defaults, or of each kind of model, of one task if it is named."""
+def iter_model_sections(model: str | None, task: str | None) -> Iterator[tuple[str, dict[str, Field]]]:
+    """Yield a title and the settings of a preset with its defaults, or of each kind of model, of one task if named."""
     if model is not None:
-        known = model_fields(model, "--model")
-        own = MODELS[model].settings
+        fields = get_model_fields(model, "--model")
+        preset = MODELS[model].settings
         yield (
             model,
-            {name: dataclasses.replace(each, default=own.get(name, each.default)) for name, each in known.items()},
+            {
+                name: dataclasses.replace(field, default=preset.get(name, field.default))
+                for name, field in fields.items()
+            },
         )
         return
-    kinds: dict[type, list[str]] = {}
-    for name, preset in MODELS.items():
-        if task in (None, preset.task):
-            kinds.setdefault(preset.config, []).append(name)
-    for names in kinds.values():
-        yield ", ".join(names), model_fields(names[0])
+    names_by_config: dict[type, list[str]] = {}
+    for name, preset_of_name in MODELS.items():
+        if task in (None, preset_of_name.task):
+            names_by_config.setdefault(preset_of_name.config, []).append(name)
+    for names in names_by_config.values():
+        yield ", ".join(names), get_model_fields(names[0])
 
 
-def section(name: str, known: Mapping[str, Field], title: str, without: Sequence[str] = ()) -> Iterator[str]:
-    """A section of settings under its title."""
+def iter_section(name: str, fields: Mapping[str, Field], title: str, skip: Sequence[str] = ()) -> Iterator[str]:
+    """Yield the lines of a section of settings."""
     yield ""
     yield from textwrap.wrap(f"{name}: {title}", WIDTH)
-    for key, each in known.items():
-        if key not in without:
-            suited = name == "model" and key in SUITED
-            yield from row(f"--{name}.{key.replace('_', '-')}{value_of(each.type)}", described(each, suited))
+    for key, field in fields.items():
+        if key not in skip:
+            depends = name == "model" and key in DATA_DEPENDENT
+            yield from iter_row(
+                f"--{name}.{key.replace('_', '-')}{get_placeholder(field.type)}", describe(field, depends)
+            )
 
 
-def value_of(kind: Any) -> str:
-    """What goes behind an option."""
+def get_placeholder(kind: Any) -> str:
+    """Return what stands for the value of an option."""
     if kind is bool:
         return ""
     kinds = {int: " N", float: " X"}
     return next((kinds[each] for each in (kind, *get_args(kind)) if each in kinds), " VALUE")
 
 
-def described(each: Field, suited: bool) -> str:
-    """What a setting is, what it can be, and its default."""
-    choices = choices_of(each)
-    said = set(each.help.replace(",", " ").split())
-    listed = f" ({', '.join(choices)})" if set(choices) - said else ""
-    return f"{each.help}{listed}{'' if suited else default_of(each)}".strip()
+def describe(field: Field, data_dependent: bool) -> str:
+    """Describe a setting: what it is, its values and its default."""
+    choices = get_choices(field)
+    mentioned = set(field.help.replace(",", " ").split())
+    listed = f" ({', '.join(choices)})" if set(choices) - mentioned else ""
+    return f"{field.help}{listed}{'' if data_dependent else format_default(field)}".strip()
 
 
-def choices_of(each: Field) -> list[str]:
-    """The words that a setting can be, where there are only some."""
+def get_choices(field: Field) -> list[str]:
+    """Return the values that a setting can have, if there are only some."""
     tables = {"score": SCORES, "task": TASKS}
-    if each.name in tables:
-        return list(tables[each.name])
-    kinds = [kind for kind in (each.type, *get_args(each.type)) if get_origin(kind) is Literal]
-    also = ["true", "false"] if bool in get_args(each.type) else []
-    return [*also, *(str(choice) for kind in kinds for choice in get_args(kind))]
+    if field.name in tables:
+        return list(tables[field.name])
+    kinds = [kind for kind in (field.type, *get_args(field.type)) if get_origin(kind) is Literal]
+    flags = ["true", "false"] if bool in get_args(field.type) else []
+    return [*flags, *(str(choice) for kind in kinds for choice in get_args(kind))]
 
 
-def default_of(each: Field) -> str:
-    """The default in brackets, where there is one."""
-    if each.default in (dataclasses.MISSING, None, (), {}, ""):
+def format_default(field: Field) -> str:
+    """Format the default in brackets, or return nothing if there is none."""
+    if field.default in (dataclasses.MISSING, None, (), {}, ""):
         return ""
-    value = each.default
+    value = field.default
     if isinstance(value, tuple):
         return f" [{', '.join(map(str, value))}]"
     return f" [{str(value).lower() if isinstance(value, bool) else value}]"
 
 
-def row(option: str, what: str, column: int = COLUMN) -> Iterator[str]:
-    """An option, and what it is beside it."""
-    lines = textwrap.wrap(what, WIDTH - column, break_long_words=False, break_on_hyphens=False)
+def iter_row(option: str, text: str, column: int = COLUMN) -> Iterator[str]:
+    """Yield the lines of an option and its help."""
+    lines = textwrap.wrap(text, WIDTH - column, break_long_words=False, break_on_hyphens=False)
     first = f"  {option}"
     if len(first) >= column:
         yield first

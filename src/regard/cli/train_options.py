@@ -1,4 +1,4 @@
-"""The options of `regard train`: settings of a recipe, by their whole names or by short ones."""
+"""Parse the options of `regard train`: settings of a recipe by their full or short names."""
 
 from __future__ import annotations
 
@@ -6,178 +6,180 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
+from regard import aliases
 from regard.data.corpora import CORPORA
 from regard.errors import RegardError, unknown_name
+from regard.models import MODELS
 from regard.recipe import (
     Recipe,
-    every_model_field,
+    build_other_task_error,
+    find_other_tasks,
     find_preset,
-    model_fields,
-    of_other_task,
-    others_with,
-    section_fields,
-    setting_fields,
+    get_all_model_fields,
+    get_model_fields,
+    get_section_fields,
+    get_setting_fields,
 )
-from regard.settings import Field, Table, accepts, fields_of, read_value
-from regard.tasks import TASKS, recipes
+from regard.settings import Field, Table, accepts, get_fields, merge_fields, parse_value
+from regard.tasks import TASKS, get_recipes
 
-FIRST = ("model", "model.name", "task", "data.task", "train", "data.train")
-"""What other settings of a command line are read by."""
+APPLIED_FIRST = ("model", "model.name", "task", "data.task", "train", "data.train")
+"""Options that decide how the others are read."""
 
-SYNONYMS = {
-    "batch_size": "--tokens, in tokens of a side",
-    "beam_size": "--beam",
-    "block_size": "--longest of gpt, or --segment",
-    "bptt": "--segment",
-    "clip_norm": "--clip",
-    "context_length": "--longest of gpt, or --segment",
-    "d_model": "--width, or --hidden of a recurrent model",
-    "embedding_size": "--embedding",
-    "epochs": "--steps, in updates",
-    "ffn_dim": "--feed-forward",
-    "grad_clip": "--clip",
-    "gradient_accumulation": "--accumulate",
-    "gradient_accumulation_steps": "--accumulate",
-    "hidden_dim": "--hidden, or --width of a transformer",
-    "hidden_size": "--hidden, or --width of a transformer",
-    "label_smoothing": "--smoothing",
-    "learning_rate": "--rate",
-    "lr": "--rate",
-    "max_length": "--most-tokens",
-    "max_steps": "--steps",
-    "n_heads": "--heads",
-    "n_layers": "--layers, or --encoder-layers and --decoder-layers of a transformer",
-    "num_epochs": "--steps, in updates",
-    "num_heads": "--heads",
-    "num_layers": "--layers, or --encoder-layers and --decoder-layers of a transformer",
-    "num_steps": "--steps",
-    "o": "--out",
-    "output": "--out",
-    "output_dir": "--out",
-    "q": "--quiet",
-    "scheduler": "--schedule",
-    "test_size": "--held-out",
-    "val": "--valid",
-    "validation": "--valid",
-    "vocab_size": "--size",
-    "warmup_steps": "--warmup",
-    "wd": "--weight-decay",
-}
-"""What settings are called elsewhere, and what they are called here."""
+STEPS, EPOCHS = ("training", "steps"), ("training", "epochs")
 
 
 def override(table: Table, options: Sequence[tuple[str, str | None]]) -> Table:
-    """A table with settings replaced by what was typed: dotted names, or short ones that only one section has.
+    """Return a table with the settings that the options name.
 
-    An option without a value is None, which is right where the setting can be true.
+    Args:
+        table: A recipe as plain values.
+        options: Names and values as typed. A name is dotted (`training.steps`), short (`steps`) if only one section
+            has it, or what another tool calls the setting (`lr`). The value of a flag is None.
     """
     changed = {name: dict(value) for name, value in table.items()}
-    for name, text in sorted(options, key=lambda option: option[0] not in FIRST):
-        section, key = place_of(name, changed)
-        values = changed.setdefault(section, {})
-        if section == "data" and key.startswith("corpus."):
-            inside = key.removeprefix("corpus.")
-            known = corpus_fields(changed)
-            if not known:
-                train = values.get("train") or "none"
-                raise RegardError(f"--{name}: is for a built-in corpus ({', '.join(CORPORA)}); found {train}")
-            values["corpus"] = {**values.get("corpus", {}), inside: typed(name, inside, text, known)}
-        elif section == "model" and key == "name":
-            values["name"] = typed(name, key, text, {"name": Field("name", str, "", "")})
-            model_fields(values["name"], f"--{name}")
-        else:
-            values[key] = typed(name, key, text, known_fields(section, changed))
-        if (section, key) == ("data", "task") and values[key] not in TASKS:
-            raise unknown_name(f"--{name}", values[key], TASKS)
+    typed: set[tuple[str, str]] = set()
+    for typed_name, text in sorted(options, key=lambda option: option[0] not in APPLIED_FIRST):
+        for name in resolve_alias(typed_name, changed):
+            typed.add(set_option(changed, name, text))
+    if typed >= {STEPS, EPOCHS}:
+        raise RegardError("--epochs cannot be combined with --steps")
+    for setting, replaced in ((STEPS, EPOCHS), (EPOCHS, STEPS)):
+        if setting in typed:
+            changed["training"].pop(replaced[1], None)
     return changed
 
 
-def named_task(table: Mapping[str, Any]) -> str | None:
-    """The task that a table names, itself or by its model."""
+def set_option(changed: Table, name: str, text: str | None) -> tuple[str, str]:
+    """Set one option in a table; return its section and key."""
+    section, key = locate_option(name, changed)
+    values = changed.setdefault(section, {})
+    if section == "data" and key.startswith("corpus."):
+        inside = key.removeprefix("corpus.")
+        fields = get_corpus_fields(changed)
+        if not fields:
+            train = values.get("train") or "none"
+            raise RegardError(f"--{name} requires a built-in corpus ({', '.join(CORPORA)}), got {train}")
+        values["corpus"] = {**values.get("corpus", {}), inside: parse_option_value(name, inside, text, fields)}
+    elif section == "model" and key == "name":
+        values["name"] = parse_option_value(name, key, text, {"name": Field("name", str, "", "")})
+        get_model_fields(values["name"], f"--{name}")
+    else:
+        values[key] = parse_option_value(name, key, text, find_known_fields(section, changed))
+    if (section, key) == ("data", "task"):
+        values[key] = aliases.TASKS.get(values[key], values[key])
+        if values[key] not in TASKS:
+            raise unknown_name(f"--{name}", values[key], TASKS)
+    return section, key
+
+
+def resolve_alias(name: str, table: Mapping[str, Any]) -> list[str]:
+    """Return the settings that a typed name means: itself, or those that another tool calls so."""
+    prefix, dot, last = name.rpartition(".")
+    key = last.replace("-", "_")
+    sections = [prefix] if dot else list_short_sections(table)
+    known = {setting for section in sections for setting in find_known_fields(section, table)}
+    known |= {"model", *get_corpus_fields(table)}
+    for candidate in () if key in known else aliases.SETTINGS.get(key, ()):
+        settings = candidate.split("+")
+        if known.issuperset(settings):
+            return [f"{prefix}{dot}{setting}".replace("_", "-") for setting in settings]
+    return [name]
+
+
+def find_named_task(table: Mapping[str, Any]) -> str | None:
+    """Return the task that a table names, directly or by its model."""
     model, task = table.get("model", {}).get("name"), table.get("data", {}).get("task")
     return task if model is None else find_preset(model, "recipe: [model] name").task
 
 
-def recipes_for(table: Mapping[str, Any]) -> list[type[Recipe]]:
-    """The recipe of the task that a table names; of all tasks where it names none."""
-    task = named_task(table)
-    return list(reversed(recipes().values())) if task is None else [recipes()[task]]
+def find_recipes(table: Mapping[str, Any]) -> list[type[Recipe]]:
+    """Return the recipe type of the task that a table names, or those of all tasks."""
+    task = find_named_task(table)
+    return list(reversed(get_recipes().values())) if task is None else [get_recipes()[task]]
 
 
-def known_fields(section: str, table: Mapping[str, Any]) -> dict[str, Field]:
-    """The fields of a section; those of the model depend on its name, all others on the task."""
+def find_known_fields(section: str, table: Mapping[str, Any]) -> dict[str, Field]:
+    """Return the fields of a section; those of [model] depend on the model, all others on the task."""
     if section == "model":
-        chosen = table.get("model", {}).get("name")
-        return every_model_field() if chosen is None else model_fields(chosen)
-    return setting_fields(section, recipes_for(table))
+        model, task = table.get("model", {}).get("name"), find_named_task(table)
+        if model is not None:
+            return get_model_fields(model)
+        names = [name for name, preset in MODELS.items() if preset.task == task]
+        return merge_fields(map(get_model_fields, names)) if names else get_all_model_fields()
+    return get_setting_fields(section, find_recipes(table))
 
 
-def typed(option: str, key: str, text: str | None, known: Mapping[str, Field]) -> Any:
-    """What was typed for a setting, in its type."""
-    if key not in known:
-        raise unknown_name(f"--{option}", key, known)
+def parse_option_value(option: str, key: str, text: str | None, fields: Mapping[str, Field]) -> Any:
+    """Convert what was typed for a setting to its type."""
+    if key not in fields:
+        raise unknown_name(f"--{option}", key, fields)
     if text is not None:
-        return read_value(text, known[key].type, f"--{option}")
-    if not accepts(known[key].type, True):
-        raise RegardError(f"--{option}: a value is missing")
+        return parse_value(text, fields[key].type, f"--{option}")
+    if not accepts(fields[key].type, True):
+        raise RegardError(f"--{option} requires a value")
     return True
 
 
-def corpus_fields(table: Mapping[str, Any]) -> dict[str, Field]:
-    """The settings of the built-in corpus that a table names; none where it names a file."""
+def get_corpus_fields(table: Mapping[str, Any]) -> dict[str, Field]:
+    """Return the settings of the built-in corpus that a table names; none if it names a file."""
     corpus = table.get("data", {}).get("train")
-    return fields_of(CORPORA[corpus]) if corpus in CORPORA else {}
+    return get_fields(CORPORA[corpus]) if corpus in CORPORA else {}
 
 
-def place_of(name: str, table: Mapping[str, Any]) -> tuple[str, str]:
-    """The section and the key of an option's name."""
+def locate_option(name: str, table: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the section and the key of an option."""
     if name == "model":
         return "model", "name"
     first, dot, rest = name.replace("-", "_").partition(".")
-    if dot and first in section_fields(recipes().values()):
-        refuse_of_other_task(name, [first], rest, table)
+    if dot and first in get_section_fields(get_recipes().values()):
+        reject_other_task_option(name, [first], rest, table)
         return first, rest
-    holding = [section for section in short_sections(table) if not dot and first in known_fields(section, table)]
-    if not dot and first in corpus_fields(table):
-        holding.append("data.corpus")
-    if len(holding) > 1:
-        raise RegardError(f"--{name}: may be {' or '.join(f'--{section}.{name}' for section in holding)}; say which")
-    if not holding:
-        refuse_of_other_task(name, short_sections({}), first, table)
-        raise no_option(name, table)
-    return ("data", f"corpus.{first}") if holding == ["data.corpus"] else (holding[0], first)
+    matching_sections = [
+        section for section in list_short_sections(table) if not dot and first in find_known_fields(section, table)
+    ]
+    if not dot and first in get_corpus_fields(table):
+        matching_sections.append("data.corpus")
+    if len(matching_sections) > 1:
+        raise RegardError(
+            f"--{name} is ambiguous; use {' or '.join(f'--{section}.{name}' for section in matching_sections)}"
+        )
+    if not matching_sections:
+        reject_other_task_option(name, list_short_sections({}), first, table)
+        raise build_unknown_option_error(name, table)
+    return ("data", f"corpus.{first}") if matching_sections == ["data.corpus"] else (matching_sections[0], first)
 
 
-def short_sections(table: Mapping[str, Any]) -> list[str]:
-    """The sections whose settings can be called by the last part of their names."""
-    return [name for name, each in section_fields(recipes_for(table)).items() if "whole_name" not in each.marks]
+def list_short_sections(table: Mapping[str, Any]) -> list[str]:
+    """List the sections whose settings can be typed without the name of the section."""
+    return [name for name, field in get_section_fields(find_recipes(table)).items() if "whole_name" not in field.marks]
 
 
-def refuse_of_other_task(option: str, sections: Sequence[str], key: str, table: Mapping[str, Any]) -> None:
-    """Raise a `RegardError` for an option that only other tasks have than the one that a table names."""
-    task = named_task(table)
+def reject_other_task_option(option: str, sections: Sequence[str], key: str, table: Mapping[str, Any]) -> None:
+    """Raise a `RegardError` for an option that only other tasks have."""
+    task = find_named_task(table)
     if task is None:
         return
     for section in sections:
-        if tasks := others_with(recipes(), task, section, key):
-            raise of_other_task(f"--{option}", tasks, task)
+        if tasks := find_other_tasks(get_recipes(), task, section, key):
+            raise build_other_task_error(f"--{option}", tasks, task)
 
 
-def no_option(name: str, table: Mapping[str, Any], dashes: str = "--") -> RegardError:
-    """The error for an option that there is not, with the one that may be meant."""
-    key = name.replace("-", "_")
+def build_unknown_option_error(name: str, table: Mapping[str, Any], dashes: str = "--") -> RegardError:
+    """Return the error for an unknown option, with what to use instead."""
+    key = name.rpartition(".")[2].replace("-", "_")
     model = table.get("model", {}).get("name")
-    if model is not None and key in every_model_field():
-        own = ", ".join(each.replace("_", "-") for each in model_fields(model))
-        return RegardError(f"--{name}: {model} has no such setting; it has {own}")
-    if key in SYNONYMS:
-        return RegardError(f"train: there is no option {dashes}{name}; here it is {SYNONYMS[key]}")
-    short = short_sections(table)
-    for section in section_fields(recipes_for(table)):
-        if section not in short and key in known_fields(section, table):
-            return RegardError(f"train: there is no option {dashes}{name}; it may be --{section}.{name}")
-    known = [key.replace("_", "-") for section in short for key in known_fields(section, table)]
-    known += ["model", "out", "from", "device", "quiet"]
-    near = get_close_matches(name, known, n=1)
-    hint = f"did you mean --{near[0]}?" if near else "regard train --help lists all"
-    return RegardError(f"train: there is no option {dashes}{name}; {hint}")
+    if model is not None and key in get_all_model_fields():
+        setting_names = ", ".join(setting_name.replace("_", "-") for setting_name in get_model_fields(model))
+        return RegardError(f"--{name}: {model} has no such setting; it has {setting_names}")
+    if key in aliases.HINTS:
+        return RegardError(f"train: unknown option {dashes}{name}; {aliases.HINTS[key]}")
+    short = list_short_sections(table)
+    for section in get_section_fields(find_recipes(table)):
+        if section not in short and key in find_known_fields(section, table):
+            return RegardError(f"train: unknown option {dashes}{name}; did you mean --{section}.{name}?")
+    option_names = [key.replace("_", "-") for section in short for key in find_known_fields(section, table)]
+    option_names += ["model", "out", "from", "device", "quiet"]
+    close_matches = get_close_matches(name, option_names, n=1, cutoff=0.7)
+    hint = f"did you mean --{close_matches[0]}?" if close_matches else "see regard train --help-all"
+    return RegardError(f"train: unknown option {dashes}{name}; {hint}")

@@ -1,1 +1,1 @@
-"""Files and built-in corpora -> Example -> Batch."""
+"""Read files and generate built-in corpora, and build batches from them."""

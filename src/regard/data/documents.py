@@ -1,8 +1,8 @@
-r"""Text as documents, read as a stream: a file, a gzipped one, standard input or a folder of files.
+r"""Stream documents from a text file, a gzipped file, standard input or a folder of files.
 
-No large file is ever held whole: a document comes in chunks. They are cut before a
-whitespace that follows a letter or the like, across which no tokenizer of text looks, so
-that cutting them into tokens one by one gives the tokens of the whole.
+Documents arrive in chunks, so a large file is never held in memory. Chunks are split
+before whitespace that follows another character. No tokenizer looks across such a boundary,
+so tokenizing the chunks one by one gives the same tokens as tokenizing the whole document.
 """
 
 from __future__ import annotations
@@ -15,90 +15,109 @@ from itertools import groupby
 from pathlib import Path as FolderPath
 from typing import Literal, NamedTuple
 
-from regard.data.formats.lines import BYTE_ORDER_MARK, LONGEST, Path, decoded, opened, raw_lines, shown
+from regard.data.formats.lines import (
+    BYTE_ORDER_MARK,
+    MAX_LINE_BYTES,
+    Path,
+    decode_bytes,
+    format_path,
+    iter_raw_lines,
+    open_input,
+)
 from regard.errors import RegardError
 
-Documents = Literal["file", "line", "blank"]
-"""What a document is: a whole file, a line that is not empty, or lines up to a blank one."""
+Documents = Literal["file", "line", "paragraph"]
+"""What counts as a document: a whole file, a non-empty line, or lines up to a blank line."""
 
-CHUNK = 2**16
-"""Characters from which on a document is cut: tokenizers are slower with more, and with much less.
+CHUNK_CHARACTERS = 2**16
+"""Chunk size in characters: tokenizers are slower with larger chunks and with much smaller ones.
 
-A chunk is longer where there is no whitespace, up to `LONGEST` and one block.
+A chunk without whitespace can be longer, up to `MAX_LINE_BYTES` plus one block.
 """
 
 
 class Chunk(NamedTuple):
-    """Some text of a document, and whether it is the last of it."""
+    """A part of a document, and whether it is the last part."""
 
     text: str
     last: bool
 
 
 def read_documents(path: Path, documents: Documents = "file") -> Iterator[Chunk]:
-    r"""All documents of a text, chunk by chunk; those without any text are left out.
+    r"""Yield all documents of a file or folder, chunk by chunk; blank documents are skipped.
 
-    Every end of a line (\n, \r\n, \r) becomes \n. A line that is a document loses the whitespace around it. Of a
-    folder all files are read, those in folders inside too, by the order of their paths, but for hidden ones.
+    Every line ending (\n, \r\n, \r) becomes \n.
+
+    Args:
+        path: A file, a gzipped file, a folder, or `-` for standard input. A folder is read recursively, in the order of
+            the paths, without hidden files.
+        documents: What counts as a document: `file`, `line` (stripped of surrounding whitespace) or `paragraph`.
+
+    Raises:
+        RegardError: A file cannot be read or is not UTF-8, or there is no text at all.
+
+    Example:
+        >>> for text, last in read_documents("corpus.txt", "line"):
+        ...     print(text)
     """
-    found = False
-    for file in files_of(path):
-        for chunk in documents_of(file, documents):
-            found = True
+    has_text = False
+    for file in list_files(path):
+        for chunk in iter_documents(file, documents):
+            has_text = True
             yield chunk
-    if not found:
-        raise RegardError(f"{shown(path)}: there is no text in it; some is needed")
+    if not has_text:
+        raise RegardError(f"{format_path(path)}: no text")
 
 
-def files_of(path: Path) -> list[Path]:
-    """The file itself, or all files in a folder that are not hidden."""
+def list_files(path: Path) -> list[Path]:
+    """Return the file itself, or all files of a folder that are not hidden."""
     if os.fspath(path) == "-" or not os.path.isdir(path):
         return [path]
-    found: list[FolderPath] = []
-    for folder, inside, names in os.walk(path, onerror=refuse_folder):
+    candidates: list[FolderPath] = []
+    for folder, inside, names in os.walk(path, onerror=raise_unreadable):
         inside[:] = [name for name in inside if not name.startswith(".")]
-        found += [FolderPath(folder, name) for name in names if not name.startswith(".")]
-    files: list[Path] = [file for file in sorted(found) if file.is_file()]
+        candidates += [FolderPath(folder, name) for name in names if not name.startswith(".")]
+    files: list[Path] = [file for file in sorted(candidates) if file.is_file()]
     if not files:
-        raise RegardError(f"{shown(path)}: there are no files in this folder; files of text are needed")
+        raise RegardError(f"{format_path(path)}: no text files in this folder")
     return files
 
 
-def refuse_folder(error: OSError) -> None:
-    """Raise a `RegardError` for a folder that cannot be looked into."""
-    raise RegardError(f"{error.filename}: cannot be read ({error.strerror or error})") from None
+def raise_unreadable(error: OSError) -> None:
+    """Raise a `RegardError` for a folder that cannot be listed."""
+    raise RegardError(f"cannot read {error.filename}: {error.strerror or error}") from None
 
 
-def documents_of(path: Path, documents: Documents) -> Iterator[Chunk]:
-    """All documents of a file."""
-    with opened(path) as file:
-        blocks = text_blocks(file, shown(path))
+def iter_documents(path: Path, documents: Documents) -> Iterator[Chunk]:
+    """Yield all documents of a file, chunk by chunk."""
+    with open_input(path) as file:
+        blocks = iter_text_blocks(file, format_path(path))
         if documents == "file":
-            yield from chunks(blocks)
+            yield from split_chunks(blocks)
             return
-        for filled, lines in groupby(lines_of(blocks, shown(path)), lambda line: bool(line.strip())):
+        for filled, lines in groupby(iter_lines(blocks, format_path(path)), lambda line: bool(line.strip())):
             if filled and documents == "line":
                 yield from (Chunk(line.strip(), True) for line in lines)
             elif filled:
-                yield from chunks(line if number == 0 else f"\n{line}" for number, line in enumerate(lines))
+                yield from split_chunks(line if index == 0 else f"\n{line}" for index, line in enumerate(lines))
 
 
-def chunks(texts: Iterable[str]) -> Iterator[Chunk]:
-    """One document, which comes in parts that may end anywhere; nothing if it is blank."""
-    held, begun = "", False
+def split_chunks(texts: Iterable[str]) -> Iterator[Chunk]:
+    """Yield one document as chunks; the parts passed in may end anywhere. A blank document yields nothing."""
+    buffer, begun = "", False
     for text in texts:
-        held += text
-        if len(held) > CHUNK:
-            place = last_gap(held) or (len(held) if len(held) > LONGEST else 0)
-            if place:
-                yield Chunk(held[:place], False)
-                held, begun = held[place:], True
-    if begun or held.strip():
-        yield Chunk(held, True)
+        buffer += text
+        if len(buffer) > CHUNK_CHARACTERS:
+            cut = find_last_gap(buffer) or (len(buffer) if len(buffer) > MAX_LINE_BYTES else 0)
+            if cut:
+                yield Chunk(buffer[:cut], False)
+                buffer, begun = buffer[cut:], True
+    if begun or buffer.strip():
+        yield Chunk(buffer, True)
 
 
-def last_gap(text: str) -> int:
-    """The last place where whitespace follows something else; 0 if there is none."""
+def find_last_gap(text: str) -> int:
+    """Return the last index where whitespace follows another character, or 0."""
     end = len(text.rstrip())
     if end < len(text):
         return end
@@ -106,20 +125,20 @@ def last_gap(text: str) -> int:
     return len(words[0]) if len(words) > 1 else 0
 
 
-def text_blocks(file: BufferedIOBase, name: str) -> Iterator[str]:
-    r"""A file as text, some lines at a time, with \n at the end of each; only a very long line is parted."""
+def iter_text_blocks(file: BufferedIOBase, name: str) -> Iterator[str]:
+    r"""Yield a file as text, several lines at a time, each ending in \n; only very long lines are split."""
     decoder = IncrementalNewlineDecoder(getincrementaldecoder("utf-8")(), translate=True)
-    line, rest = 1, b""  # where a block begins, and what of its first line came before
-    while raw := file.read(CHUNK) + file.readline(LONGEST):
+    line, rest = 1, b""  # line number where a block begins, and bytes of that line already read
+    while raw := file.read(CHUNK_CHARACTERS) + file.readline(MAX_LINE_BYTES):
         if line == 1 and not rest:
-            next(raw_lines(BytesIO(raw[:4]), name))  # refuses UTF-16 and gzip
+            next(iter_raw_lines(BytesIO(raw[:4]), name))  # rejects UTF-16 and gzip
             raw = raw.removeprefix(BYTE_ORDER_MARK)
         try:
             text = decoder.decode(raw)
         except UnicodeDecodeError:
             text = "\0"
         if "\0" in text:
-            refuse(rest + raw, line, name)
+            raise_undecodable(rest + raw, line, name)
         yield text
         line += raw.count(b"\n")
         rest = b"" if raw.endswith(b"\n") else raw[raw.rfind(b"\n") + 1 :]
@@ -128,26 +147,26 @@ def text_blocks(file: BufferedIOBase, name: str) -> Iterator[str]:
 
 
 def decode_end(decoder: IncrementalNewlineDecoder, rest: bytes, line: int, name: str) -> str:
-    """What is left when the file is at its end: nothing, mostly; half a character is a `RegardError`."""
+    """Return the text left at the end of the file; raise a `RegardError` for an incomplete character."""
     try:
         return decoder.decode(b"", final=True)
     except UnicodeDecodeError:
-        return decoded(rest, f"{name}, line {line}")
+        return decode_bytes(rest, f"{name}, line {line}")
 
 
-def refuse(raw: bytes, first: int, name: str) -> None:
-    """Raise the `RegardError` for the first line of some bytes that is no text."""
+def raise_undecodable(raw: bytes, first: int, name: str) -> None:
+    """Raise a `RegardError` for the first line that cannot be decoded."""
     for number, line in enumerate(raw.split(b"\n"), first):
-        decoded(line, f"{name}, line {number}")
+        decode_bytes(line, f"{name}, line {number}")
 
 
-def lines_of(blocks: Iterable[str], name: str) -> Iterator[str]:
-    r"""Every line without its \n."""
-    held, number = "", 1
+def iter_lines(blocks: Iterable[str], name: str) -> Iterator[str]:
+    r"""Yield every line without its \n."""
+    buffer, number = "", 1
     for block in blocks:
-        *whole, held = (held + block).split("\n")
+        *whole, buffer = (buffer + block).split("\n")
         yield from whole
         number += len(whole)
-        if len(held) > LONGEST:
-            raise RegardError(f"{name}, line {number}: has more than {LONGEST} characters; shorter lines are needed")
-    yield held
+        if len(buffer) > MAX_LINE_BYTES:
+            raise RegardError(f"{name}, line {number}: line is longer than {MAX_LINE_BYTES:,} characters")
+    yield buffer

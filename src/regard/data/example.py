@@ -1,16 +1,16 @@
-"""Example: what is to be learnt, as text."""
+"""Example: a source text and its target text."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 Links = frozenset[tuple[int, int]]
-"""Which words answer each other: (place in the source, place in the target), counted from 0."""
+"""Word alignment: pairs (source word index, target word index), counted from 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A source text and the target that answers it, with the links between their words where they are known."""
+    """A source text and its target text, with their word alignment if known."""
 
     source: str
     target: str

@@ -1,4 +1,4 @@
-"""Tells whether the first pair of a table is its header, read as if it were text."""
+"""Detect a header row that was read as the first pair of a table."""
 
 from __future__ import annotations
 
@@ -7,36 +7,36 @@ import shlex
 from collections.abc import Iterable, Sequence
 
 from regard.data.example import Example
-from regard.data.formats.lines import quoted
+from regard.data.formats.lines import quote_text
 
-NAMES = {
+COMMON_NAMES = {
     "source", "target", "src", "tgt", "trg", "input", "output", "from", "to", "text", "label", "original",
     "translation", "reference", "question", "answer", "query", "response", "prompt", "completion",
     "en", "de", "fr", "es", "it", "pt", "nl", "pl", "ru", "zh", "ja", "english", "german", "french", "spanish",
     "italian", "portuguese", "dutch", "polish", "russian", "chinese", "japanese", "sentence1", "sentence2",
 }  # fmt: skip
-"""What columns are often called."""
+"""Common column names."""
 
-FEWEST = 5  # pairs by which a first one can be called different
+MIN_PAIRS = 5  # pairs needed to judge that the first one differs from the rest
 
 
 def is_header(first: Example, others: Sequence[Example]) -> bool:
-    """Whether a first pair looks like names of columns beside the pairs that follow.
+    """Return whether the first pair looks like column names, given the pairs that follow.
 
-    Both sides must look like names. They are a header if both are common ones, or if a side is
-    of another kind than all texts below it.
+    Both sides must look like names. They are a header if both are common column names, or if
+    one side differs in kind from all texts below it.
     """
     sides = (first.source, first.target)
     if first.source == first.target or not all(re.fullmatch(r"[^\W\d][\w .-]{0,30}", side) for side in sides):
         return False
-    if all(side.lower() in NAMES for side in sides):
+    if all(side.lower() in COMMON_NAMES for side in sides):
         return True
-    below = (each.source for each in others), (each.target for each in others)
-    return len(others) >= FEWEST and any(map(is_of_another_kind, sides, below))
+    below = (example.source for example in others), (example.target for example in others)
+    return len(others) >= MIN_PAIRS and any(map(differs_in_kind, sides, below))
 
 
-def is_of_another_kind(name: str, texts: Iterable[str]) -> bool:
-    """Whether a name has no digit where all texts have one, or shares no character with any of them."""
+def differs_in_kind(name: str, texts: Iterable[str]) -> bool:
+    """Return whether a name has no digit where all texts have one, or shares no character with any text."""
     letters = set(name)
     digits = apart = True
     for text in texts:
@@ -47,10 +47,10 @@ def is_of_another_kind(name: str, texts: Iterable[str]) -> bool:
     return apart or not any(map(str.isdigit, name))
 
 
-def header_line(first: Example) -> str:
-    """What to do about a header."""
+def format_header_note(first: Example) -> str:
+    """Return the note that tells the user how to skip a header."""
     columns = shlex.quote(f"{first.source},{first.target}")
     return (
-        f"pair 1, {quoted(first.source)} -> {quoted(first.target)}, looks like a header; "
-        f"name the columns to skip it: --columns {columns}"
+        f"pair 1, {quote_text(first.source)} -> {quote_text(first.target)}, looks like a header; "
+        f"to skip it, pass --columns {columns}"
     )

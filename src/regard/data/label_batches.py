@@ -1,4 +1,4 @@
-"""Labelled texts and tagged sentences as batches, in an order that a seed decides."""
+"""Build batches of labeled texts and tagged sentences, in seeded random order."""
 
 from __future__ import annotations
 
@@ -9,132 +9,154 @@ from functools import cached_property
 import numpy as np
 import torch
 
-from regard.data.batches import batch_name, plan
-from regard.data.formats.lines import quoted
-from regard.data.labelled import Labelled
-from regard.data.tagged import Tagged
-from regard.sentences import NO_TAG, LabelBatch, TagBatch, Text, in_groups, side_by_side
-from regard.text.lexicon import Lexicon, words_of
+from regard.data.batches import batch_name, plan_epoch
+from regard.data.formats.lines import quote_text
+from regard.data.labeled import LabeledText
+from regard.data.tagged import TaggedSentence
+from regard.sentences import NO_TAG, LabelBatch, TagBatch, WordSequence, group_by_length, stack_texts
+from regard.text.word_vocabulary import WordVocabulary, split_words
 
-TOGETHER = 8
-"""Examples that stay together where the texts before are read, too: most of these are then texts of the batch."""
+RUN_LENGTH = 8
+"""Number of consecutive examples kept together when context is read: most context texts are then in the batch."""
 
-Places = tuple[int, ...]
-
-
-def as_text(text: str, lexicon: Lexicon, longest: int) -> Text:
-    """A text as numbers: its first words."""
-    return lexicon.encode(words_of(text)[:longest] or [""])
+Indices = tuple[int, ...]
 
 
-def words_read(example: Labelled, longest: int) -> int:
-    """How many words are read of an example, besides the texts before."""
-    return sum(min(longest, len(words_of(text))) for text in (example.text, example.second or ""))
+def encode_text(text: str, vocabulary: WordVocabulary, max_length: int) -> WordSequence:
+    """Encode the first `max_length` words of a text."""
+    return vocabulary.encode(split_words(text)[:max_length] or [""])
 
 
-def label_batch(
-    examples: Sequence[Labelled], lexicon: Lexicon, *, before: int, pairs: bool, longest: int, targets: bool = True
+def count_words_read(example: LabeledText, max_length: int) -> int:
+    """Return the number of words read for an example, without its context."""
+    return sum(min(max_length, len(split_words(text))) for text in (example.text, example.second or ""))
+
+
+def build_label_batch(
+    examples: Sequence[LabeledText],
+    vocabulary: WordVocabulary,
+    *,
+    context_size: int,
+    text_pairs: bool,
+    max_length: int,
+    with_targets: bool = True,
 ) -> LabelBatch:
-    """Examples side by side; a text that several have is read once."""
-    numbers: dict[str, int] = {}
+    """Build a batch of examples; a text shared by several examples is encoded once."""
+    text_indices: dict[str, int] = {}
 
-    def place(text: str | None) -> int:
-        return -1 if text is None else numbers.setdefault(text, len(numbers))
+    def assign_index(text: str | None) -> int:
+        return -1 if text is None else text_indices.setdefault(text, len(text_indices))
 
-    texts = [place(example.text) for example in examples]
-    seconds = [place(example.second) for example in examples] if pairs else None
-    context = [[place(text) for text in last(example, before)] for example in examples] if before else None
-    groups, where = in_groups([as_text(text, lexicon, longest) for text in numbers])
-    now = torch.tensor([*where, -1])  # the last is for texts that there are not
-    asked = [[int(label in example.labels) for label in lexicon.labels] for example in examples] if targets else None
+    texts = [assign_index(example.text) for example in examples]
+    seconds = [assign_index(example.second) for example in examples] if text_pairs else None
+    context = (
+        [[assign_index(text) for text in get_context(example, context_size)] for example in examples]
+        if context_size
+        else None
+    )
+    groups, positions = group_by_length([encode_text(text, vocabulary, max_length) for text in text_indices])
+    position_tensor = torch.tensor([*positions, -1])  # the last entry marks missing texts
+    target_rows = (
+        [[int(label in example.labels) for label in vocabulary.labels] for example in examples]
+        if with_targets
+        else None
+    )
     return LabelBatch(
         groups,
-        now[texts],
-        None if seconds is None else now[seconds],
-        None if context is None else now[torch.tensor(context)],
-        None if asked is None else torch.tensor(asked),
+        position_tensor[texts],
+        None if seconds is None else position_tensor[seconds],
+        None if context is None else position_tensor[torch.tensor(context)],
+        None if target_rows is None else torch.tensor(target_rows),
     )
 
 
-def last(example: Labelled, before: int) -> list[str | None]:
-    """So many texts before an example, the oldest first, None where there were not as many."""
-    context = example.context[-before:]
-    return [*[None] * (before - len(context)), *context]
+def get_context(example: LabeledText, context_size: int) -> list[str | None]:
+    """Return the last `context_size` texts before an example, oldest first, padded with None at the front."""
+    context = example.context[-context_size:]
+    return [*[None] * (context_size - len(context)), *context]
 
 
-def tag_batch(sentences: Sequence[Tagged], lexicon: Lexicon, *, tags: bool = True) -> TagBatch:
-    """Sentences side by side."""
-    found = side_by_side([lexicon.encode(sentence.words) for sentence in sentences])
-    if not tags:
-        return TagBatch(found)
-    numbers = {tag: number for number, tag in enumerate(lexicon.labels)}
-    asked = torch.full(found.words.shape, NO_TAG)
+def build_tag_batch(
+    sentences: Sequence[TaggedSentence], vocabulary: WordVocabulary, *, with_tags: bool = True
+) -> TagBatch:
+    """Build a batch of tagged sentences."""
+    stacked = stack_texts([vocabulary.encode(sentence.words) for sentence in sentences])
+    if not with_tags:
+        return TagBatch(stacked)
+    tag_ids = {tag: tag_id for tag_id, tag in enumerate(vocabulary.labels)}
+    tag_rows = torch.full(stacked.word_ids.shape, NO_TAG)
     for row, sentence in enumerate(sentences):
-        asked[row, : len(sentence.tags)] = torch.tensor([numbers[tag] for tag in sentence.tags])
-    return TagBatch(found, asked)
+        tag_rows[row, : len(sentence.tags)] = torch.tensor([tag_ids[tag] for tag in sentence.tags])
+    return TagBatch(stacked, tag_rows)
 
 
 @dataclass(frozen=True)
 class LabelCorpus:
-    """Labelled texts to train on, as the loop needs them.
+    """Labeled texts to train on, with the interface of the training loop.
 
-    A batch has texts of any length, so that it is a fair sample; where the texts before are read
-    too, it has runs of examples.
+    Batches mix texts of all lengths, so each is an unbiased sample. With context, they consist
+    of runs of consecutive examples.
     """
 
-    examples: Sequence[Labelled]
-    lexicon: Lexicon
-    tokens: int  # words of a batch, at the most; a run of examples may go beyond
-    before: int
-    pairs: bool
-    longest: int
+    examples: Sequence[LabeledText]
+    vocabulary: WordVocabulary
+    batch_tokens: int  # maximum number of words per batch; a single run of examples may exceed it
+    context_size: int
+    text_pairs: bool
+    max_length: int
     seed: int
 
-    def plan(self, epoch: int) -> list[Places]:
+    def plan(self, epoch: int) -> list[Indices]:
         random = np.random.Generator(np.random.PCG64([self.seed, epoch]))
-        size = TOGETHER if self.before else 1
+        size = RUN_LENGTH if self.context_size else 1
         offset = int(random.integers(size))
         starts = [*([0] if offset else []), *range(offset, len(self.examples), size)]
         runs = [range(a, b) for a, b in zip(starts, [*starts[1:], len(self.examples)], strict=True)]
         batches: list[list[int]] = [[]]
-        room = self.tokens
-        for place in random.permutation(len(runs)).tolist():
-            words = sum(self._words[each] for each in runs[place])
+        room = self.batch_tokens
+        for run_index in random.permutation(len(runs)).tolist():
+            words = sum(self._word_counts[index] for index in runs[run_index])
             if words > room and batches[-1]:
                 batches.append([])
-                room = self.tokens
-            batches[-1] += runs[place]
+                room = self.batch_tokens
+            batches[-1] += runs[run_index]
             room -= words
         return [tuple(batch) for batch in batches]
 
-    def batch(self, places: Places, epoch: int) -> LabelBatch:
-        chosen = [self.examples[place] for place in places]
-        return label_batch(chosen, self.lexicon, before=self.before, pairs=self.pairs, longest=self.longest)
+    def batch(self, indices: Indices, epoch: int) -> LabelBatch:
+        chosen = [self.examples[index] for index in indices]
+        return build_label_batch(
+            chosen,
+            self.vocabulary,
+            context_size=self.context_size,
+            text_pairs=self.text_pairs,
+            max_length=self.max_length,
+        )
 
-    def name(self, places: Places) -> str:
-        return batch_name(quoted(self.examples[place].text) for place in places)
+    def name(self, indices: Indices) -> str:
+        return batch_name(quote_text(self.examples[index].text) for index in indices)
 
     @cached_property
-    def _words(self) -> list[int]:
-        """How many words are read of each example."""
-        return [words_read(example, self.longest) for example in self.examples]
+    def _word_counts(self) -> list[int]:
+        """Number of words read for each example."""
+        return [count_words_read(example, self.max_length) for example in self.examples]
 
 
 @dataclass(frozen=True)
 class TagCorpus:
-    """Tagged sentences to train on, as the loop needs them; those of a batch are of like length."""
+    """Tagged sentences to train on, with the interface of the training loop; batches have similar lengths."""
 
-    sentences: Sequence[Tagged]
-    lexicon: Lexicon
-    tokens: int  # words of a batch, padding included
+    sentences: Sequence[TaggedSentence]
+    vocabulary: WordVocabulary
+    batch_tokens: int  # maximum number of words per batch, padding included
     seed: int
 
-    def plan(self, epoch: int) -> tuple[Places, ...]:
+    def plan(self, epoch: int) -> tuple[Indices, ...]:
         lengths = [(len(sentence.words), len(sentence.words)) for sentence in self.sentences]
-        return plan(lengths, tokens=self.tokens, seed=self.seed, epoch=epoch).batches
+        return plan_epoch(lengths, batch_tokens=self.batch_tokens, seed=self.seed, epoch=epoch).batches
 
-    def batch(self, places: Places, epoch: int) -> TagBatch:
-        return tag_batch([self.sentences[place] for place in places], self.lexicon)
+    def batch(self, indices: Indices, epoch: int) -> TagBatch:
+        return build_tag_batch([self.sentences[index] for index in indices], self.vocabulary)
 
-    def name(self, places: Places) -> str:
-        return batch_name(quoted(" ".join(self.sentences[place].words)) for place in places)
+    def name(self, indices: Indices) -> str:
+        return batch_name(quote_text(" ".join(self.sentences[index].words)) for index in indices)

@@ -1,4 +1,4 @@
-"""What labelled data looks like before a model learns from it, in plain words; and a part to validate with."""
+"""Check labeled data before training, and split off validation data."""
 
 from __future__ import annotations
 
@@ -8,233 +8,260 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
-from regard.data.check import counted, first_of
 from regard.data.example import Example
-from regard.data.formats.lines import quoted
+from regard.data.formats.lines import quote_text
 from regard.data.header import is_header
-from regard.data.labelled import Labelled
+from regard.data.labeled import LabeledText
+from regard.data.pair_check import ALSO_IN_TRAINING, format_duplicates, join_first, pluralize
 from regard.errors import RegardError
 
-SHOWN = 3  # examples of a note
-EXPECTED = 5  # examples of a label that validation would have by its share, from which on it is said that it has none
-UNEVEN = 10  # times as many examples has the commonest label as the rarest, from which on it is said
+MAX_SHOWN = 3  # examples shown in a note
+MIN_EXPECTED = 5  # expected validation examples of a label from which its absence is reported
+MIN_IMBALANCE = 10  # ratio of the most to the least frequent label from which it is reported
 
-Read = tuple[str, str | None, tuple[str, ...]]
-"""All that a model reads of an example: text, second text, context."""
+ModelInput = tuple[str, str | None, tuple[str, ...]]
+"""Everything the model reads of an example: text, second text, context."""
 
 
 @dataclass(frozen=True)
-class Part:
-    """Training or validation data in numbers."""
+class LabelPartSummary:
+    """Statistics of the training or validation data."""
 
     name: str
     examples: int
-    duplicates: int  # repeat an earlier example, label and all
-    texts: int  # different ones
-    labels: dict[str, int]  # how many examples have each, the commonest first
-    torn: tuple[tuple[str, tuple[str, ...]], ...]  # texts that have different labels at different places, and these
-    header: Labelled | None  # the first example, if it looks like names of columns
+    duplicates: int  # examples that repeat an earlier one, including its labels
+    texts: int  # distinct texts
+    labels: dict[str, int]  # number of examples per label, most frequent first
+    inconsistent: tuple[tuple[str, tuple[str, ...]], ...]  # texts with conflicting labels, and the labels
+    header: LabeledText | None  # the first example, if it looks like column names
 
     def lines(self) -> Iterator[str]:
-        """The same in words; what may be wrong is a note."""
-        repeated = f", {self.duplicates} of them repeat an earlier one" if self.duplicates else ", no two alike"
-        yield f"{self.name}: {counted(self.examples, 'example')}{repeated}"
-        yield f"{self.name}: {self._labels()}"
+        """Yield the statistics as text; possible problems start with "note:"."""
+        yield f"{self.name}: {pluralize(self.examples, 'example')}, {format_duplicates(self.duplicates)}"
+        yield f"{self.name}: {self._format_labels()}"
         if self.header:
             text, label = self.header.text, self.header.labels[0]
             yield (
-                f"note: {self.name}: example 1, {quoted(text)} -> {quoted(label)}, looks like a header; "
-                "name the columns to skip it"
+                f"note: {self.name}: example 1, {quote_text(text)} -> {quote_text(label)}, looks like a header; "
+                "to skip it, name the columns with --columns"
             )
         if len(self.labels) > self.texts:
             yield (
-                f"note: {self.name}: {counted(len(self.labels), 'different label')} for "
-                f"{counted(self.texts, 'different text')}; are the columns swapped?"
+                f"note: {self.name}: {pluralize(len(self.labels), 'distinct label')} but only "
+                f"{pluralize(self.texts, 'distinct text')}; are the columns swapped?"
             )
-        if self.torn:
+        if self.inconsistent:
             shown = "; ".join(
-                f"{quoted(text)} -> {', '.join(map(plain, labels))}" for text, labels in self.torn[:SHOWN]
+                f"{quote_text(text)} -> {', '.join(map(shorten_label, labels))}"
+                for text, labels in self.inconsistent[:MAX_SHOWN]
             )
-            yield f"note: {self.name}: {counted(len(self.torn), 'text')} with different labels at times: {shown}"
+            yield f"note: {self.name}: {pluralize(len(self.inconsistent), 'text')} with conflicting labels: {shown}"
 
-    def _labels(self) -> str:
-        """Every label with the number and share of its examples; of many the commonest."""
-        given = sum(self.labels.values())
-        each = [f"{plain(label)} {n} ({n / self.examples:.1%})" for label, n in self.labels.items()]
-        several = f", {given / self.examples:.1f} an example" if given != self.examples else ""
-        return f"{counted(len(each), 'label')}{several}: {first_of(each)}"
+    def _format_labels(self) -> str:
+        """Return the labels with the number and share of their examples, most frequent first."""
+        total = sum(self.labels.values())
+        entries = [f"{shorten_label(label)} {n} ({n / self.examples:.1%})" for label, n in self.labels.items()]
+        average = f", {total / self.examples:.1f} per example" if total != self.examples else ""
+        return f"{pluralize(len(entries), 'label')}{average}: {join_first(entries)}"
 
-    def imbalance(self) -> Iterator[str]:
-        """Whether the commonest label is far commoner than the rarest."""
+    def format_imbalance(self) -> Iterator[str]:
+        """Yield a note if the most frequent label is much more frequent than the least frequent one."""
         ordered = list(self.labels.items())
-        (common, most), (rare, fewest) = ((plain(label), number) for label, number in (ordered[0], ordered[-1]))
-        if most >= UNEVEN * fewest:
+        (common, max_count), (rare, min_count) = (
+            (shorten_label(label), count) for label, count in (ordered[0], ordered[-1])
+        )
+        if max_count >= MIN_IMBALANCE * min_count:
             yield (
-                f"note: {self.name}: {common} is {most / fewest:.0f} times as common as {rare}; "
-                f"{common} for every text would be right for {most / self.examples:.1%}"
+                f"note: {self.name}: {common} is {max_count / min_count:.0f} times as common as {rare}; "
+                f"always predicting {common} would be right for {max_count / self.examples:.1%} of examples"
             )
 
 
 @dataclass(frozen=True)
-class Report:
-    """What `check` found."""
+class LabelDataSummary:
+    """The result of `summarize_label_data`."""
 
-    train: Part
-    valid: Part | None
-    seen: int  # examples of the validation data whose text is also in training
-    unseen_labels: dict[str, int]  # of the validation data, that training never shows
-    missing_labels: dict[str, int]  # of the training data, that validation never shows although they are common
+    train: LabelPartSummary
+    valid: LabelPartSummary | None
+    overlapping: int  # validation examples whose text is also in the training data
+    unseen_labels: dict[str, int]  # validation labels that are missing from the training data
+    missing_labels: dict[str, int]  # frequent training labels that are missing from the validation data
 
     def lines(self) -> Iterator[str]:
-        """The same in words, a line for each finding."""
+        """Yield the result as text, one finding per line."""
         yield from self.train.lines()
-        yield from self.train.imbalance()
+        yield from self.train.format_imbalance()
         if self.valid is None:
             return
         yield from self.valid.lines()
-        if self.seen == self.valid.examples:
-            yield "note: validation: every text is also in training, so its scores will say nothing about new text"
-        elif self.seen:
-            share = self.seen / self.valid.examples
-            yield f"note: validation: the text of {counted(self.seen, 'example')} ({share:.1%}) is also in training"
+        if self.overlapping == self.valid.examples:
+            yield f"note: validation: every text {ALSO_IN_TRAINING}"
+        elif self.overlapping:
+            share = self.overlapping / self.valid.examples
+            texts = pluralize(self.overlapping, "example")
+            yield f"note: validation: the text of {texts} ({share:.1%}) is also in the training data"
         else:
-            yield "validation: no text is in training"
+            yield "validation: no text is in the training data"
         if self.missing_labels:
             share = sum(self.missing_labels.values()) / sum(self.train.labels.values())
-            none = first_of([plain(label) for label in self.missing_labels])
+            none = join_first([shorten_label(label) for label in self.missing_labels])
             yield (
-                f"note: validation: has none of {none}, {share:.1%} of the labels in training; "
-                "its scores say nothing about them"
+                f"note: validation: no examples of {none} ({share:.1%} of the training labels), "
+                "so the scores do not cover them"
             )
         if self.unseen_labels:
-            each = [f"{plain(label)} {n}" for label, n in self.unseen_labels.items()]
+            entries = [f"{shorten_label(label)} {n}" for label, n in self.unseen_labels.items()]
             yield (
-                f"note: validation: {counted(len(each), 'label')} never seen in training, so never predicted: "
-                f"{first_of(each)}"
+                f"note: validation: {pluralize(len(entries), 'label')} missing from the training data, "
+                f"so never predicted: {join_first(entries)}"
             )
 
 
-def check(train: Sequence[Labelled], valid: Sequence[Labelled] = ()) -> Report:
-    """Look at data before training; what cannot be right is a `RegardError`."""
+def summarize_label_data(train: Sequence[LabeledText], valid: Sequence[LabeledText] = ()) -> LabelDataSummary:
+    """Check labeled data before training.
+
+    Args:
+        train: Training examples.
+        valid: Validation examples, if any.
+
+    Returns:
+        Statistics and possible problems; `lines()` gives them as text.
+
+    Raises:
+        RegardError: Nothing can be learned from the training data: it is empty, or all labels or all texts are equal.
+    """
     if not train:
-        raise RegardError("training data: there are no examples; at least one is needed")
-    labels, found, known = label_counts(train), label_counts(valid), {read_of(example) for example in train}
-    for what, only, different in (("label", next(iter(labels), ""), len(labels)), ("text", train[0].text, len(known))):
+        raise RegardError("training data is empty: expected at least one example")
+    labels, valid_labels, inputs = count_labels(train), count_labels(valid), {get_input(example) for example in train}
+    for kind, only, different in (("label", next(iter(labels), ""), len(labels)), ("text", train[0].text, len(inputs))):
         if different < 2:
-            every = f"every {what} is {quoted(only)} ({counted(len(train), 'example')})"
-            raise RegardError(f"training data: {every}; two that differ are the least to learn from")
-    return Report(
-        train=describe("training", train),
-        valid=describe("validation", valid) if valid else None,
-        seen=sum(read_of(example) in known for example in valid),
-        unseen_labels={label: n for label, n in found.items() if label not in labels},
+            every = f"every {kind} is {quote_text(only)} ({pluralize(len(train), 'example')})"
+            raise RegardError(f"training data: {every}; expected at least two different {kind}s")
+    return LabelDataSummary(
+        train=summarize_label_part("training", train),
+        valid=summarize_label_part("validation", valid) if valid else None,
+        overlapping=sum(get_input(example) in inputs for example in valid),
+        unseen_labels={label: n for label, n in valid_labels.items() if label not in labels},
         missing_labels={
-            label: n for label, n in labels.items() if label not in found and n * len(valid) >= EXPECTED * len(train)
+            label: n
+            for label, n in labels.items()
+            if label not in valid_labels and n * len(valid) >= MIN_EXPECTED * len(train)
         },
     )
 
 
-def describe(name: str, examples: Sequence[Labelled]) -> Part:
-    """Some data in numbers."""
-    given = defaultdict[Read, dict[frozenset[str], None]](dict)
+def summarize_label_part(name: str, examples: Sequence[LabeledText]) -> LabelPartSummary:
+    """Compute the statistics of the training or validation data."""
+    label_sets = defaultdict[ModelInput, dict[frozenset[str], None]](dict)
     for example in examples:
-        given[read_of(example)][frozenset(example.labels)] = None
+        label_sets[get_input(example)][frozenset(example.labels)] = None
     pairs = [Example(example.text, "|".join(example.labels)) for example in examples]
-    return Part(
+    return LabelPartSummary(
         name=name,
         examples=len(examples),
-        duplicates=len(examples) - sum(map(len, given.values())),
+        duplicates=len(examples) - sum(map(len, label_sets.values())),
         texts=len({example.text for example in examples}),
-        labels=label_counts(examples),
-        torn=tuple(
+        labels=count_labels(examples),
+        inconsistent=tuple(
             (read[0], tuple("|".join(sorted(labels)) for labels in sets))
-            for read, sets in given.items()
+            for read, sets in label_sets.items()
             if len(sets) > 1
         ),
         header=examples[0] if is_header(pairs[0], pairs[1:]) else None,
     )
 
 
-def label_counts(examples: Sequence[Labelled]) -> dict[str, int]:
-    """How many examples have each label, the commonest first and equally common ones by name."""
+def count_labels(examples: Sequence[LabeledText]) -> dict[str, int]:
+    """Return the number of examples per label, most frequent first, ties by name."""
     counts = Counter(label for example in examples for label in example.labels)
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
-def plain(label: str) -> str:
-    """A label in a message, without quotes."""
-    return quoted(label, 40)[1:-1]
+def shorten_label(label: str) -> str:
+    """Return a label shortened for a message, without quotes."""
+    return quote_text(label, 40)[1:-1]
 
 
-def read_of(example: Labelled) -> Read:
-    """All that a model reads of an example."""
+def get_input(example: LabeledText) -> ModelInput:
+    """Return everything the model reads of an example."""
     return example.text, example.second, example.context
 
 
-def hold_out(examples: Sequence[Labelled], share: float = 0.1, seed: int = 0) -> tuple[list[Labelled], list[Labelled]]:
-    """Split off validation data, the same share of every label, the same for the same seed; both stay in order.
+def split_validation_labeled(
+    examples: Sequence[LabeledText], share: float = 0.1, seed: int = 0
+) -> tuple[list[LabeledText], list[LabeledText]]:
+    """Split off validation data: a random share of every label, reproducible by seed.
 
-    An example of several labels counts for its rarest. What a model reads alike goes to one
-    side, and one example of each label at least stays in training, so that nothing in validation
-    was trained on and no label is first met there. Where no text repeats and labels are
-    single, each misses its share by one example at most, or keeps that last one. Of dialogues
-    whole ones are held out, if there are several: else validation would be read beside
-    utterances that were trained on.
+    An example with several labels counts for its rarest label. Examples with the same input stay
+    on one side, and every label keeps at least one training example, so validation contains
+    nothing that was trained on and no label that is new. If there are several dialogues, whole
+    dialogues are split off; otherwise the context of a validation example would be training data.
+
+    Args:
+        examples: All examples.
+        share: Share of each label to use for validation, above 0 and below 1.
+        seed: Seed of the random choice.
+
+    Returns:
+        Training and validation examples, each in the original order.
+
+    Raises:
+        RegardError: The share is out of range, or no label has two different texts.
     """
     if not 0 < share < 1:
-        raise RegardError(f"hold_out: share is {share}; one above 0 and below 1 is needed")
-    several = len({example.dialogue for example in examples}) > 1
-    for together in (attrgetter("dialogue"), read_of) if several else (read_of,):
-        held = choose(examples, shuffled_strata(examples, together, seed), share)
-        if held:
-            valid = [example for place, example in enumerate(examples) if place in held]
-            return [example for place, example in enumerate(examples) if place not in held], valid
+        raise RegardError(f"validation_share must be above 0 and below 1, got {share}")
+    has_dialogues = len({example.dialogue for example in examples}) > 1
+    for group_key in (attrgetter("dialogue"), get_input) if has_dialogues else (get_input,):
+        validation_indices = sample_strata(examples, build_shuffled_strata(examples, group_key, seed), share)
+        if validation_indices:
+            valid = [example for index, example in enumerate(examples) if index in validation_indices]
+            return [example for index, example in enumerate(examples) if index not in validation_indices], valid
     raise RegardError(
-        f"hold_out: {counted(len(examples), 'example')}, no label with two different texts; "
-        "one must stay in training and one is needed for validation"
+        f"validation split: no label has two different texts in {pluralize(len(examples), 'example')}; "
+        "pass --validation with a separate file"
     )
 
 
-def choose(examples: Sequence[Labelled], strata: Sequence[Sequence[list[int]]], share: float) -> set[int]:
-    """The places of a share of each stratum, whole groups only; what rounding leaves is owed to the next stratum.
+def sample_strata(examples: Sequence[LabeledText], strata: Sequence[Sequence[list[int]]], share: float) -> set[int]:
+    """Return the indices of a share of each stratum, in whole groups; rounding carries over to the next stratum.
 
-    One group at least, if any can be spared.
+    At least one group is chosen if any can be spared.
     """
-    left = Counter(label_counts(examples))
-    held: set[int] = set()
-    owed = 0.0
+    remaining = Counter(count_labels(examples))
+    chosen: set[int] = set()
+    quota = 0.0
     for groups in strata:
-        owed += share * sum(map(len, groups))
+        quota += share * sum(map(len, groups))
         for group in groups:
-            if len(group) <= owed + 0.5 and can_spare(left, examples, group):
-                held.update(group)
-                left.subtract(label_counts([examples[place] for place in group]))
-                owed -= len(group)
-        owed = min(owed, 0.5)
-    if held:
-        return held
-    for group in (group for groups in reversed(strata) for group in groups if can_spare(left, examples, group)):
+            if len(group) <= quota + 0.5 and can_spare(remaining, examples, group):
+                chosen.update(group)
+                remaining.subtract(count_labels([examples[index] for index in group]))
+                quota -= len(group)
+        quota = min(quota, 0.5)
+    if chosen:
+        return chosen
+    for group in (group for groups in reversed(strata) for group in groups if can_spare(remaining, examples, group)):
         return set(group)
     return set()
 
 
-def can_spare(left: Counter[str], examples: Sequence[Labelled], group: Sequence[int]) -> bool:
-    """Whether every label of some examples is left to others in training."""
-    return all(left[label] > number for label, number in label_counts([examples[place] for place in group]).items())
+def can_spare(remaining: Counter[str], examples: Sequence[LabeledText], group: Sequence[int]) -> bool:
+    """Return whether every label of a group keeps other examples in training."""
+    return all(remaining[label] > count for label, count in count_labels([examples[index] for index in group]).items())
 
 
-def shuffled_strata(
-    examples: Sequence[Labelled], together: Callable[[Labelled], Hashable], seed: int
+def build_shuffled_strata(
+    examples: Sequence[LabeledText], group_key: Callable[[LabeledText], Hashable], seed: int
 ) -> list[list[list[int]]]:
-    """For each label, the rarest first, what has it in random order: groups of examples that belong together."""
-    alike = defaultdict[Hashable, list[int]](list)
-    for place, example in enumerate(examples):
-        alike[together(example)].append(place)
-    order = {label: place for place, label in enumerate(reversed(label_counts(examples)))}
+    """Return, for each label, rarest first, its groups of examples that belong together, in random order."""
+    groups_by_key = defaultdict[Hashable, list[int]](list)
+    for index, example in enumerate(examples):
+        groups_by_key[group_key(example)].append(index)
+    order = {label: index for index, label in enumerate(reversed(count_labels(examples)))}
     strata = defaultdict[int, list[list[int]]](list)
-    for group in alike.values():
-        strata[min((order[label] for place in group for label in examples[place].labels), default=-1)].append(group)
-    draw = random.Random(seed)
+    for group in groups_by_key.values():
+        strata[min((order[label] for index in group for label in examples[index].labels), default=-1)].append(group)
+    generator = random.Random(seed)
     for groups in strata.values():
-        draw.shuffle(groups)
-    return [strata[place] for place in sorted(strata)]
+        generator.shuffle(groups)
+    return [strata[index] for index in sorted(strata)]

@@ -1,4 +1,4 @@
-"""Sentences with a tag for every word, from files of columns as the CoNLL tasks have them."""
+"""Read sentences with one tag per word from column files in the format of the CoNLL tasks."""
 
 from __future__ import annotations
 
@@ -6,95 +6,111 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from regard.data.formats.lines import Path, numbered_lines, quoted, shown
-from regard.data.formats.tables import as_number, counted
+from regard.data.formats.lines import Path, format_path, iter_numbered_lines, quote_text
+from regard.data.formats.tables import format_column_count, parse_column_number
 from regard.errors import RegardError
 
 DOCUMENT_START = "-DOCSTART-"
 
 
 @dataclass(frozen=True, slots=True)
-class Tagged:
-    """The words of a sentence and the tag of each."""
+class TaggedSentence:
+    """The words of a sentence and their tags."""
 
     words: tuple[str, ...]
     tags: tuple[str, ...]
 
     def __post_init__(self) -> None:
         if len(self.words) != len(self.tags):
-            raise RegardError(f"Tagged: found {len(self.words)} words, {len(self.tags)} tags; each word has one tag")
+            raise RegardError(f"expected one tag per word, got {len(self.words)} words and {len(self.tags)} tags")
 
 
-def read_tagged(path: Path, columns: Sequence[str | int] | None = None) -> Iterator[Tagged]:
-    """The sentences of a file, one after another: a word a line, blank lines between sentences.
+def read_tagged(path: Path, columns: Sequence[str | int] | None = None) -> Iterator[TaggedSentence]:
+    """Yield the tagged sentences of a file with one word per line and blank lines between sentences.
 
-    Columns have tabs between them, or spaces where no tabs are. The first is the word and the last
-    its tag, unless `columns` gives the numbers of both, counted from 1. A line that begins with #
-    and has not as many columns as the others is a comment; -DOCSTART- ends a sentence and is no word.
+    Columns are separated by tabs, or by spaces if there are no tabs. A line that starts with # and
+    has a different number of columns is a comment. A -DOCSTART- line ends a sentence.
 
     Args:
-        path: The file; a name that ends in .gz is unzipped, `-` is standard input.
-        columns: The numbers of the columns of word and tag.
+        path: File to read; a name ending in .gz is decompressed, `-` is standard input.
+        columns: Column numbers of word and tag, counted from 1. By default the first and the last column.
+
+    Yields:
+        One `TaggedSentence` per sentence.
+
+    Raises:
+        RegardError: `columns` is invalid, or a line cannot be read.
+
+    Example:
+        >>> sentences = list(read_tagged("train.conll", columns=(1, 4)))
     """
-    places = None if columns is None else column_numbers(columns)
+    word_tag_columns = None if columns is None else parse_column_numbers(columns)
     words: list[str] = []
     tags: list[str] = []
-    for row in rows(path):
+    for row in iter_rows(path):
         if row is not None:
-            word, tag = word_and_tag(*row, places)
+            word, tag = parse_word_and_tag(*row, word_tag_columns)
             words.append(word)
             tags.append(tag)
         elif words:
-            yield Tagged(tuple(words), tuple(tags))
+            yield TaggedSentence(tuple(words), tuple(tags))
             words, tags = [], []
 
 
-def column_numbers(columns: Sequence[str | int]) -> tuple[int, int]:
-    """The numbers of the columns of word and tag."""
-    numbers = [as_number(column) or 0 for column in columns]
+def parse_column_numbers(columns: Sequence[str | int]) -> tuple[int, int]:
+    """Return the column numbers of word and tag."""
+    numbers = [parse_column_number(column) or 0 for column in columns]
     if len(numbers) != 2 or min(numbers) < 1:
-        found = ", ".join(map(str, columns))
-        raise RegardError(f"data.columns: found {found}; the numbers of word and tag are needed, as in 1,4")
+        listed = ", ".join(map(str, columns))
+        raise RegardError(f"data.columns: expected the column numbers of word and tag, as in 1,4, got {listed}")
     return numbers[0], numbers[1]
 
 
-def rows(path: Path) -> Iterator[tuple[str, list[str]] | None]:
-    """Where each word stands and the columns of its line; None where a sentence ends."""
-    lines, before = numbered_lines(path), list[tuple[int, str]]()
+def iter_rows(path: Path) -> Iterator[tuple[str, list[str]] | None]:
+    """Yield the location and the columns of each word; None where a sentence ends."""
+    lines, skipped = iter_numbered_lines(path), list[tuple[int, str]]()
     first, example = 0, ""
     for number, text in lines:
-        before.append((number, text))
+        skipped.append((number, text))
         if text.strip() and not text.startswith(("#", DOCUMENT_START)):
             first, example = number, text
             break
     tabs = "\t" in example
-    width = len(cells_of(example, tabs))
-    for number, text in chain(before, lines):
-        cells = cells_of(text, tabs)
+    width = len(split_cells(example, tabs))
+    for number, text in chain(skipped, lines):
+        cells = split_cells(text, tabs)
         if not text.strip() or text.startswith(DOCUMENT_START):
             yield None
         elif len(cells) == width:
-            yield f"{shown(path)}, line {number}", cells
+            yield f"{format_path(path)}, line {number}", cells
         elif not text.startswith("#"):
             raise RegardError(
-                f"{shown(path)}, line {number}: found {counted(len(cells), tabs=False)}, {quoted(text)}; "
-                f"line {first} has {width}"
+                f"{format_path(path)}, line {number}: expected {format_column_count(width, tabs=False)}, "
+                f"as in line {first}, got {len(cells)}: {quote_text(text)}"
             )
     yield None
 
 
-def cells_of(text: str, tabs: bool) -> list[str]:
-    """The columns of a line, with a tab or spaces between them."""
+def split_cells(text: str, tabs: bool) -> list[str]:
+    """Split a line into columns, at tabs or spaces."""
     return [cell.strip() for cell in text.split("\t")] if tabs else [cell for cell in text.split(" ") if cell]
 
 
-def word_and_tag(where: str, cells: Sequence[str], places: tuple[int, int] | None) -> tuple[str, str]:
-    """The word and its tag: first and last of the columns, unless numbers tell."""
+def parse_word_and_tag(
+    location: str, cells: Sequence[str], word_tag_columns: tuple[int, int] | None
+) -> tuple[str, str]:
+    """Return the word and its tag: the first and last column, or the given ones."""
     if len(cells) < 2:
-        raise RegardError(f"{where}: found 1 column, {quoted(cells[0])}; a word and its tag make 2")
-    if places is not None and max(places) > len(cells):
-        raise RegardError(f"{where}: found {len(cells)} columns; column {max(places)} is wanted")
-    word, tag = (cells[0], cells[-1]) if places is None else (cells[places[0] - 1], cells[places[1] - 1])
+        raise RegardError(f"{location}: expected at least 2 columns, a word and its tag, got 1: {quote_text(cells[0])}")
+    if word_tag_columns is not None and max(word_tag_columns) > len(cells):
+        raise RegardError(
+            f"{location}: column {max(word_tag_columns)} does not exist; the line has {len(cells)} columns"
+        )
+    word, tag = (
+        (cells[0], cells[-1])
+        if word_tag_columns is None
+        else (cells[word_tag_columns[0] - 1], cells[word_tag_columns[1] - 1])
+    )
     if not word or not tag:
-        raise RegardError(f"{where}: the {'tag' if word else 'word'} is empty; each word has one tag")
+        raise RegardError(f"{location}: the {'tag' if word else 'word'} is empty")
     return word, tag

@@ -1,35 +1,34 @@
-"""From a model to targets: greedy, sampled, the best of a beam, or given ones scored; written once for every model.
+"""Decoding: greedy, sampling, beam search, and scoring of given targets, for every model.
 
-A model takes part by the step protocol of `regard.models.seq2seq`, or of
-`regard.models.language` where it writes texts without a source. <pad>, <bos> and,
-unless allowed, <unk> are never chosen; the probabilities of all other tokens stay those
-of the model's own softmax, in which these have their share.
+Models implement `start` and `step` of `regard.models.Seq2Seq` or `regard.models.LanguageModel`.
+<pad>, <bos> and, unless allowed, <unk> are never generated. The probabilities of the other
+tokens are not renormalized.
 """
 
-from regard.decoding.beam import Search, beam_search, search_steps
+from regard.decoding.beam import BeamSearch, beam_search, iter_beam_search
 from regard.decoding.corpus import decode_all
 from regard.decoding.forced import forced_weights, score_targets, token_log_probabilities
-from regard.decoding.generate import continuations, generate, generate_whole, text_weights
+from regard.decoding.generate import generate, generate_beam, generate_hypotheses, text_weights
 from regard.decoding.greedy import greedy
 from regard.decoding.hypothesis import Hypothesis
-from regard.decoding.reading import text_log_probabilities
 from regard.decoding.sample import sample
-from regard.decoding.steps import default_longest, target_log_probabilities
+from regard.decoding.score_text import text_log_probabilities
+from regard.decoding.steps import default_max_length, target_log_probabilities
 
 __all__ = [
+    "BeamSearch",
     "Hypothesis",
-    "Search",
     "beam_search",
-    "continuations",
     "decode_all",
-    "default_longest",
+    "default_max_length",
     "forced_weights",
     "generate",
-    "generate_whole",
+    "generate_beam",
+    "generate_hypotheses",
     "greedy",
+    "iter_beam_search",
     "sample",
     "score_targets",
-    "search_steps",
     "target_log_probabilities",
     "text_log_probabilities",
     "text_weights",

@@ -1,4 +1,4 @@
-"""Beam search: the most probable targets that a search of some width finds."""
+"""Beam search."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from torch import Tensor
 from regard.attention.watch import report_reordering
 from regard.batch import BOS, EOS, PAD, Batch
 from regard.decoding.hypothesis import Hypothesis, from_padded
-from regard.decoding.ranking import greatest
-from regard.decoding.steps import Writer, all_done, check_settled, choices, limits_of
+from regard.decoding.steps import GenerativeModel, all_done, allowed_log_probabilities, check_eval_mode, resolve_limits
+from regard.decoding.topk import stable_topk
 from regard.errors import RegardError
 from regard.models.seq2seq import Seq2Seq
 from regard.models.state import State
@@ -27,94 +27,104 @@ def beam_search(
     nbest: int = 1,
     length_penalty: float = 1.0,
     *,
-    longest: int | Int[Tensor, " batch"] | None = None,
+    max_length: int | Int[Tensor, " batch"] | None = None,
     allow_unknown: bool = False,
 ) -> list[list[Hypothesis]]:
-    """For each source its best targets, best first, all different.
+    """Return the best targets of each source by beam search.
 
-    At each step every live hypothesis is lengthened by every token. What ends among the
-    `width` best of these is kept; the `width` best that do not end live on. A sentence
-    is done when even with probability 1 from here on, and the length that helps most, no
-    live hypothesis could rank before the last of the n best that ended, so that nothing
-    is lost by stopping. Equals rank by age, then by the hypothesis they lengthen, then
-    by token. Width 1 without a length penalty is greedy decoding.
-
-    There are fewer than `nbest` only where fewer are possible. Hypotheses that have not
-    ended at the greatest length follow after all that have.
+    Each step extends every live hypothesis by every token. Of the `width` best extensions,
+    those with <eos> are finished; the `width` best without <eos> stay live. A sentence is done
+    when no live hypothesis can still outrank the n best finished ones, so stopping early loses
+    nothing. Ties are broken by age, then by the extended hypothesis, then by token. Width 1
+    without a length penalty is greedy decoding.
 
     Args:
-        model: In evaluation mode.
-        batch: Sources, where the model is.
-        width: How many hypotheses of each source live at a time.
-        nbest: How many to give back, at most `width`.
+        model: A model in evaluation mode.
+        batch: Sources, on the model's device.
+        width: Number of live hypotheses per source.
+        nbest: Number of targets to return per source, at most `width`.
         length_penalty: Targets rank by log-probability / ((5 + length) / 6) ** length_penalty
-            (Wu et al. 2016, 7), where length counts <eos>; 0 is none, more favours longer ones.
-        longest: As in `greedy`.
-        allow_unknown: Whether <unk> may be chosen.
+            (Wu et al. 2016, 7), where length includes <eos>; 0 is no penalty, higher values favor
+            longer targets.
+        max_length: As in `greedy`.
+        allow_unknown: Allow <unk> in targets.
+
+    Returns:
+        For each source, `nbest` different hypotheses, best first; fewer only if fewer exist.
+        Hypotheses cut off at the maximum length come after those that ended.
+
+    Raises:
+        RegardError: A setting is out of range, or the model is in training mode or gives no finite
+            probabilities.
+
+    Example:
+        >>> best = beam_search(model.eval(), batch, width=5)[0][0]
+        >>> best.target, best.log_probability
     """
-    steps = search_steps(model, batch, width, nbest, length_penalty, longest=longest, allow_unknown=allow_unknown)
-    return results_of(steps)
+    steps = iter_beam_search(
+        model, batch, width, nbest, length_penalty, max_length=max_length, allow_unknown=allow_unknown
+    )
+    return collect_results(steps)
 
 
 @torch.no_grad()
-def search_steps(
+def iter_beam_search(
     model: Seq2Seq,
     batch: Batch,
     width: int = 5,
     nbest: int = 1,
     length_penalty: float = 1.0,
     *,
-    longest: int | Int[Tensor, " batch"] | None = None,
+    max_length: int | Int[Tensor, " batch"] | None = None,
     allow_unknown: bool = False,
-) -> Iterator[Search]:
-    """The search of `beam_search`, with the same settings, after each of its steps; none where there are no sources.
+) -> Iterator[BeamSearch]:
+    """Yield the search of `beam_search` after each step; nothing for an empty batch.
 
-    It is the same object each time. Ask it at a step what is `alive` and what was
-    `considered`, and after the last for its `results`. It can be left at any step.
+    It is the same object each time: call `get_live` and `get_candidates` after a step, and
+    `get_results` after the last one. You can stop at any step. The arguments are those of
+    `beam_search`.
     """
-    check_settled(model)
+    check_eval_mode(model)
     check_beam(width, nbest, length_penalty)
     if not len(batch):
         return
-    limits = limits_of(model, batch, longest)
-    search = Search(torch.full_like(limits, BOS), limits, width, nbest, length_penalty)
-    yield from search.walk(model, model.start(batch, search.capacity, copies=width), allow_unknown)
+    limits = resolve_limits(model, batch, max_length)
+    search = BeamSearch(torch.full_like(limits, BOS), limits, width, nbest, length_penalty)
+    yield from search.run(model, model.start(batch, search.capacity, copies=width), allow_unknown)
 
 
-def results_of(steps: Iterable[Search]) -> list[list[Hypothesis]]:
-    """What a search has found after its last step."""
+def collect_results(steps: Iterable[BeamSearch]) -> list[list[Hypothesis]]:
+    """Run a search to its end and return its results."""
     last = deque(steps, maxlen=1)
-    return last[0].results() if last else []
+    return last[0].get_results() if last else []
 
 
 def check_beam(width: int, nbest: int, length_penalty: float) -> None:
-    """Raise a `RegardError` for settings of which there is no beam."""
+    """Raise a `RegardError` if a setting of a beam search is out of range."""
     if width < 1:
-        raise RegardError(f"beam_search: width is {width}; 1 is the least")
+        raise RegardError(f"beam_search: width must be at least 1, got {width}")
     if not 1 <= nbest <= width:
-        raise RegardError(f"beam_search: nbest is {nbest}; a beam of width {width} gives 1 to {width}")
+        raise RegardError(f"beam_search: nbest must be at least 1 and at most width ({width}), got {nbest}")
     if not 0 <= length_penalty < torch.inf:
-        raise RegardError(
-            f"beam_search: length_penalty is {length_penalty}; 0 is none, a number above it favours length"
-        )
+        raise RegardError(f"beam_search: length_penalty must be at least 0 and finite, got {length_penalty}")
 
 
 class Candidates(NamedTuple):
-    """What a step chooses from: live hypotheses, each longer by one token, best first."""
+    """The candidates of a step: live hypotheses extended by one token, best first."""
 
     live: Int[Tensor, "batch width capacity"]  # before the step
     done: Bool[Tensor, " batch"]  # before the step
     totals: Float[Tensor, "batch many"]
-    parents: Int[Tensor, "batch many"]  # among those that lived
+    parents: Int[Tensor, "batch many"]  # indices into `live`
     tokens: Int[Tensor, "batch many"]
 
 
-class Search:
-    """The hypotheses of all sentences at once: those that live, and the best that have ended.
+class BeamSearch:
+    """The state of a beam search over a batch: live hypotheses, and the best finished ones.
 
-    Both are sorted, best first; where there is none its log-probability is -inf. The
-    live ones of a sentence that is done stay as they are. The first step reads the
-    `last` token that each sentence has before the search.
+    Both are sorted, best first; unused slots have a log-probability of -inf. The live
+    hypotheses of a sentence that is done no longer change. The first step reads the `last`
+    token of each sentence.
     """
 
     candidates: Candidates
@@ -131,38 +141,42 @@ class Search:
     ) -> None:
         self.limits, self.capacity, self.ended_first = limits, int(limits.max()), ended_first
         self.done = torch.zeros_like(limits, dtype=torch.bool)
-        self.last = last.repeat_interleave(width)
+        self.last_tokens = last.repeat_interleave(width)
         self.length = 0
         self.penalties = ((5 + torch.arange(self.capacity + 1, device=limits.device)) / 6) ** alpha
         self.live = limits.new_full((len(limits), width, self.capacity), PAD)
         self.totals = torch.full(self.live.shape[:2], -torch.inf, device=limits.device)
-        self.totals[:, 0] = 0  # all copies are equal before the first token, so that one of them counts
+        self.totals[:, 0] = 0  # all copies are equal before the first token, so only one counts
         self.ended = limits.new_full((len(limits), nbest, self.capacity), PAD)
         self.ended_totals = torch.full(self.ended.shape[:2], -torch.inf, device=limits.device)
         self.ended_scores = self.ended_totals
 
-    def walk(self, model: Writer, state: State, allow_unknown: bool) -> Iterator[Search]:
-        """Search to the end; itself after each step. The state has `width` hypotheses of each sentence."""
+    def run(self, model: GenerativeModel, state: State, allow_unknown: bool) -> Iterator[BeamSearch]:
+        """Run the search to its end and yield it after each step; the state has `width` rows per sentence."""
         while True:
-            logits, state = model.step(self.last, state)
-            over, rows = self.extend(choices(logits, allow_unknown))
+            logits, state = model.step(self.last_tokens, state)
+            over, rows = self.extend(allowed_log_probabilities(logits, allow_unknown))
             yield self
             if over:
                 return
             state.select(rows)
             report_reordering()
 
-    def extend(self, found: Float[Tensor, "rows vocabulary"]) -> tuple[bool, Int[Tensor, " rows"]]:
-        """Lengthen what lives by one token: whether that was the last step, and the row each live one comes from."""
-        width, vocabulary = self.totals.shape[1], found.shape[-1]
-        longer = self.totals[:, :, None] + found.unflatten(0, (-1, width))  # (batch, width, vocabulary)
-        totals, places = greatest(longer.flatten(1), 2 * width)  # at least half of these do not end
-        parents, tokens = places // vocabulary, places % vocabulary
+    def extend(self, log_probabilities: Float[Tensor, "rows vocabulary"]) -> tuple[bool, Int[Tensor, " rows"]]:
+        """Extend the live hypotheses by one token.
+
+        Returns:
+            Whether this was the last step, and for each live hypothesis the row it extends.
+        """
+        width, vocabulary = self.totals.shape[1], log_probabilities.shape[-1]
+        longer = self.totals[:, :, None] + log_probabilities.unflatten(0, (-1, width))  # (batch, width, vocabulary)
+        totals, indices = stable_topk(longer.flatten(1), 2 * width)  # at least half of these do not end
+        parents, tokens = indices // vocabulary, indices % vocabulary
         self.length += 1
         self.candidates = Candidates(self.live, self.done, totals, parents, tokens)
         self._keep_ended(totals[:, :width], parents[:, :width], tokens[:, :width])
-        going = (tokens == EOS).int().sort(stable=True).indices[:, :width]
-        rows = self._go_on(*(each.gather(1, going) for each in (totals, parents, tokens)))
+        continuing = (tokens == EOS).int().sort(stable=True).indices[:, :width]
+        rows = self._continue_live(*(tensor.gather(1, continuing) for tensor in (totals, parents, tokens)))
         before, bound = self.done, self.totals[:, 0] / self.penalties[self.limits]
         self.done = before | (bound <= self.ended_scores[:, -1]) | (self.limits == self.length)
         return all_done(self.done, totals[:, 0], before), rows
@@ -173,81 +187,81 @@ class Search:
         parents: Int[Tensor, "batch width"],
         tokens: Int[Tensor, "batch width"],
     ) -> None:
-        """Take what ended among the best, if it is better than the last that was kept."""
+        """Keep the best finished hypotheses."""
         totals = totals.masked_fill((tokens != EOS) | self.done[:, None], -torch.inf)
-        hypotheses = torch.cat([self.ended, self._lengthened(self.live, parents, tokens)], 1)
+        hypotheses = torch.cat([self.ended, self._lengthen(self.live, parents, tokens)], 1)
         scores = torch.cat([self.ended_scores, totals / self.penalties[self.length]], 1)
         totals = torch.cat([self.ended_totals, totals], 1)
         scores, order = scores.sort(descending=True, stable=True)
         order = order[:, : self.ended.shape[1]]
-        self.ended = rows_at(hypotheses, order)
+        self.ended = gather_rows(hypotheses, order)
         self.ended_totals, self.ended_scores = totals.gather(1, order), scores[:, : order.shape[1]]
 
-    def _go_on(
+    def _continue_live(
         self,
         totals: Float[Tensor, "batch width"],
         parents: Int[Tensor, "batch width"],
         tokens: Int[Tensor, "batch width"],
     ) -> Int[Tensor, " rows"]:
-        """Let these live, except in sentences that are done; give the row each comes from."""
+        """Replace the live hypotheses, except in sentences that are done; return the row each one extends."""
         done, (batch, width) = self.done[:, None], totals.shape
-        own = torch.arange(width, device=done.device)
-        parents, tokens = torch.where(done, own, parents), tokens.masked_fill(done, PAD)
+        unchanged = torch.arange(width, device=done.device)
+        parents, tokens = torch.where(done, unchanged, parents), tokens.masked_fill(done, PAD)
         self.totals = torch.where(done, self.totals, totals)
-        self.live = self._lengthened(self.live, parents, tokens)
-        self.last = tokens.flatten()
+        self.live = self._lengthen(self.live, parents, tokens)
+        self.last_tokens = tokens.flatten()
         return (parents + width * torch.arange(batch, device=done.device)[:, None]).flatten()
 
-    def alive(self) -> list[list[Hypothesis]]:
-        """The hypotheses of each sentence that live on, best first."""
-        return possible(self.live, self.totals)
+    def get_live(self) -> list[list[Hypothesis]]:
+        """Return the live hypotheses of each sentence, best first."""
+        return to_hypotheses(self.live, self.totals)
 
-    def considered(self) -> list[list[Hypothesis]]:
-        """What the last step considered for each sentence that was not done before it, best first.
+    def get_candidates(self) -> list[list[Hypothesis]]:
+        """Return what the last step finished or kept live for each sentence, best first.
 
-        These are the hypotheses that ended there among the `width` best, and those that live on.
+        Sentences that were done before the step have no candidates.
         """
         live, done, totals, parents, tokens = self.candidates
         ends, width = tokens == EOS, self.totals.shape[1]
         rank = torch.arange(tokens.shape[1], device=tokens.device)
-        kept = torch.where(ends, rank < width, (~ends).cumsum(1) <= width) & ~done[:, None]
-        hypotheses = self._lengthened(live, parents, tokens)[:, :, : self.length]
-        return possible(hypotheses, totals.masked_fill(~kept, -torch.inf))
+        is_candidate = torch.where(ends, rank < width, (~ends).cumsum(1) <= width) & ~done[:, None]
+        hypotheses = self._lengthen(live, parents, tokens)[:, :, : self.length]
+        return to_hypotheses(hypotheses, totals.masked_fill(~is_candidate, -torch.inf))
 
-    def _lengthened(
+    def _lengthen(
         self,
         live: Int[Tensor, "batch width capacity"],
         parents: Int[Tensor, "batch some"],
         tokens: Int[Tensor, "batch some"],
     ) -> Int[Tensor, "batch some capacity"]:
-        """Hypotheses that lived before the last step, each with one token more."""
-        longer = rows_at(live, parents)
+        """Return extensions of the hypotheses that were live before the last step."""
+        longer = gather_rows(live, parents)
         longer[:, :, self.length - 1] = tokens
         return longer
 
-    def results(self) -> list[list[Hypothesis]]:
-        """The n best of each sentence: those that ended and then those that live, or both by their rank."""
+    def get_results(self) -> list[list[Hypothesis]]:
+        """Return the n best of each sentence: finished before live ones, or with `ended_first=False` by rank alone."""
         hypotheses = torch.cat([self.ended, self.live], 1)
         totals = torch.cat([self.ended_totals, self.totals], 1)
         if not self.ended_first:
             scores = torch.cat([self.ended_scores, self.totals / self.penalties[self.length]], 1)
             order = scores.argsort(descending=True, stable=True)
-            hypotheses, totals = rows_at(hypotheses, order), totals.gather(1, order)
-        return [found[: self.ended.shape[1]] for found in possible(hypotheses, totals)]
+            hypotheses, totals = gather_rows(hypotheses, order), totals.gather(1, order)
+        return [nbest[: self.ended.shape[1]] for nbest in to_hypotheses(hypotheses, totals)]
 
 
-def possible(
+def to_hypotheses(
     hypotheses: Int[Tensor, "batch many length"], totals: Float[Tensor, "batch many"]
 ) -> list[list[Hypothesis]]:
-    """The hypotheses of each sentence, without those that there are not."""
+    """Convert tensors to the hypotheses of each sentence, without unused slots."""
     return [
-        [from_padded(*each) for each in zip(*sentence, strict=True) if each[1] > -torch.inf]
+        [from_padded(*row) for row in zip(*sentence, strict=True) if row[1] > -torch.inf]
         for sentence in zip(hypotheses.tolist(), totals.tolist(), strict=True)
     ]
 
 
-def rows_at(
-    hypotheses: Int[Tensor, "batch many capacity"], places: Int[Tensor, "batch few"]
+def gather_rows(
+    hypotheses: Int[Tensor, "batch many capacity"], indices: Int[Tensor, "batch few"]
 ) -> Int[Tensor, "batch few capacity"]:
-    """Some hypotheses of each sentence."""
-    return hypotheses.gather(1, places[:, :, None].expand(-1, -1, hypotheses.shape[-1]))
+    """Select hypotheses of each sentence by index."""
+    return hypotheses.gather(1, indices[:, :, None].expand(-1, -1, hypotheses.shape[-1]))

@@ -1,4 +1,4 @@
-"""Decode any number of sources, in batches of like lengths."""
+"""Decode any number of sources, in batches of similar length."""
 
 from __future__ import annotations
 
@@ -21,59 +21,60 @@ def decode_all(
     width: int = 5,
     nbest: int = 1,
     length_penalty: float = 1.0,
-    tokens: int = 32768,
-    longest: int | None = None,
+    batch_tokens: int = 32768,
+    max_length: int | None = None,
     device: str | torch.device | None = None,
     progress: Callable[[int], object] | None = None,
 ) -> list[list[Hypothesis]]:
-    """The best targets of each source, best first, in the order of the sources.
-
-    Targets that the pairs have are not looked at.
+    """Return the best targets of each source, best first, in the order of the sources.
 
     Args:
-        model: In evaluation mode.
-        pairs: The sources, in any order and number.
-        width: Of the beam; 1 is greedy decoding, whatever the length penalty.
+        model: A model in evaluation mode.
+        pairs: The sources; their targets, if any, are ignored.
+        width: Beam width; 1 is greedy decoding, whatever the length penalty.
         nbest: As in `beam_search`.
         length_penalty: As in `beam_search`.
-        tokens: The most source tokens of a batch, those of padding and of every hypothesis of
-            the beam counted; a source that is longer alone is a batch of its own.
-        longest: As in `greedy`.
-        device: Where the model is; where its first parameter is unless told otherwise.
-        progress: Told after each batch how many sources are done.
+        batch_tokens: Maximum number of source tokens in a batch, including padding and multiplied by
+            the beam width. A longer source gets a batch of its own.
+        max_length: As in `greedy`.
+        device: The model's device; by default that of its first parameter.
+        progress: Called after each batch with the number of sources done.
+
+    Raises:
+        RegardError: A setting is out of range.
     """
     check_beam(width, nbest, length_penalty)
-    if tokens < 1:
-        raise RegardError(f"decode_all: tokens is {tokens}; 1 is the least")
-    here = device_of(model) if device is None else device
+    if batch_tokens < 1:
+        raise RegardError(f"decode_all: batch_tokens must be at least 1, got {batch_tokens}")
+    target_device = get_device(model) if device is None else device
 
     def decode(batch: Batch) -> list[list[Hypothesis]]:
         if width == 1:
-            return [[best] for best in greedy(model, batch, longest=longest)]
-        return beam_search(model, batch, width, nbest, length_penalty, longest=longest)
+            return [[best] for best in greedy(model, batch, max_length=max_length)]
+        return beam_search(model, batch, width, nbest, length_penalty, max_length=max_length)
 
-    found: dict[int, list[Hypothesis]] = {}
-    for places in batches_of([len(pair.source) + 1 for pair in pairs], tokens // width):
-        batch = collate([Pair(pairs[place].source) for place in places]).to(here)
-        found.update(zip(places, decode(batch), strict=True))
+    hypotheses: dict[int, list[Hypothesis]] = {}
+    for indices in iter_batches_by_length([len(pair.source) + 1 for pair in pairs], batch_tokens // width):
+        batch = collate([Pair(pairs[index].source) for index in indices]).to(target_device)
+        hypotheses.update(zip(indices, decode(batch), strict=True))
         if progress is not None:
-            progress(len(found))
-    return [found[place] for place in range(len(pairs))]
+            progress(len(hypotheses))
+    return [hypotheses[index] for index in range(len(pairs))]
 
 
-def batches_of(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
-    """Places of like lengths together, the longest first, so that what does not fit into memory is met at once."""
+def iter_batches_by_length(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
+    """Yield indices in batches of similar length, longest first, so that running out of memory shows at once."""
     batch: list[int] = []
-    for place in sorted(range(len(lengths)), key=lambda place: -lengths[place]):
+    for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
         if batch and lengths[batch[0]] * (len(batch) + 1) > budget:
             yield batch
             batch = []
-        batch.append(place)
+        batch.append(index)
     if batch:
         yield batch
 
 
-def device_of(model: Seq2Seq) -> torch.device:
-    """Where the first parameter of a model is."""
+def get_device(model: Seq2Seq) -> torch.device:
+    """Return the device of the model's first parameter."""
     first = next(model.parameters(), None)
     return torch.device("cpu") if first is None else first.device

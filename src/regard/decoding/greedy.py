@@ -1,4 +1,4 @@
-"""Greedy decoding: always the most probable token."""
+"""Greedy decoding."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 from regard.batch import Batch
 from regard.decoding.hypothesis import Hypothesis
-from regard.decoding.steps import write_targets
+from regard.decoding.steps import decode_targets
 from regard.models.seq2seq import Seq2Seq
 
 
@@ -15,21 +15,30 @@ def greedy(
     model: Seq2Seq,
     batch: Batch,
     *,
-    longest: int | Int[Tensor, " batch"] | None = None,
+    max_length: int | Int[Tensor, " batch"] | None = None,
     allow_unknown: bool = False,
 ) -> list[Hypothesis]:
-    """One target for each source: the most probable token at each step, the smallest number of equals.
+    """Decode each source by taking the most probable token at each step; ties go to the smaller id.
 
     Args:
-        model: In evaluation mode.
-        batch: Sources, where the model is.
-        longest: The most tokens of a target, <eos> included: one limit for all, or a limit for
-            each; `default_longest` unless told otherwise. What reaches it has not ended.
-        allow_unknown: Whether <unk> may be chosen.
+        model: A model in evaluation mode.
+        batch: Sources, on the model's device.
+        max_length: Maximum number of target tokens, including <eos>: one limit, or one per source;
+            by default `default_max_length`. Targets that reach it are cut off, with `ended=False`.
+        allow_unknown: Allow <unk> in targets.
+
+    Returns:
+        One hypothesis per source.
+
+    Raises:
+        RegardError: The model is in training mode or gives no finite probabilities.
+
+    Example:
+        >>> [hypothesis.target for hypothesis in greedy(model.eval(), batch)]
     """
-    return write_targets(model, batch, most_probable, longest=longest, allow_unknown=allow_unknown)
+    return decode_targets(model, batch, choose_most_probable, max_length=max_length, allow_unknown=allow_unknown)
 
 
-def most_probable(found: Float[Tensor, "rows vocabulary"]) -> Int[Tensor, " rows"]:
-    """The most probable token of each row, the smallest number of equals."""
-    return found.argmax(-1)
+def choose_most_probable(log_probabilities: Float[Tensor, "rows vocabulary"]) -> Int[Tensor, " rows"]:
+    """Return the most probable token of each row; ties go to the smaller id."""
+    return log_probabilities.argmax(-1)

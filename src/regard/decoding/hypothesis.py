@@ -1,4 +1,4 @@
-"""Hypothesis: one target that a model proposes for a source."""
+"""Hypothesis: a decoded target with its log-probability."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from regard.batch import EOS, PAD
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """The tokens of a target without <bos>, with <eos> if it ended, and the log of their probability.
+    """A decoded target.
 
-    One that had not ended when it reached the greatest length is as long as that, and
-    the log of its probability is that of a beginning.
+    Attributes:
+        tokens: The token ids without <bos>; the last one is <eos> if the target ended.
+        log_probability: The log-probability of the tokens.
+        ended: Whether the target ended with <eos>, rather than being cut off at the maximum length.
     """
 
     tokens: tuple[int, ...]
@@ -22,11 +24,11 @@ class Hypothesis:
 
     @property
     def target(self) -> tuple[int, ...]:
-        """The tokens without <eos>, as a `Pair` has them."""
+        """The tokens without <eos>, as in a `Pair`."""
         return self.tokens[:-1] if self.ended else self.tokens
 
 
 def from_padded(tokens: Sequence[int], log_probability: float) -> Hypothesis:
-    """A hypothesis of tokens that are filled up with PAD at the end."""
+    """Build a hypothesis from tokens padded with PAD."""
     length = len(tokens) - list(reversed(tokens)).count(PAD)
     return Hypothesis(tuple(tokens[:length]), log_probability, ended=length > 0 and tokens[length - 1] == EOS)

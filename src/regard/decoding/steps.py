@@ -1,4 +1,4 @@
-"""What every way of decoding shares, whatever the model reads: limits, log-probabilities, and the walk to <eos>."""
+"""Shared parts of all decoding methods: limits, log-probabilities and the decoding loop."""
 
 from __future__ import annotations
 
@@ -11,77 +11,86 @@ from torch import Tensor
 from regard.batch import BOS, EOS, PAD, UNKNOWN, Batch
 from regard.decoding.hypothesis import Hypothesis, from_padded
 from regard.errors import RegardError
-from regard.models.language import LanguageModel
+from regard.models.language_model import LanguageModel
 from regard.models.seq2seq import Seq2Seq
 from regard.models.state import State
 
-NOT_FINITE = "the model gave no finite probabilities; look for NaN or infinity in its parameters and input"
+NOT_FINITE = "probabilities are not finite; check the model's parameters and input for NaN or infinity"
 
-AT_ONCE = 1024
-"""Places whose logits exist at a time: those of 50,000 words are 200 MB."""
+MAX_POSITIONS = 1024
+"""Maximum number of positions whose logits are computed at a time: 200 MB for a vocabulary of 50,000."""
 
-Writer = Seq2Seq | LanguageModel
-"""What writes one token after another: `step` and `State` are the same for both."""
+GenerativeModel = Seq2Seq | LanguageModel
+"""A model that generates one token at a time; `step` and `State` are the same for both."""
 
-Choose = Callable[[Tensor], Tensor]
-"""Log-probabilities (rows, vocabulary) -> the token chosen for each."""
+TokenChooser = Callable[[Tensor], Tensor]
+"""Log-probabilities (rows, vocabulary) -> the token chosen for each row."""
 
 
-def default_longest(batch: Batch) -> Int[Tensor, " batch"]:
-    """The most tokens a target gets unless told otherwise, <eos> included: twice its source and 50 more."""
+def default_max_length(batch: Batch) -> Int[Tensor, " batch"]:
+    """Return the default maximum length of each target, including <eos>: twice the source length plus 50."""
     return 2 * batch.source_lengths.on_device + 50
 
 
-def limits_of(model: Seq2Seq, batch: Batch, longest: int | Int[Tensor, " batch"] | None) -> Int[Tensor, " batch"]:
-    """The most tokens of each target: the same for all, one for each, or the default as far as the model can go."""
-    if longest is None:
-        found = default_longest(batch)
-        return found if model.most_places is None else found.clamp(max=model.most_places)
-    limits = batch.source.new_full((len(batch),), longest) if isinstance(longest, int) else longest.to(batch.source)
+def resolve_limits(
+    model: Seq2Seq, batch: Batch, max_length: int | Int[Tensor, " batch"] | None
+) -> Int[Tensor, " batch"]:
+    """Return the maximum length of each target; the default is capped at the model's own limit."""
+    if max_length is None:
+        default = default_max_length(batch)
+        return default if model.max_length is None else default.clamp(max=model.max_length)
+    limits = (
+        batch.source.new_full((len(batch),), max_length) if isinstance(max_length, int) else max_length.to(batch.source)
+    )
     if len(limits) and int(limits.min()) < 1:
-        raise RegardError(f"decoding: longest is {int(limits.min())}; 1 is the least")
+        raise RegardError(f"decoding: max_length must be at least 1, got {int(limits.min())}")
     return limits
 
 
-def check_settled(model: Writer) -> None:
-    """Refuse a model whose dropout would make every answer another."""
+def check_eval_mode(model: GenerativeModel) -> None:
+    """Raise a `RegardError` if the model is in training mode, where dropout makes results random."""
     if model.training:
-        raise RegardError("decoding: the model is in training mode; call model.eval() first")
+        raise RegardError("decoding: model is in training mode; call model.eval() first")
 
 
 def log_probabilities(logits: Float[Tensor, "*places vocabulary"]) -> Float[Tensor, "*places vocabulary"]:
-    """The model's own log-softmax, in float32 at least."""
+    """Return the log-softmax of the logits, in float32 or higher precision."""
     return logits.log_softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))
 
 
 def target_log_probabilities(
-    model: Writer, features: Float[Tensor, "rows time width"], targets: Int[Tensor, "rows time"]
+    model: GenerativeModel, features: Float[Tensor, "rows time width"], targets: Int[Tensor, "rows time"]
 ) -> Float[Tensor, "rows time"]:
-    """The log-probability of each target by what the model thinks at its place; 0 where it is PAD.
+    """Return the log-probability of each target given the features at its position; 0 where it is PAD.
 
-    Logits are made only where there are targets, for `AT_ONCE` places at a time, so that
-    neither long texts nor a large vocabulary need memory for all of them.
+    Logits are computed only where there are targets and for at most `MAX_POSITIONS` positions
+    at a time, which bounds the memory of long texts and large vocabularies.
     """
-    asked = targets != PAD
-    parts = zip(features[asked].split(AT_ONCE), targets[asked].split(AT_ONCE), strict=True)
-    logs = [log_probabilities(model.output(places)).gather(-1, wanted[:, None])[:, 0] for places, wanted in parts]
-    found = torch.cat(logs)
-    return found.new_zeros(targets.shape).masked_scatter(asked, found)
+    has_target = targets != PAD
+    parts = zip(features[has_target].split(MAX_POSITIONS), targets[has_target].split(MAX_POSITIONS), strict=True)
+    logs = [
+        log_probabilities(model.output(part_features)).gather(-1, part_targets[:, None])[:, 0]
+        for part_features, part_targets in parts
+    ]
+    flat_log_probabilities = torch.cat(logs)
+    return flat_log_probabilities.new_zeros(targets.shape).masked_scatter(has_target, flat_log_probabilities)
 
 
-def choices(logits: Float[Tensor, "rows vocabulary"], allow_unknown: bool) -> Float[Tensor, "rows vocabulary"]:
-    """The log-probabilities of the tokens that may be chosen; -inf for the others."""
-    found = log_probabilities(logits)
+def allowed_log_probabilities(
+    logits: Float[Tensor, "rows vocabulary"], allow_unknown: bool
+) -> Float[Tensor, "rows vocabulary"]:
+    """Return the log-probabilities, with -inf for tokens that are never generated."""
+    allowed = log_probabilities(logits)
     for token in (PAD, BOS) if allow_unknown else (PAD, UNKNOWN, BOS):
-        found[:, token] = -torch.inf
-    return found
+        allowed[:, token] = -torch.inf
+    return allowed
 
 
 def all_done(done: Bool[Tensor, " batch"], best: Float[Tensor, " batch"], before: Bool[Tensor, " batch"]) -> bool:
-    """Whether nothing is left to do: the one place of a step that waits for the device.
+    """Return whether all sentences are done; this is the only part of a step that waits for the device.
 
-    `best` is the log-probability of the best choice of each sentence, which must be
-    finite where the sentence was not done before.
+    `best` is the log-probability of the best choice of each sentence, which must be finite
+    for sentences that were not done `before`.
     """
     over, broken = torch.stack([done.all(), (~before & ~best.isfinite()).any()]).tolist()
     if broken:
@@ -89,26 +98,26 @@ def all_done(done: Bool[Tensor, " batch"], best: Float[Tensor, " batch"], before
     return bool(over)
 
 
-def walk(
-    model: Writer,
+def iter_decoding(
+    model: GenerativeModel,
     state: State,
     last: Int[Tensor, " rows"],
     limits: Int[Tensor, " rows"],
-    choose: Choose,
+    choose: TokenChooser,
     *,
     allow_unknown: bool,
 ) -> Iterator[tuple[Int[Tensor, " rows"], Float[Tensor, " rows"]]]:
-    """At each step the token chosen for each row and its log-probability; after the end of a row PAD and 0.
+    """Yield the token chosen for each row and its log-probability; PAD and 0 after the end of a row.
 
-    The first step reads `last`, each other what was chosen before. It is over when every
-    row has ended or is as long as its limit says. Whoever goes no further leaves nothing
-    behind: between two steps nothing is switched off or held but what was read.
+    The first step reads `last`, each later one the token chosen before. Stops when every row
+    has ended or reached its limit. Between steps gradients are enabled as usual, so you can
+    stop iterating at any time.
     """
     done = torch.zeros_like(limits, dtype=torch.bool)
-    for place in range(int(limits.max()) if len(limits) else 0):
-        chosen, gained, state = next_tokens(model, last, state, choose, allow_unknown)
+    for position in range(int(limits.max()) if len(limits) else 0):
+        chosen, gained, state = choose_next_tokens(model, last, state, choose, allow_unknown)
         before, last = done, chosen.masked_fill(done, PAD)
-        done = before | (last == EOS) | (limits == place + 1)
+        done = before | (last == EOS) | (limits == position + 1)
         over = all_done(done, gained, before)
         yield last, gained.masked_fill(before, 0)
         if over:
@@ -116,36 +125,43 @@ def walk(
 
 
 @torch.no_grad()
-def next_tokens(
-    model: Writer, last: Int[Tensor, " rows"], state: State, choose: Choose, allow_unknown: bool
+def choose_next_tokens(
+    model: GenerativeModel, last: Int[Tensor, " rows"], state: State, choose: TokenChooser, allow_unknown: bool
 ) -> tuple[Int[Tensor, " rows"], Float[Tensor, " rows"], State]:
-    """Read one token of each row; the next, its log-probability, and what the model remembers then."""
+    """Read one token of each row; return the next token, its log-probability and the new state."""
     logits, state = model.step(last, state)
-    found = choices(logits, allow_unknown)
-    chosen = choose(found)
-    return chosen, found.gather(-1, chosen[:, None])[:, 0], state
+    allowed = allowed_log_probabilities(logits, allow_unknown)
+    chosen = choose(allowed)
+    return chosen, allowed.gather(-1, chosen[:, None])[:, 0], state
 
 
-def walked(steps: Iterable[tuple[Int[Tensor, " rows"], Float[Tensor, " rows"]]]) -> list[Hypothesis]:
-    """The hypotheses that the steps of a walk make, one for each row."""
-    found = list(steps)
-    if not found:
+def collect_hypotheses(steps: Iterable[tuple[Int[Tensor, " rows"], Float[Tensor, " rows"]]]) -> list[Hypothesis]:
+    """Collect the steps of `iter_decoding` into one hypothesis per row."""
+    all_steps = list(steps)
+    if not all_steps:
         return []
-    totals = torch.zeros_like(found[0][1])
-    for _, gained in found:
+    totals = torch.zeros_like(all_steps[0][1])
+    for _, gained in all_steps:
         totals = totals + gained
-    tokens = torch.stack([chosen for chosen, _ in found], 1)
-    return [from_padded(*each) for each in zip(tokens.tolist(), totals.tolist(), strict=True)]
+    tokens = torch.stack([chosen for chosen, _ in all_steps], 1)
+    return [from_padded(*row) for row in zip(tokens.tolist(), totals.tolist(), strict=True)]
 
 
 @torch.no_grad()
-def write_targets(
-    model: Seq2Seq, batch: Batch, choose: Choose, *, longest: int | Int[Tensor, " batch"] | None, allow_unknown: bool
+def decode_targets(
+    model: Seq2Seq,
+    batch: Batch,
+    choose: TokenChooser,
+    *,
+    max_length: int | Int[Tensor, " batch"] | None,
+    allow_unknown: bool,
 ) -> list[Hypothesis]:
-    """The target of each source, walked from <bos>."""
-    check_settled(model)
+    """Decode each source from <bos>."""
+    check_eval_mode(model)
     if not len(batch):
         return []
-    limits = limits_of(model, batch, longest)
+    limits = resolve_limits(model, batch, max_length)
     state = model.start(batch, int(limits.max()))
-    return walked(walk(model, state, torch.full_like(limits, BOS), limits, choose, allow_unknown=allow_unknown))
+    return collect_hypotheses(
+        iter_decoding(model, state, torch.full_like(limits, BOS), limits, choose, allow_unknown=allow_unknown)
+    )

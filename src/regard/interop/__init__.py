@@ -1,1 +1,1 @@
-"""Other libraries: reading what they have written, and writing what they can read."""
+"""Interoperability with other libraries: import and export GPT-2, watch models of Transformers."""

@@ -1,4 +1,4 @@
-"""Parameters of GPT-2 folders <-> those of the model `gpt`."""
+"""Convert between the parameters of GPT-2 folders and of the model `gpt`."""
 
 from __future__ import annotations
 
@@ -10,122 +10,132 @@ from torch import Tensor
 
 from regard.errors import RegardError
 from regard.files import read_json_table, read_tensors
-from regard.interop.gpt2_tokenizer import End
+from regard.interop.gpt2_tokenizer import EndToken
 from regard.models.gpt import Gpt, GptConfig
 from regard.text.tokenizer import RESERVED
 
 TRANSPOSED = {"attention.output": "attn.c_proj", "feed_forward.wider": "mlp.c_fc", "feed_forward.back": "mlp.c_proj"}
-"""Linear layers, here and there, where their weights are (inputs, outputs)."""
+"""Linear layer of `gpt` -> layer of GPT-2, whose weight is transposed: (inputs, outputs)."""
 
 NORMS = {"attention_residual.norm": "ln_1", "feed_forward_residual.norm": "ln_2"}
 JOINED = ("attention.query", "attention.keys", "attention.values")
-"""What is one layer there, `attn.c_attn`."""
+"""Layers of `gpt` that are one layer in GPT-2, `attn.c_attn`."""
 
 Tensors = dict[str, Tensor]
 
 
 def read_parameters(folder: Path) -> Tensors:
-    """All tensors of a folder, from one file or several, in float32."""
-    one, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
-    if one.exists():
-        files = [one.name]
+    """Read all tensors of a folder, from one file or several, in float32."""
+    single_file, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
+    if single_file.exists():
+        files = [single_file.name]
     elif index.exists():
         files = sorted(set(read_json_table(index).get("weight_map", {}).values()))
     elif (folder / "pytorch_model.bin").exists():
         raise RegardError(
-            f"{folder}: has only pytorch_model.bin, which can run any program when it is read; convert it: "
-            "GPT2LMHeadModel.from_pretrained(folder).save_pretrained(other) of Transformers writes model.safetensors"
+            f"{folder}: cannot read pytorch_model.bin, which can run arbitrary code; convert it to model.safetensors "
+            "with GPT2LMHeadModel.from_pretrained(folder).save_pretrained(other) of Transformers"
         )
     else:
-        raise RegardError(f"{folder}: there is no model.safetensors")
-    found: Tensors = {}
+        raise RegardError(f"cannot read {single_file}: not found")
+    tensors: Tensors = {}
     for file in files:
         if Path(file).name != file:
-            raise RegardError(f"{index}: names the file {file}; files of the same folder are needed")
-        found |= {name: tensor.float() for name, tensor in read_tensors(folder / file).items()}
-    return found
+            raise RegardError(f"{index}: expected files in the same folder, got {file}")
+        tensors |= {name: tensor.float() for name, tensor in read_tensors(folder / file).items()}
+    return tensors
 
 
-def our_parameters(found: Mapping[str, Tensor], config: GptConfig, where: Path) -> Tensors:
-    """The parameters of GPT-2 under our names, each of our linear layers by itself."""
-    masks = (".attn.bias", ".attn.masked_bias")  # constants, which older folders have as tensors
-    theirs = {name.removeprefix("transformer."): t for name, t in found.items() if not name.endswith(masks)}
+def from_gpt2_parameters(tensors: Mapping[str, Tensor], config: GptConfig, location: Path) -> Tensors:
+    """Rename the parameters of GPT-2, transpose linear layers and split the joined ones."""
+    masks = (".attn.bias", ".attn.masked_bias")  # constants that older versions saved as tensors
+    gpt2_tensors = {name.removeprefix("transformer."): t for name, t in tensors.items() if not name.endswith(masks)}
     if config.tied:
-        theirs.pop("lm_head.weight", None)
-    ours: Tensors = {}
+        gpt2_tensors.pop("lm_head.weight", None)
+    parameters: Tensors = {}
     try:
-        for name, their_name in whole_names(config).items():
-            ours[name] = theirs.pop(their_name)
+        for name, gpt2_name in get_parameter_names(config).items():
+            parameters[name] = gpt2_tensors.pop(gpt2_name)
         for layer in range(config.layers):
-            ours |= our_layer(theirs, f"stack.layers.{layer}.", f"h.{layer}.")
+            parameters |= from_gpt2_layer(gpt2_tensors, f"stack.layers.{layer}.", f"h.{layer}.")
     except KeyError as error:
-        raise RegardError(f"{where}: there is no parameter {error.args[0]}") from None
-    if theirs:
-        raise RegardError(f"{where}: has the parameter {min(theirs)}, which GPT-2 has not")
-    return ours
+        raise RegardError(f"{location}: missing parameter {error.args[0]}") from None
+    if gpt2_tensors:
+        raise RegardError(f"{location}: unexpected parameter {min(gpt2_tensors)}, not part of GPT-2")
+    return parameters
 
 
-def our_layer(theirs: Tensors, own: str, their: str) -> Tensors:
-    """The parameters of one layer, taken out of theirs."""
-    ours: Tensors = {}
-    for name, their_name in {**NORMS, **TRANSPOSED}.items():
-        weight = theirs.pop(f"{their}{their_name}.weight")
-        ours[f"{own}{name}.weight"] = weight.T.contiguous() if name in TRANSPOSED else weight
-        ours[f"{own}{name}.bias"] = theirs.pop(f"{their}{their_name}.bias")
-    weight, bias = (theirs.pop(f"{their}attn.c_attn.{part}") for part in ("weight", "bias"))
-    for name, rows, numbers in zip(JOINED, weight.T.tensor_split(3), bias.tensor_split(3), strict=True):
-        ours |= {f"{own}{name}.weight": rows.contiguous(), f"{own}{name}.bias": numbers}
-    return ours
+def from_gpt2_layer(gpt2_tensors: Tensors, prefix: str, gpt2_prefix: str) -> Tensors:
+    """Convert the parameters of one layer, removing them from `gpt2_tensors`."""
+    parameters: Tensors = {}
+    for name, gpt2_name in {**NORMS, **TRANSPOSED}.items():
+        weight = gpt2_tensors.pop(f"{gpt2_prefix}{gpt2_name}.weight")
+        parameters[f"{prefix}{name}.weight"] = weight.T.contiguous() if name in TRANSPOSED else weight
+        parameters[f"{prefix}{name}.bias"] = gpt2_tensors.pop(f"{gpt2_prefix}{gpt2_name}.bias")
+    weight, bias = (gpt2_tensors.pop(f"{gpt2_prefix}attn.c_attn.{part}") for part in ("weight", "bias"))
+    for name, rows, bias_part in zip(JOINED, weight.T.tensor_split(3), bias.tensor_split(3), strict=True):
+        parameters |= {f"{prefix}{name}.weight": rows.contiguous(), f"{prefix}{name}.bias": bias_part}
+    return parameters
 
 
-def their_parameters(ours: Mapping[str, Tensor], config: GptConfig) -> Tensors:
-    """Our parameters under the names of GPT-2; where we have no bias, theirs is zero."""
-    theirs = {name: ours[own] for own, name in whole_names(config).items() if own in ours}
+def to_gpt2_parameters(parameters: Mapping[str, Tensor], config: GptConfig) -> Tensors:
+    """Convert parameters of `gpt` to those of GPT-2; missing biases become zero."""
+    gpt2_tensors = {
+        gpt2_name: parameters[name] for name, gpt2_name in get_parameter_names(config).items() if name in parameters
+    }
     if not config.bias:
-        theirs["ln_f.bias"] = torch.zeros(config.width)
+        gpt2_tensors["ln_f.bias"] = torch.zeros(config.width)
     for layer in range(config.layers):
-        own, their = f"stack.layers.{layer}.", f"h.{layer}."
-        for name, their_name in {**NORMS, **TRANSPOSED}.items():
-            weight = ours[f"{own}{name}.weight"]
-            theirs[f"{their}{their_name}.weight"] = weight.T if name in TRANSPOSED else weight
-            theirs[f"{their}{their_name}.bias"] = ours.get(f"{own}{name}.bias", torch.zeros(len(weight)))
-        weights = [ours[f"{own}{name}.weight"] for name in JOINED]
-        biases = [ours.get(f"{own}{name}.bias", torch.zeros(config.width)) for name in JOINED]
-        theirs |= {f"{their}attn.c_attn.weight": torch.cat(weights).T, f"{their}attn.c_attn.bias": torch.cat(biases)}
-    return {name if name == "lm_head.weight" else f"transformer.{name}": tensor for name, tensor in theirs.items()}
+        prefix, gpt2_prefix = f"stack.layers.{layer}.", f"h.{layer}."
+        for name, gpt2_name in {**NORMS, **TRANSPOSED}.items():
+            weight = parameters[f"{prefix}{name}.weight"]
+            gpt2_tensors[f"{gpt2_prefix}{gpt2_name}.weight"] = weight.T if name in TRANSPOSED else weight
+            gpt2_tensors[f"{gpt2_prefix}{gpt2_name}.bias"] = parameters.get(
+                f"{prefix}{name}.bias", torch.zeros(len(weight))
+            )
+        weights = [parameters[f"{prefix}{name}.weight"] for name in JOINED]
+        biases = [parameters.get(f"{prefix}{name}.bias", torch.zeros(config.width)) for name in JOINED]
+        gpt2_tensors |= {
+            f"{gpt2_prefix}attn.c_attn.weight": torch.cat(weights).T,
+            f"{gpt2_prefix}attn.c_attn.bias": torch.cat(biases),
+        }
+    return {
+        name if name == "lm_head.weight" else f"transformer.{name}": tensor for name, tensor in gpt2_tensors.items()
+    }
 
 
-def whole_names(config: GptConfig) -> dict[str, str]:
-    """What the parameters beside the layers are called here and there."""
+def get_parameter_names(config: GptConfig) -> dict[str, str]:
+    """Return `gpt` name -> GPT-2 name of the parameters outside the layers."""
     names = {"embedding.weight": "wte.weight", "positions.table": "wpe.weight"}
     names |= {f"stack.norm.{part}": f"ln_f.{part}" for part in ("weight", "bias")}
     return names if config.tied else {**names, "vocabulary.weight": "lm_head.weight"}
 
 
-def token_tables(config: GptConfig) -> list[str]:
-    """Our parameters that have a row for each token."""
+def get_token_tables(config: GptConfig) -> list[str]:
+    """Return the names of the parameters with a row per token."""
     return ["embedding.weight"] if config.tied else ["embedding.weight", "vocabulary.weight"]
 
 
-def our_rows(table: Tensor, end: End) -> Tensor:
-    """Rows of GPT-2's tokens in our order: nothing for <pad> and <unk>, the end's for <bos> and <eos>, the others."""
-    before, own, after = table[: end.number], table[end.number : end.number + 1], table[end.number + 1 :]
-    nothing = torch.zeros_like(own)
-    return torch.cat([nothing, nothing, own, own, before, after])
+def from_gpt2_rows(table: Tensor, end: EndToken) -> Tensor:
+    """Reorder rows of GPT-2's tokens: zeros for <pad> and <unk>, the end token for <bos> and <eos>, the others."""
+    before, end_row, after = table[: end.number], table[end.number : end.number + 1], table[end.number + 1 :]
+    zeros = torch.zeros_like(end_row)
+    return torch.cat([zeros, zeros, end_row, end_row, before, after])
 
 
-def their_rows(table: Tensor, end: End, special: int) -> Tensor:
-    """Rows of our tokens in GPT-2's order, one of our special ones for the end."""
+def to_gpt2_rows(table: Tensor, end: EndToken, special: int) -> Tensor:
+    """Reorder rows to the order of GPT-2's tokens, with the row of `special` for the end token."""
     others = table[len(RESERVED) :]
     return torch.cat([others[: end.number], table[special : special + 1], others[end.number :]])
 
 
-def check_shapes(parameters: Mapping[str, Tensor], config: GptConfig, where: Path) -> None:
-    """Raise a `RegardError` unless these are the parameters of such a model."""
+def check_shapes(parameters: Mapping[str, Tensor], config: GptConfig, location: Path) -> None:
+    """Raise a `RegardError` if a parameter has another shape than the config implies."""
     with torch.device("meta"):
-        wanted = Gpt(config).state_dict()
-    for name, tensor in wanted.items():
+        expected = Gpt(config).state_dict()
+    for name, tensor in expected.items():
         if parameters[name].shape != tensor.shape:
             raise RegardError(
-                f"{where}: {name} is {tuple(parameters[name].shape)}; config.json says {tuple(tensor.shape)}"
+                f"{location}: {name}: expected shape {tuple(tensor.shape)} by config.json, "
+                f"got {tuple(parameters[name].shape)}"
             )

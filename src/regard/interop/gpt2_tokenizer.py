@@ -1,4 +1,4 @@
-"""Tokenizers of GPT-2 folders <-> ours."""
+"""Convert between tokenizers of GPT-2 folders and `Tokenizer`."""
 
 from __future__ import annotations
 
@@ -11,143 +11,143 @@ from tokenizers import Regex, decoders, models, pre_tokenizers, processors
 
 from regard.batch import BOS, EOS, PAD, UNKNOWN
 from regard.errors import RegardError
-from regard.settings import shown
-from regard.text.learn import numbered
-from regard.text.pieces import byte_characters
+from regard.settings import format_value
+from regard.text.learn import build_vocabulary
+from regard.text.pieces import list_byte_characters
 from regard.text.steps import NO_STEPS
 from regard.text.tokenizer import RESERVED, Tokenizer
 
 END_TOKEN = "<|endoftext|>"
 
 CHUNKS = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
-"""How GPT-2 cuts a text before it merges, as a tokenizer.json has it."""
+"""GPT-2's pre-tokenizer, as in tokenizer.json."""
 
 
-class End(NamedTuple):
-    """The token with which texts of a GPT-2 begin and end."""
+class EndToken(NamedTuple):
+    """The token that texts of a GPT-2 model start and end with."""
 
     number: int
     token: str
 
 
-class Vocabulary(NamedTuple):
-    """The tokens of a GPT-2 in the order of their numbers, and what is merged, first to last."""
+class Gpt2Vocabulary(NamedTuple):
+    """The tokens of a GPT-2 model in the order of their ids, and its merges in order of priority."""
 
     entries: list[str]
     merges: list[tuple[str, str]]
 
 
-def read_vocabulary(folder: Path) -> Vocabulary:
-    """What is in tokenizer.json, or in vocab.json and merges.txt; a `RegardError` unless it is a GPT-2's."""
-    whole, vocab, merges = (folder / name for name in ("tokenizer.json", "vocab.json", "merges.txt"))
-    if not whole.exists() and not (vocab.exists() and merges.exists()):
-        raise RegardError(f"{folder}: there is no tokenizer.json, nor vocab.json with merges.txt")
-    where = whole if whole.exists() else vocab
+def read_vocabulary(folder: Path) -> Gpt2Vocabulary:
+    """Read tokenizer.json, or vocab.json and merges.txt; raise a `RegardError` if it is not a GPT-2 tokenizer."""
+    tokenizer_path, vocab, merges = (folder / name for name in ("tokenizer.json", "vocab.json", "merges.txt"))
+    if not tokenizer_path.exists() and not (vocab.exists() and merges.exists()):
+        raise RegardError(f"{folder}: expected tokenizer.json, or vocab.json and merges.txt; not found")
+    path = tokenizer_path if tokenizer_path.exists() else vocab
     try:
-        if whole.exists():
-            model = tokenizers.Tokenizer.from_file(str(whole))
+        if tokenizer_path.exists():
+            model = tokenizers.Tokenizer.from_file(str(tokenizer_path))
         else:
-            model = bytes_in_chunks(models.BPE.from_file(str(vocab), str(merges)))
-    except Exception as error:  # the library raises nothing more exact
-        raise RegardError(f"{where}: the tokenizer is broken: {error}") from None
+            model = build_byte_level_tokenizer(models.BPE.from_file(str(vocab), str(merges)))
+    except Exception as error:  # the library raises nothing more specific
+        raise RegardError(f"{path} is corrupt: {error}") from None
     content = json.loads(model.to_str())
-    check_content(content, where)
-    numbers = model.get_vocab(with_added_tokens=True)
-    entries = sorted(numbers, key=numbers.__getitem__)
-    if [numbers[entry] for entry in entries] != list(range(len(entries))):
-        raise RegardError(f"{where}: numbers are left out; {len(entries)} tokens need those from 0 on")
-    return Vocabulary(entries, [(left, right) for left, right in content["model"]["merges"]])
+    check_content(content, path)
+    ids = model.get_vocab(with_added_tokens=True)
+    entries = sorted(ids, key=ids.__getitem__)
+    if [ids[entry] for entry in entries] != list(range(len(entries))):
+        raise RegardError(f"{path}: token ids must be 0 to {len(entries) - 1} without gaps")
+    return Gpt2Vocabulary(entries, [(left, right) for left, right in content["model"]["merges"]])
 
 
-def check_content(content: dict[str, Any], where: Path) -> None:
-    """Raise a `RegardError` for what GPT-2's tokenizer has not."""
+def check_content(content: dict[str, Any], path: Path) -> None:
+    """Raise a `RegardError` if a tokenizer.json has settings that GPT-2 does not use."""
     model, chunks = content["model"], content["pre_tokenizer"] or {}
-    found = {
+    settings = {
         "type": (model["type"], "BPE"),
         "normalizer": (content["normalizer"], None),
-        **{f"pre_tokenizer {name}": (chunks.get(name), wanted) for name, wanted in CHUNKS.items()},
+        **{f"pre_tokenizer {name}": (chunks.get(name), expected) for name, expected in CHUNKS.items()},
         "dropout": (model.get("dropout") or None, None),
         "continuing_subword_prefix": (model.get("continuing_subword_prefix") or None, None),
         "end_of_word_suffix": (model.get("end_of_word_suffix") or None, None),
         "ignore_merges": (model.get("ignore_merges", False), False),
     }
-    for name, (value, wanted) in found.items():
-        if value != wanted:
-            raise RegardError(f"{where}: {name} is {shown(value)}; GPT-2 has {shown(wanted)}")
+    for name, (value, expected) in settings.items():
+        if value != expected:
+            raise RegardError(f"{path}: {name} must be {format_value(expected)} for GPT-2, got {format_value(value)}")
     added = [token["content"] for token in content["added_tokens"] if not token["special"]]
     if added:
-        raise RegardError(f"{where}: the token {shown(added[0])} was added to be found in texts, which GPT-2 has not")
-    missing = [byte for byte, character in enumerate(byte_characters()) if character not in model["vocab"]]
+        raise RegardError(f"{path}: added tokens that are not special are not supported, got {format_value(added[0])}")
+    missing = [byte for byte, character in enumerate(list_byte_characters()) if character not in model["vocab"]]
     if missing:
-        raise RegardError(f"{where}: the byte {missing[0]} has no token; GPT-2 has one for each")
+        raise RegardError(f"{path}: expected a token for every byte, got none for byte {missing[0]}")
 
 
-def from_gpt2(vocabulary: Vocabulary, end: End, where: Path) -> Tokenizer:
-    """Our tokenizer, in which the end is <eos> and all other tokens follow the first four."""
+def from_gpt2(vocabulary: Gpt2Vocabulary, end: EndToken, location: Path) -> Tokenizer:
+    """Build a tokenizer in which the end token is <eos> and all other tokens follow the reserved ones."""
     entries = [entry for entry in vocabulary.entries if entry != end.token]
-    known = set(byte_characters())
-    strange = [entry for entry in entries if not known.issuperset(entry)]
+    byte_alphabet = set(list_byte_characters())
+    strange = [entry for entry in entries if not byte_alphabet.issuperset(entry)]
     if strange:
-        raise RegardError(f"{where}: the token {shown(strange[0])} is not made of bytes as GPT-2's are")
-    return Tokenizer("bpe", bytes_in_chunks(models.BPE(numbered(entries), vocabulary.merges)))
+        raise RegardError(f"{location}: expected byte-level tokens, got {format_value(strange[0])}")
+    return Tokenizer("bpe", build_byte_level_tokenizer(models.BPE(build_vocabulary(entries), vocabulary.merges)))
 
 
-def is_gpt2(tokenizer: Tokenizer) -> bool:
-    """Whether a tokenizer cuts texts as GPT-2 does."""
+def is_gpt2_tokenizer(tokenizer: Tokenizer) -> bool:
+    """Return whether a tokenizer splits texts as GPT-2 does."""
     content = json.loads(tokenizer.model.to_str())
     chunks = content["pre_tokenizer"] or {}
     return tokenizer.kind == "bpe" and content["normalizer"] is None and CHUNKS.items() <= chunks.items()
 
 
-def tokenizer_files(tokenizer: Tokenizer, end: End | None, longest: int) -> dict[str, str]:
-    """The files of a tokenizer as Transformers reads them, by name.
+def build_tokenizer_files(tokenizer: Tokenizer, end: EndToken | None, max_length: int) -> dict[str, str]:
+    """Return the tokenizer files for Transformers, as file name -> content.
 
-    Without an end, the vocabulary stays ours. Transformers then puts <bos> before every text,
-    and takes no text for a special token, as here.
+    Without an end token, regard's vocabulary is kept. Transformers then adds <bos> before every
+    text and never encodes text as a special token, as regard does.
     """
     if tokenizer.steps != NO_STEPS:
-        raise RegardError("the tokenizer changes texts before it cuts them; GPT-2 has no such steps")
+        raise RegardError("cannot export a tokenizer with preprocessing steps; GPT-2 does not support them")
     if end is None:
-        model = with_reserved(tokenizer)
+        model = add_reserved_tokens(tokenizer)
         special = {"bos_token": BOS, "eos_token": EOS, "pad_token": PAD, "unk_token": UNKNOWN}
-        config: dict[str, Any] = {name: RESERVED[number] for name, number in special.items()}
+        config: dict[str, Any] = {name: RESERVED[token_id] for name, token_id in special.items()}
         config |= {"tokenizer_class": "PreTrainedTokenizerFast", "split_special_tokens": True}
     else:
         model = to_gpt2(tokenizer, end)
         config = dict.fromkeys(("bos_token", "eos_token", "unk_token"), end.token)
         config |= {"tokenizer_class": "GPT2Tokenizer", "add_prefix_space": False}
-    config |= {"model_max_length": longest, "clean_up_tokenization_spaces": False}
+    config |= {"model_max_length": max_length, "clean_up_tokenization_spaces": False}
     return {"tokenizer.json": model.to_str(pretty=True), "tokenizer_config.json": json.dumps(config, indent=2) + "\n"}
 
 
-def to_gpt2(tokenizer: Tokenizer, end: End) -> tokenizers.Tokenizer:
-    """The tokenizer of a GPT-2 from what `from_gpt2` has made of it."""
-    content, numbers = json.loads(tokenizer.model.to_str())["model"], tokenizer.model.get_vocab()
-    entries = sorted(numbers, key=numbers.__getitem__)[len(RESERVED) :]
+def to_gpt2(tokenizer: Tokenizer, end: EndToken) -> tokenizers.Tokenizer:
+    """Convert a tokenizer made by `from_gpt2` back to GPT-2's."""
+    content, ids = json.loads(tokenizer.model.to_str())["model"], tokenizer.model.get_vocab()
+    entries = sorted(ids, key=ids.__getitem__)[len(RESERVED) :]
     entries.insert(end.number, end.token)
     merges = [(left, right) for left, right in content["merges"]]
-    model = bytes_in_chunks(models.BPE({entry: number for number, entry in enumerate(entries)}, merges))
+    model = build_byte_level_tokenizer(models.BPE({entry: token_id for token_id, entry in enumerate(entries)}, merges))
     model.decoder = decoders.ByteLevel()
     model.post_processor = processors.ByteLevel(trim_offsets=False)
-    model.add_special_tokens([special_token(end.token)])
+    model.add_special_tokens([build_special_token(end.token)])
     return model
 
 
-def with_reserved(tokenizer: Tokenizer) -> tokenizers.Tokenizer:
-    """Our tokenizer with what Transformers needs: special tokens, <bos> first, and how texts are put together again."""
+def add_reserved_tokens(tokenizer: Tokenizer) -> tokenizers.Tokenizer:
+    """Add what Transformers requires: special tokens, <bos> before every text, and a decoder."""
     model = tokenizers.Tokenizer.from_str(tokenizer.model.to_str())
-    model.add_special_tokens([special_token(entry) for entry in RESERVED])
+    model.add_special_tokens([build_special_token(entry) for entry in RESERVED])
     model.post_processor = processors.TemplateProcessing(
         single=[RESERVED[BOS], "$A"], special_tokens=[(RESERVED[BOS], BOS)]
     )
-    model.decoder = decoder_of(tokenizer)
+    model.decoder = build_decoder(tokenizer)
     return model
 
 
-def decoder_of(tokenizer: Tokenizer) -> decoders.Decoder:
-    """What puts tokens together as `Tokenizer.written` does."""
+def build_decoder(tokenizer: Tokenizer) -> decoders.Decoder:
+    """Build a decoder that joins tokens as `Tokenizer.decode_raw` does."""
     parts: list[Any] = [decoders.Fuse() if tokenizer.kind == "characters" else decoders.ByteLevel()]
-    if tokenizer.kind == "words":  # a space goes before each word, but not before or after the end of a line
+    if tokenizer.kind == "words":  # a space before each word, but not next to a line break
         spaced = decoders.Replace(Regex(r"^(?=[^\n])"), " ")
         parts = [spaced, decoders.Fuse(), decoders.Replace("\n ", "\n")]
     if tokenizer.starts_with_space:
@@ -155,13 +155,13 @@ def decoder_of(tokenizer: Tokenizer) -> decoders.Decoder:
     return decoders.Sequence(parts)
 
 
-def special_token(content: str) -> tokenizers.AddedToken:
-    """A token that is no text, under the number that it has."""
+def build_special_token(content: str) -> tokenizers.AddedToken:
+    """Build a special token that keeps its id and is never matched in text."""
     return tokenizers.AddedToken(content, special=True, normalized=False)
 
 
-def bytes_in_chunks(model: models.Model) -> tokenizers.Tokenizer:
-    """A model of bytes that sees a text in the chunks of GPT-2."""
-    found = tokenizers.Tokenizer(model)
-    found.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
-    return found
+def build_byte_level_tokenizer(model: models.Model) -> tokenizers.Tokenizer:
+    """Build a byte-level tokenizer with GPT-2's pre-tokenizer."""
+    tokenizer = tokenizers.Tokenizer(model)
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+    return tokenizer

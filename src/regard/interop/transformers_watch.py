@@ -1,7 +1,7 @@
-"""Watch models of Hugging Face Transformers: for a while, their attention is `attend`.
+"""Watch models of Hugging Face Transformers by making them call `attend`.
 
-Transformers looks up its attention by name, and its masks by the same name. While a
-model is watched that name is "regard", in all its configs.
+Transformers looks up attention functions and masks by the name in a model's config. While a
+model is watched, this name is "regard" in all its configs.
 """
 
 from __future__ import annotations
@@ -17,87 +17,91 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface, Cache, PreTrainedConfig, PreTrainedModel
 from transformers.masking_utils import sdpa_mask
 
-from regard.attention.shared import shared, uncompiled
+from regard.attention.shared_context import disable_compile, share_context
 from regard.attention.watch import report_reordering
 from regard.errors import RegardError
-from regard.interop.transformers_attention import attention, caches
-from regard.interop.transformers_masks import rule_mask
+from regard.interop.transformers_attention import caches, regard_attention_forward
+from regard.interop.transformers_masks import build_rule_mask
 
-NAME = "regard"
+IMPLEMENTATION = "regard"
 
 
 @contextmanager
-def adapted(model: nn.Module) -> Iterator[None]:
-    """Let every attention of Transformers inside a model call `attend`; nothing is compiled meanwhile."""
+def adapt(model: nn.Module) -> Iterator[None]:
+    """Make every Transformers attention inside a model call `attend`, with torch.compile disabled."""
     models = [module for module in model.modules() if isinstance(module, PreTrainedModel)]
     check_version()
-    for each in models:
-        check_interface(each)
-    AttentionInterface.register(NAME, attention)
-    AttentionMaskInterface.register(NAME, rule_mask)
+    for pretrained in models:
+        check_interface(pretrained)
+    AttentionInterface.register(IMPLEMENTATION, regard_attention_forward)
+    AttentionMaskInterface.register(IMPLEMENTATION, build_rule_mask)
     with ExitStack() as stack:
-        stack.enter_context(uncompiled())  # generate compiles steps with a static cache
-        for config in configs_of(model):
-            stack.enter_context(shared(id(config), partial(changed, config, "_attn_implementation_internal", NAME)))
-        for each in models:
-            stack.enter_context(shared(id(each), partial(telling_of_beams, each)))
-            for hook in follow_caches(each):
+        stack.enter_context(disable_compile())  # generate compiles steps with a static cache
+        for config in collect_configs(model):
+            stack.enter_context(
+                share_context(
+                    id(config), partial(override_attribute, config, "_attn_implementation_internal", IMPLEMENTATION)
+                )
+            )
+        for pretrained in models:
+            stack.enter_context(share_context(id(pretrained), partial(report_beam_reordering, pretrained)))
+            for hook in register_cache_hooks(pretrained):
                 stack.callback(hook.remove)
         yield
 
 
 def check_version() -> None:
-    """Raise a `RegardError` for a Transformers that asks for its masks in another way."""
+    """Raise a `RegardError` if Transformers is too old."""
     if "q_length" not in inspect.signature(sdpa_mask).parameters:
-        raise RegardError(f"watch: found Transformers {transformers.__version__}; 5.4 or newer is needed")
+        raise RegardError(f"watch: expected Transformers 5.4 or newer, got {transformers.__version__}")
 
 
 def check_interface(model: PreTrainedModel) -> None:
-    """Raise a `RegardError` for a model of Transformers whose attention is its own."""
+    """Raise a `RegardError` for a model that does not use Transformers' `AttentionInterface`."""
     kinds = [kind for kind in type(model).__mro__ if issubclass(kind, PreTrainedModel)]
-    theirs = next((kind for kind in kinds if kind.__module__.startswith("transformers.models.")), None)
-    if theirs is not None and not theirs._can_set_attn_implementation():
+    model_class = next((kind for kind in kinds if kind.__module__.startswith("transformers.models.")), None)
+    if model_class is not None and not model_class._can_set_attn_implementation():
         raise RegardError(
-            f"watch: {theirs.__name__} does not look up its attention in Transformers' AttentionInterface, "
-            "so that it cannot be seen; watch a part that does"
+            f"watch: {model_class.__name__} does not use Transformers' AttentionInterface and cannot be watched; "
+            "watch a submodule that does"
         )
 
 
-def configs_of(model: nn.Module) -> list[PreTrainedConfig]:
-    """Every config in which a module may look up its attention, those inside other configs too."""
-    found: dict[int, PreTrainedConfig] = {}
-    to_see = [getattr(module, "config", None) for module in model.modules()]
-    while to_see:
-        config = to_see.pop()
-        if isinstance(config, PreTrainedConfig) and id(config) not in found:
-            found[id(config)] = config
-            to_see += [getattr(config, name, None) for name in config.sub_configs]
-    return list(found.values())
+def collect_configs(model: nn.Module) -> list[PreTrainedConfig]:
+    """Return the configs of all modules, including nested configs."""
+    configs: dict[int, PreTrainedConfig] = {}
+    pending = [getattr(module, "config", None) for module in model.modules()]
+    while pending:
+        config = pending.pop()
+        if isinstance(config, PreTrainedConfig) and id(config) not in configs:
+            configs[id(config)] = config
+            pending += [getattr(config, name, None) for name in config.sub_configs]
+    return list(configs.values())
 
 
 @contextmanager
-def changed(thing: Any, name: str, value: Any) -> Iterator[None]:
-    """Give an attribute of something another value for a while."""
-    before = getattr(thing, name)
-    setattr(thing, name, value)
+def override_attribute(target: Any, name: str, value: Any) -> Iterator[None]:
+    """Set an attribute inside the context, and restore it afterwards."""
+    original = getattr(target, name)
+    setattr(target, name, value)
     try:
         yield
     finally:
-        setattr(thing, name, before)
+        setattr(target, name, original)
 
 
 @contextmanager
-def telling_of_beams(model: PreTrainedModel) -> Iterator[None]:
-    """Tell those that watch whenever `generate` reorders a cache, after each step of a beam.
+def report_beam_reordering(model: PreTrainedModel) -> Iterator[None]:
+    """Report to watchers whenever `generate` reorders a cache, after each step of a beam search.
 
-    A model may have a method for it, `_reorder_cache`, which `generate` prefers to that of the cache.
+    `generate` calls the model's method `_reorder_cache`, if any, else that of the cache.
     """
-    own, before = getattr(model, "_reorder_cache", None), vars(model).get("_reorder_cache")
+    reorder_method, instance_method = getattr(model, "_reorder_cache", None), vars(model).get("_reorder_cache")
 
     def reorder(cache: Any, rows: Tensor) -> Any:
         report_reordering()
-        if own is not None:
-            return own(cache, rows)
+        if reorder_method is not None:
+            return reorder_method(cache, rows)
         cache.reorder_cache(rows)
         return cache
 
@@ -105,20 +109,20 @@ def telling_of_beams(model: PreTrainedModel) -> Iterator[None]:
     try:
         yield
     finally:
-        del model._reorder_cache  # a method of its class comes to light again
-        if before is not None:
-            model._reorder_cache = before
+        del model._reorder_cache  # restores the method of the class
+        if instance_method is not None:
+            model._reorder_cache = instance_method
 
 
-def follow_caches(model: PreTrainedModel) -> Iterator[Any]:
-    """Hooks that tell whether the models that run were given a cache."""
+def register_cache_hooks(model: PreTrainedModel) -> Iterator[Any]:
+    """Register hooks that track whether running models were given a cache; yield their handles."""
 
-    def enter(_: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
-        found = any(isinstance(each, Cache) for each in (*given, *named.values()))
-        caches.set((*caches.get(), found))
+    def push_cache(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        has_cache = any(isinstance(value, Cache) for value in (*args, *kwargs.values()))
+        caches.set((*caches.get(), has_cache))
 
-    def leave(*_: Any) -> None:
+    def pop_cache(*_: Any) -> None:
         caches.set(caches.get()[:-1])
 
-    yield model.register_forward_pre_hook(enter, with_kwargs=True)
-    yield model.register_forward_hook(leave, always_call=True)
+    yield model.register_forward_pre_hook(push_cache, with_kwargs=True)
+    yield model.register_forward_hook(pop_cache, always_call=True)

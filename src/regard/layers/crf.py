@@ -1,9 +1,9 @@
-"""Tags in a row: the likelihood of a sequence of them, the best one, and how likely each tag is at each step.
+"""A conditional random field: likelihood of tag sequences, best sequence, and marginals per step.
 
-All of it rests on one pass from the end to the beginning, which finds for every tag at every
-step what the steps after it have to offer. With it in hand a sequence can be read from its
-beginning, each tag given the one before, with probabilities that sum to one at every step: a
-likelihood is then a sum of small numbers, however long the sequence and however large its scores.
+All three use one backward pass, which computes for every tag at every step the score of the steps
+after it. The sequence is then read forward, each tag conditioned on the previous one, with
+probabilities that sum to one at every step. A log-likelihood is thus a sum of small numbers, no
+matter how long the sequence or how large its scores.
 """
 
 from __future__ import annotations
@@ -19,27 +19,28 @@ from regard.errors import RegardError, refuse_less
 from regard.layers.lengths import AnyLengths, SequenceLengths
 
 FORBIDDEN = -1e30
-"""The score of what is not allowed: its probability is exactly zero, yet no difference of two is NaN."""
+"""The score of a forbidden tag: its probability is exactly zero, yet the difference of two is not NaN."""
 
-HOPELESS = FORBIDDEN / 2
-"""A sum of scores below this has something forbidden in it."""
+INFEASIBLE = FORBIDDEN / 2
+"""A sum of scores below this includes a forbidden tag."""
 
-FARTHEST = 1e20
-"""How far from zero a score may be, so that one of minus infinity is still above what is forbidden."""
+MAX_SCORE = 1e20
+"""The limit for scores, so that a score of minus infinity is still above `FORBIDDEN`."""
 
 
 class Crf(nn.Module):
-    """A linear-chain conditional random field (Lafferty et al. 2001): scores for tags, and for neighbours.
+    """A linear-chain conditional random field (Lafferty et al. 2001).
 
-    The score of a sequence is the sum of what is given for its tags, `transitions[before, after]`
-    for neighbours, `start` for its first tag and `end` for its last. All three begin at zero. What
-    is not allowed has probability zero; the constraints are saved with the parameters.
+    The score of a sequence is the sum of the scores of its tags, of `transitions[before, after]` for
+    neighboring tags, of `start` for the first tag and of `end` for the last. These three parameters
+    are initialized to zero. Forbidden sequences have probability zero; the constraints are saved with
+    the parameters.
 
     Args:
-        tags: How many.
-        allowed: Whether the tag of a row may be followed by that of a column; any may by default.
-        allowed_start: Whether a tag may come first.
-        allowed_end: Whether a tag may come last.
+        tags: Number of tags.
+        allowed: Whether the tag of a row may be followed by the tag of a column. Defaults to all.
+        allowed_start: Whether a tag may come first. Defaults to all.
+        allowed_end: Whether a tag may come last. Defaults to all.
     """
 
     allowed: Tensor
@@ -60,9 +61,9 @@ class Crf(nn.Module):
         self.transitions = nn.Parameter(torch.zeros(tags, tags))
         self.start = nn.Parameter(torch.zeros(tags))
         self.end = nn.Parameter(torch.zeros(tags))
-        self.register_buffer("allowed", constraint("allowed", allowed, (tags, tags)))
-        self.register_buffer("allowed_start", constraint("allowed_start", allowed_start, (tags,)))
-        self.register_buffer("allowed_end", constraint("allowed_end", allowed_end, (tags,)))
+        self.register_buffer("allowed", build_constraint("allowed", allowed, (tags, tags)))
+        self.register_buffer("allowed_start", build_constraint("allowed_start", allowed_start, (tags,)))
+        self.register_buffer("allowed_end", build_constraint("allowed_end", allowed_end, (tags,)))
 
     def log_likelihood(
         self,
@@ -70,32 +71,32 @@ class Crf(nn.Module):
         tags: Int[Tensor, "batch time"],
         lengths: AnyLengths | None = None,
     ) -> Float[Tensor, " batch"]:
-        """The log-probability of these tags among all sequences of the same length.
+        """Return the log-probability of tags among all sequences of the same length.
 
-        Without `lengths` there is no padding; what stands in padding does not matter. Tags that have probability
-        zero, from which nothing can be learned, are refused; on a GPU, which is not waited for, the result is NaN.
+        Without `lengths` there is no padding; values in the padding are ignored. Tags of probability zero raise a
+        `RegardError` on a CPU. On a GPU they give NaN, because checking them would mean waiting for the device.
         """
-        trellis = self._trellis(scores, lengths)
+        trellis = self._build_trellis(scores, lengths)
         tags = tags.masked_fill(~trellis.real, 0).long()
-        forbidden = self._forbidden(tags, trellis.real)
+        forbidden = self._find_forbidden(tags, trellis.real)
         if tags.is_cpu and forbidden.any():
             row, step = forbidden.nonzero()[0].tolist()
-            raise RegardError(f"Crf: sequence {row} {self._offence(tags[row].tolist(), step)}")
+            raise RegardError(f"Crf: sequence {row} {self._describe_violation(tags[row].tolist(), step)}")
         tags = tags.clamp(0, self.tags - 1)
-        promise = promises(trellis, torch.logsumexp)
-        options = torch.cat([promise[:, :1], trellis.transitions[tags[:, :-1]] + promise[:, 1:]], 1)
+        backward_scores = compute_backward_scores(trellis, torch.logsumexp)
+        options = torch.cat([backward_scores[:, :1], trellis.transitions[tags[:, :-1]] + backward_scores[:, 1:]], 1)
         steps = options.log_softmax(-1).gather(-1, tags[..., None])[..., 0]
         return steps.where(trellis.real, 0).sum(-1).masked_fill(forbidden.any(-1), torch.nan)
 
-    def best(
+    def decode(
         self, scores: Float[Tensor, "batch time tags"], lengths: AnyLengths | None = None
     ) -> tuple[Int[Tensor, "batch time"], Float[Tensor, " batch"]]:
-        """The sequence with the highest score (Viterbi), 0 past its end, and that score.
+        """Return the sequence with the highest score (Viterbi), 0 past its end, and its score.
 
-        Of sequences with equal scores it is the one with the smaller tag where they first differ.
+        Of sequences with equal scores, the one with the smaller tag at the first difference is returned.
         """
-        trellis = self._trellis(scores, lengths)
-        tags = best_tags(trellis)
+        trellis = self._build_trellis(scores, lengths)
+        tags = viterbi(trellis)
         steps = trellis.scores.gather(-1, tags[..., None])[..., 0]
         pairs = trellis.transitions[tags[:, :-1], tags[:, 1:]]
         real = trellis.real
@@ -104,35 +105,35 @@ class Crf(nn.Module):
     def marginals(
         self, scores: Float[Tensor, "batch time tags"], lengths: AnyLengths | None = None
     ) -> Float[Tensor, "batch time tags"]:
-        """The probability of each tag at each step, whatever the others are; zero past the end."""
-        trellis = self._trellis(scores, lengths)
-        promise = promises(trellis, torch.logsumexp)
-        refuse_hopeless(promise, trellis.real)
-        found = [promise[:, 0].softmax(-1)]
-        for step in range(1, promise.shape[1]):
-            moves = (trellis.transitions + promise[:, step, None]).softmax(-1)  # (batch, before, after)
-            found.append((found[-1][..., None] * moves).sum(1))
-        return torch.stack(found, 1).where(trellis.real[..., None], 0)
+        """Return the marginal probability of each tag at each step; zero past the end."""
+        trellis = self._build_trellis(scores, lengths)
+        backward_scores = compute_backward_scores(trellis, torch.logsumexp)
+        check_feasible(backward_scores, trellis.real)
+        probabilities = [backward_scores[:, 0].softmax(-1)]
+        for step in range(1, backward_scores.shape[1]):
+            moves = (trellis.transitions + backward_scores[:, step, None]).softmax(-1)  # (batch, before, after)
+            probabilities.append((probabilities[-1][..., None] * moves).sum(1))
+        return torch.stack(probabilities, 1).where(trellis.real[..., None], 0)
 
-    def _trellis(self, scores: Float[Tensor, "batch time tags"], lengths: AnyLengths | None) -> Trellis:
-        """The scores with the constraints in them, in float32 at the least."""
+    def _build_trellis(self, scores: Float[Tensor, "batch time tags"], lengths: AnyLengths | None) -> Trellis:
+        """Return the scores with constraints applied, in at least float32."""
         if scores.shape[-1] != self.tags:
-            raise RegardError(f"Crf: scores are for {scores.shape[-1]} tags; there are {self.tags}")
-        lengths = checked_lengths(lengths, scores)
+            raise RegardError(f"Crf: expected scores for {self.tags} tags, got {scores.shape[-1]}")
+        lengths = prepare_lengths(lengths, scores)
         real = lengths.real(scores.shape[1])
         dtype = torch.promote_types(scores.dtype, torch.float32)
-        places = torch.arange(scores.shape[1], device=scores.device)[:, None]
-        first, last = places == 0, places == lengths.on_device[:, None, None] - 1
-        scores = scores.to(dtype).masked_fill(~real, 0).clamp(-FARTHEST, FARTHEST)
+        positions = torch.arange(scores.shape[1], device=scores.device)[:, None]
+        first, last = positions == 0, positions == lengths.on_device[:, None, None] - 1
+        scores = scores.to(dtype).masked_fill(~real, 0).clamp(-MAX_SCORE, MAX_SCORE)
         start = self.start.to(dtype).masked_fill(~self.allowed_start, FORBIDDEN)
         end = self.end.to(dtype).masked_fill(~self.allowed_end, FORBIDDEN)
         transitions = self.transitions.to(dtype).masked_fill(~self.allowed, FORBIDDEN)
         return Trellis(scores + first * start + last * end, transitions, real[..., 0])
 
-    def _forbidden(
+    def _find_forbidden(
         self, tags: Int[Tensor, "batch time"], real: Bool[Tensor, "batch time"]
     ) -> Bool[Tensor, "batch time"]:
-        """Where there is no such tag, or it has probability zero."""
+        """Return where a tag is out of range or has probability zero."""
         unknown = (tags < 0) | (tags >= self.tags)
         tags = tags.masked_fill(unknown, 0)
         broken = real & ~self.allowed_end[tags]
@@ -141,78 +142,80 @@ class Crf(nn.Module):
         broken[:, 1:] |= real[:, 1:] & ~self.allowed[tags[:, :-1], tags[:, 1:]]
         return unknown | broken
 
-    def _offence(self, tags: list[int], step: int) -> str:
-        """What is wrong with the tag at a step, in words."""
+    def _describe_violation(self, tags: list[int], step: int) -> str:
+        """Describe why the tag at a step is invalid."""
         if not 0 <= tags[step] < self.tags:
-            return f"has tag {tags[step]} at step {step}; tags go from 0 to {self.tags - 1}"
-        what = f"ends with tag {tags[step]}"
+            return f"has tag {tags[step]} at step {step}; tags must be at least 0 and at most {self.tags - 1}"
+        violation = f"ends with tag {tags[step]}"
         if step and not self.allowed[tags[step - 1], tags[step]]:
-            what = f"has tag {tags[step]} after tag {tags[step - 1]} at step {step}"
+            violation = f"has tag {tags[step]} after tag {tags[step - 1]} at step {step}"
         elif not step and not self.allowed_start[tags[step]]:
-            what = f"begins with tag {tags[step]}"
-        return f"{what}, which is not allowed; correct the tags or the constraints"
+            violation = f"begins with tag {tags[step]}"
+        return f"{violation}, which is not allowed; correct the tags or the constraints"
 
 
 @dataclass(frozen=True)
 class Trellis:
-    """Scores in which the first and last steps of a sequence have those of its start and end."""
+    """Scores with those of start and end added to the first and last step of each sequence."""
 
     scores: Float[Tensor, "batch time tags"]
     transitions: Float[Tensor, "tags tags"]
     real: Bool[Tensor, "batch time"]
 
 
-def promises(trellis: Trellis, reduce: Callable[[Tensor, int], Tensor]) -> Float[Tensor, "batch time tags"]:
-    """The score of each tag at each step with all that may follow it, but for a constant of each step.
+def compute_backward_scores(
+    trellis: Trellis, reduce: Callable[[Tensor, int], Tensor]
+) -> Float[Tensor, "batch time tags"]:
+    """Return the score of each tag at each step including what follows it, up to a constant per step.
 
-    What may follow is summed up by `reduce`: `torch.logsumexp` counts all of it, `torch.amax`
-    the best. The constant keeps the highest near zero, unless there is no allowed sequence.
+    `reduce` combines what may follow: `torch.logsumexp` sums over all sequences, `torch.amax` takes
+    the best. The constant keeps the highest score near zero, unless no sequence is allowed.
     """
     steps = trellis.scores.unbind(1)
-    found = [steps[-1]]
+    backward_scores = [steps[-1]]
     for step in range(len(steps) - 2, -1, -1):
-        ahead = reduce(trellis.transitions + found[-1][:, None], -1)
+        ahead = reduce(trellis.transitions + backward_scores[-1][:, None], -1)
         highest = ahead.detach().amax(-1, keepdim=True)
-        ahead = ahead - highest.where(highest > HOPELESS, 0)
-        found.append(steps[step] + ahead.where(trellis.real[:, step + 1, None], 0))
-    return torch.stack(found[::-1], 1)
+        ahead = ahead - highest.where(highest > INFEASIBLE, 0)
+        backward_scores.append(steps[step] + ahead.where(trellis.real[:, step + 1, None], 0))
+    return torch.stack(backward_scores[::-1], 1)
 
 
 @torch.no_grad()
-def best_tags(trellis: Trellis) -> Int[Tensor, "batch time"]:
-    """The tags of the sequence with the highest score, 0 past its end."""
-    promise = promises(trellis, torch.amax)
-    refuse_hopeless(promise, trellis.real)
-    tags = [promise[:, 0].argmax(-1)]
-    for step in range(1, promise.shape[1]):
-        tags.append((trellis.transitions[tags[-1]] + promise[:, step]).argmax(-1))
+def viterbi(trellis: Trellis) -> Int[Tensor, "batch time"]:
+    """Return the tags of the sequence with the highest score, 0 past its end."""
+    backward_scores = compute_backward_scores(trellis, torch.amax)
+    check_feasible(backward_scores, trellis.real)
+    tags = [backward_scores[:, 0].argmax(-1)]
+    for step in range(1, backward_scores.shape[1]):
+        tags.append((trellis.transitions[tags[-1]] + backward_scores[:, step]).argmax(-1))
     return torch.stack(tags, 1).masked_fill(~trellis.real, 0)
 
 
-def refuse_hopeless(promise: Float[Tensor, "batch time tags"], real: Bool[Tensor, "batch time"]) -> None:
-    """Refuse constraints that leave a sequence no tags to have."""
-    hopeless = promise[:, 0].amax(-1) < HOPELESS
-    if hopeless.any():
-        length = int(real[hopeless][0].sum())
-        raise RegardError(f"Crf: the constraints allow no sequence of length {length}; at least one must be allowed")
+def check_feasible(backward_scores: Float[Tensor, "batch time tags"], real: Bool[Tensor, "batch time"]) -> None:
+    """Raise a `RegardError` if the constraints allow no sequence of some length."""
+    infeasible = backward_scores[:, 0].amax(-1) < INFEASIBLE
+    if infeasible.any():
+        length = int(real[infeasible][0].sum())
+        raise RegardError(f"Crf: the constraints allow no sequence of length {length}")
 
 
-def checked_lengths(lengths: AnyLengths | None, scores: Float[Tensor, "batch time tags"]) -> SequenceLengths:
-    """The lengths of sequences, those of the scores by default, where the scores are."""
+def prepare_lengths(lengths: AnyLengths | None, scores: Float[Tensor, "batch time tags"]) -> SequenceLengths:
+    """Return the lengths on the device of the scores; defaults to the full length."""
     batch, time, _ = scores.shape
     lengths = SequenceLengths.of(torch.full((batch,), time) if lengths is None else lengths, scores.device)
     if batch and not 1 <= min(lengths.tolist()) <= max(lengths.tolist()) <= time:
         raise RegardError(
-            f"Crf: lengths go from {min(lengths.tolist())} to {max(lengths.tolist())}; "
-            f"for scores of {time} steps they must be from 1 to {time}"
+            f"Crf: lengths must be at least 1 and at most {time}, "
+            f"got {min(lengths.tolist())} to {max(lengths.tolist())}"
         )
     return lengths
 
 
-def constraint(name: str, allowed: Bool[Tensor, "..."] | None, shape: tuple[int, ...]) -> Bool[Tensor, "..."]:
-    """A constraint of the right shape, which allows all if none is given."""
+def build_constraint(name: str, allowed: Bool[Tensor, "..."] | None, shape: tuple[int, ...]) -> Bool[Tensor, "..."]:
+    """Return a copy of a constraint, or one that allows everything for None."""
     if allowed is None:
         return torch.ones(shape, dtype=torch.bool)
     if allowed.shape != shape:
-        raise RegardError(f"Crf: {name} has shape {tuple(allowed.shape)}; for {shape[0]} tags it must be {shape}")
+        raise RegardError(f"Crf: {name} must have shape {shape} for {shape[0]} tags, got {tuple(allowed.shape)}")
     return allowed.clone()

@@ -1,4 +1,4 @@
-"""Dropout (Srivastava et al. 2014): of each number by itself, or of the same numbers at all steps of a sequence."""
+"""Dropout (Srivastava et al. 2014), elementwise or with the same mask at all steps of a sequence."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from torch.nn import functional
 
 
 class Dropout(nn.Module):
-    """Dropout of each number by itself, in training."""
+    """Elementwise dropout in training."""
 
     def __init__(self, share: float) -> None:
         super().__init__()
         self.share = share
 
     def forward(self, inputs: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
-        """What is left, made larger by as much as was dropped."""
+        """Drop elements and scale the others."""
         return drop(inputs, self.share, self.training)
 
     def extra_repr(self) -> str:
@@ -24,31 +24,30 @@ class Dropout(nn.Module):
 
 
 class VariationalDropout(Dropout):
-    """Dropout of the same numbers of a sequence at all its steps, in training (Gal and Ghahramani 2016)."""
+    """Dropout with the same mask at all steps of a sequence, in training (Gal and Ghahramani 2016)."""
 
     def forward(self, inputs: Float[Tensor, "batch time width"]) -> Float[Tensor, "batch time width"]:
-        """What is left, made larger by as much as was dropped."""
+        """Drop features at all steps and scale the others."""
         return drop_for_all_steps(inputs, self.share, self.training)
 
 
 def drop_for_all_steps(
     inputs: Float[Tensor, "batch time width"], share: float, training: bool
 ) -> Float[Tensor, "batch time width"]:
-    """Dropout, in training, of the same numbers of a sequence at all its steps."""
+    """Apply dropout in training with the same mask at all steps of a sequence."""
     if not training or not share:
         return inputs
     return inputs * drop(inputs.new_ones(len(inputs), 1, inputs.shape[-1]), share, training)
 
 
 def drop(inputs: Float[Tensor, "..."], share: float, training: bool) -> Float[Tensor, "..."]:
-    """Dropout, in training, of each number by itself.
+    """Apply elementwise dropout in training.
 
-    On a CPU uniform numbers are compared with the share, in about half the time that
-    torch takes to draw what to keep.
+    On a CPU, comparing uniform numbers with the rate takes about half the time of torch's dropout.
     """
     if not training or not share:
         return inputs
     if not inputs.is_cpu:
         return functional.dropout(inputs, share)
-    kept = torch.rand(inputs.shape) >= share
-    return inputs * (kept.to(inputs.dtype) / (1 - share))
+    keep_mask = torch.rand(inputs.shape) >= share
+    return inputs * (keep_mask.to(inputs.dtype) / (1 - share))

@@ -1,4 +1,4 @@
-"""Embeddings that can be listened to: a context hears what they give, and may replace it, in its own thread alone."""
+"""Embeddings with hooks that observe or replace their output in the current thread or task."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention.shared import holding
+from regard.attention.shared_context import set_variable
 
-Listener = Callable[[nn.Module, Any, Tensor], Tensor]
-"""An embedding, what it was asked for and the vectors that it found -> the vectors that it gives."""
+EmbeddingHook = Callable[[nn.Module, Any, Tensor], Tensor]
+"""A function called with an embedding, its inputs and its vectors; returns the vectors to use."""
 
-_listeners: ContextVar[tuple[Listener, ...]] = ContextVar("regard_embedding", default=())
+_listeners: ContextVar[tuple[EmbeddingHook, ...]] = ContextVar("regard_embedding", default=())
 
 
 class Embedding(nn.Embedding):
-    """A vector for each token, told to those that listen."""
+    """A token embedding that calls the active hooks."""
 
-    def forward(self, tokens: Int[Tensor, "*places"]) -> Float[Tensor, "*places width"]:
-        """The vectors of some tokens."""
-        return tell_listeners(self, tokens, super().forward(tokens))
+    def forward(self, tokens: Int[Tensor, "*positions"]) -> Float[Tensor, "*positions width"]:
+        """Return the vectors of tokens."""
+        return call_embedding_hooks(self, tokens, super().forward(tokens))
 
 
 def new_embedding(size: int, width: int, padding: int | None = None, *, is_output: bool) -> Embedding:
-    """Nothing for padding, else numbers of variance one; where it is the output too, vectors of about length one."""
+    """Create an embedding with zeros for padding, of unit variance, or of about unit length if `is_output`."""
     embedding = Embedding(size, width, padding_idx=padding)
     nn.init.normal_(embedding.weight, std=width**-0.5 if is_output else 1.0)
     if padding is not None:
@@ -36,49 +36,52 @@ def new_embedding(size: int, width: int, padding: int | None = None, *, is_outpu
     return embedding
 
 
-def tell_listeners(
-    module: nn.Module, asked: Any, vectors: Float[Tensor, "*places width"]
-) -> Float[Tensor, "*places width"]:
-    """What an embedding gives, after all that listen in this thread or task had their say; compiled, none has."""
+def call_embedding_hooks(
+    module: nn.Module, inputs: Any, vectors: Float[Tensor, "*positions width"]
+) -> Float[Tensor, "*positions width"]:
+    """Return the vectors after calling the hooks of this thread or task; compiled code calls none."""
     if torch.compiler.is_compiling():  # a ContextVar would break the graph
         return vectors
     for listener in _listeners.get():
-        vectors = listener(module, asked, vectors)
+        vectors = listener(module, inputs, vectors)
     return vectors
 
 
-def listen(listener: Listener) -> AbstractContextManager[None]:
-    """Tell a function of every call of an embedding in this thread or task."""
-    return holding(_listeners, (*_listeners.get(), listener))
+def hook_embeddings(listener: EmbeddingHook) -> AbstractContextManager[None]:
+    """Return a context that calls a function at every embedding call in this thread or task."""
+    return set_variable(_listeners, (*_listeners.get(), listener))
 
 
-class Call(NamedTuple):
-    """What an embedding was asked for, and what it gave."""
+class EmbeddingCall(NamedTuple):
+    """The inputs and the vectors of an embedding call."""
 
-    asked: Any
-    given: Float[Tensor, "..."]
+    inputs: Any
+    vectors: Float[Tensor, "..."]
 
 
 @contextmanager
-def record_calls(embedding: nn.Module) -> Iterator[list[Call]]:
-    """Collect the calls of one embedding; what it gives are leaves, at which a gradient can be taken."""
-    calls: list[Call] = []
+def record_calls(embedding: nn.Module) -> Iterator[list[EmbeddingCall]]:
+    """Record the calls of an embedding; its vectors become leaves, so that they can get a gradient."""
+    calls: list[EmbeddingCall] = []
 
-    def record(module: nn.Module, asked: Any, vectors: Tensor) -> Tensor:
+    def record_call(module: nn.Module, inputs: Any, vectors: Tensor) -> Tensor:
         if module is not embedding:
             return vectors
-        calls.append(Call(asked, vectors.detach().requires_grad_()))
-        return calls[-1].given
+        calls.append(EmbeddingCall(inputs, vectors.detach().requires_grad_()))
+        return calls[-1].vectors
 
-    with listen(record):
+    with hook_embeddings(record_call):
         yield calls
 
 
-def at_each_step(check: Callable[[], object]) -> AbstractContextManager[None]:
-    """Call a function at every step of every model, all of which begin with an embedding; it may raise to stop one."""
+def check_at_each_step(check: Callable[[], object]) -> AbstractContextManager[None]:
+    """Return a context that calls a function at every model step; it may raise to stop the model.
 
-    def call(module: nn.Module, asked: Any, vectors: Tensor) -> Tensor:
+    It relies on every model step starting with an embedding.
+    """
+
+    def run_check(module: nn.Module, inputs: Any, vectors: Tensor) -> Tensor:
         check()
         return vectors
 
-    return listen(call)
+    return hook_embeddings(run_check)

@@ -17,11 +17,11 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu-tanh": partial(functional.gelu, approximate="tanh"),
     "relu": functional.relu,
 }
-"""What may stand between the two layers; `gelu-tanh` is the form of gelu that GPT has."""
+"""The activations by name; `gelu-tanh` is the approximation of gelu used by GPT."""
 
 
 class FeedForward(nn.Module):
-    """Wider, an activation, and back: the same for each place by itself."""
+    """A feed-forward network applied to each position: linear, activation, linear."""
 
     def __init__(self, width: int, hidden: int, *, activation: str = "relu", bias: bool = True) -> None:
         super().__init__()
@@ -32,5 +32,5 @@ class FeedForward(nn.Module):
         self.back = new_linear(hidden, width, bias)
 
     def forward(self, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
-        """back(activation(wider(x)))."""
+        """Return back(activation(wider(x)))."""
         return self.back(ACTIVATIONS[self.activation](self.wider(x)))

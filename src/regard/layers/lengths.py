@@ -1,4 +1,4 @@
-"""The lengths of sequences that stand side by side, known to Python without waiting for the device they are on."""
+"""The lengths of the sequences in a batch, available to Python without waiting for the device."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from torch import Tensor
 
 @dataclass(frozen=True, eq=False)
 class SequenceLengths:
-    """How long each sequence of a batch is, kept twice, as to read a number from a GPU is to wait for all its work.
+    """The lengths of the sequences in a batch, on the host and on the device.
 
-    Python decides by those on the host; masks are made of those on the device of the sequences.
+    Python reads those on the host, because reading from a GPU waits for all its work; masks use those
+    on the device.
     """
 
     on_host: Int[Tensor, " batch"]
@@ -22,42 +23,42 @@ class SequenceLengths:
 
     @classmethod
     def of(cls, lengths: AnyLengths, device: str | torch.device = "cpu") -> SequenceLengths:
-        """Lengths as a layer is given them whose sequences are on a device; a tensor of them is best on the CPU."""
-        return lengths if isinstance(lengths, SequenceLengths) else cls(lengths.cpu(), moved(lengths, device))
+        """Return lengths for sequences on a device; a tensor of lengths is best passed on the CPU."""
+        return lengths if isinstance(lengths, SequenceLengths) else cls(lengths.cpu(), to_device(lengths, device))
 
     def __len__(self) -> int:
         return len(self.on_host)
 
     def to(self, device: str | torch.device) -> SequenceLengths:
-        """The same lengths beside sequences on another device."""
-        return SequenceLengths(self.on_host, moved(self.on_host, device))
+        """Return the lengths for sequences on another device."""
+        return SequenceLengths(self.on_host, to_device(self.on_host, device))
 
     def tolist(self) -> list[int]:
-        """All of them as numbers."""
+        """Return the lengths as a list."""
         return self.on_host.tolist()
 
     def map(self, change: Callable[[Tensor], Tensor]) -> SequenceLengths:
-        """What a function makes of them, number by number."""
+        """Apply an elementwise function to the lengths."""
         return SequenceLengths(change(self.on_host), change(self.on_device))
 
-    def fill(self, size: int) -> bool:
-        """Whether every sequence has this length, so that there is no padding."""
+    def has_no_padding(self, size: int) -> bool:
+        """Return whether every sequence has this length, so that there is no padding."""
         return not len(self) or int(self.on_host.min()) == size
 
     def real(self, size: int) -> Bool[Tensor, "batch time 1"]:
-        """True where a sequence is, False at the padding after it."""
+        """Return a mask that is True in the sequences and False in the padding."""
         return (torch.arange(size, device=self.on_device.device) < self.on_device[:, None])[..., None]
 
-    def places(self, size: int) -> Int[Tensor, " real"]:
-        """Where `real` is True, sequence after sequence, counted through from the first place of the first one."""
+    def real_indices(self, size: int) -> Int[Tensor, " real"]:
+        """Return the indices where `real` is True in the flattened batch."""
         inside = torch.arange(size) < self.on_host[:, None]
-        return moved(inside.flatten().nonzero()[:, 0], self.on_device.device)
+        return to_device(inside.flatten().nonzero()[:, 0], self.on_device.device)
 
 
 AnyLengths = SequenceLengths | Int[Tensor, " batch"]
 
 
-def moved(tensor: Tensor, device: str | torch.device) -> Tensor:
-    """A tensor on a device; a GPU fetches it from pinned memory while the CPU goes on."""
+def to_device(tensor: Tensor, device: str | torch.device) -> Tensor:
+    """Copy a tensor to a device; copies to a GPU use pinned memory and do not block."""
     fetched = torch.device(device).type == "cuda" and tensor.is_cpu
     return tensor.pin_memory().to(device, non_blocking=True) if fetched else tensor.to(device)

@@ -1,4 +1,4 @@
-"""One vector for a whole text: attention with a learned query, and the plain ways that it is to beat."""
+"""Pool the states of a text into one vector: attention with a learned query, and simple baselines."""
 
 from __future__ import annotations
 
@@ -10,61 +10,61 @@ from torch import Tensor, nn
 
 from regard.errors import refuse_less, unknown_name
 from regard.layers.lengths import AnyLengths, SequenceLengths
-from regard.layers.source import SourceAttention
+from regard.layers.source_attention import SourceAttention
 
-How = Literal["attention", "mean", "sum", "max", "last"]
-POOLINGS: tuple[How, ...] = get_args(How)
-"""The ways there are."""
+PoolingKind = Literal["attention", "mean", "sum", "max", "last"]
+POOLINGS: tuple[PoolingKind, ...] = get_args(PoolingKind)
+"""The kinds of pooling."""
 
 
 class Pooling(nn.Module):
-    """The states of a text made into one vector of width `self.width`.
+    """A layer that pools the states of a text into one vector of width `self.width`.
 
     Args:
-        how: `attention` is the mean of the states by how well each answers a learned query;
-            `mean`, `sum` and `max` are over all states, and `last` is the last one: of a text
-            read both ways, the last of each direction.
-        width: Of a state.
-        queries: How many learned queries look at the text; what they find stands side by side.
-        score: How well a state answers a query; any name of `regard.attention.SCORES`.
-        heads: Attentions of each query, side by side.
-        normaliser: As in `attend`.
-        bidirectional: Whether the second half of a state read the text from its end.
+        kind: `attention` averages the states by attention from learned queries; `mean`, `sum` and
+            `max` pool over all states; `last` takes the last state, for bidirectional states the
+            last of each direction.
+        width: Width of a state.
+        queries: Number of learned queries; their outputs are concatenated.
+        score: The score of the attention, a name from `regard.attention.SCORES`.
+        heads: Number of attention heads.
+        normalizer: How scores become weights, as in `attend`.
+        bidirectional: Whether the second half of each state comes from a backward layer.
     """
 
     def __init__(
         self,
-        how: str,
+        kind: str,
         width: int,
         *,
         queries: int = 1,
         score: str = "additive",
         heads: int = 1,
-        normaliser: str = "softmax",
+        normalizer: str = "softmax",
         bidirectional: bool = False,
     ) -> None:
         super().__init__()
-        if how not in POOLINGS:
-            raise unknown_name("pooling", how, POOLINGS)
+        if kind not in POOLINGS:
+            raise unknown_name("pooling", kind, POOLINGS)
         refuse_less("Pooling", 1, queries=queries)
-        self.how, self.bidirectional = how, bidirectional
+        self.kind, self.bidirectional = kind, bidirectional
         self.width = width
-        if how == "attention":
+        if kind == "attention":
             self.attention = SourceAttention(
-                width, width, score, heads, project=("values",), normaliser=normaliser, learn_width=True
+                width, width, score, heads, project=("values",), normalizer=normalizer, learn_width=True
             )
             self.queries = nn.Parameter(torch.randn(queries, width) * width**-0.5)
             self.width = queries * self.attention.width
 
     def forward(self, states: Float[Tensor, "texts words states"], lengths: AnyLengths) -> Float[Tensor, "texts width"]:
-        """One vector a text; nothing for one without words."""
+        """Return one vector per text; zeros for a text without words."""
         lengths = SequenceLengths.of(lengths, states.device)
-        if self.how == "attention":
-            asked = self.queries.expand(len(states), -1, -1)
-            return self.attention(asked, self.attention.remember(states, lengths)).flatten(1)
-        if self.how == "last":
+        if self.kind == "attention":
+            queries = self.queries.expand(len(states), -1, -1)
+            return self.attention(queries, self.attention.remember(states, lengths)).flatten(1)
+        if self.kind == "last":
             return self._last(states, lengths.on_device)
-        return POOLS[self.how](states, lengths.real(states.shape[1]))
+        return POOLS[self.kind](states, lengths.real(states.shape[1]))
 
     def _last(
         self, states: Float[Tensor, "texts words states"], lengths: Int[Tensor, " texts"]
@@ -76,19 +76,19 @@ class Pooling(nn.Module):
         return last * (lengths > 0)[:, None]
 
 
-def summed(states: Float[Tensor, "texts words width"], real: Bool[Tensor, "texts words 1"]) -> Tensor:
-    """The sum over the words of each text."""
+def sum_pool(states: Float[Tensor, "texts words width"], real: Bool[Tensor, "texts words 1"]) -> Tensor:
+    """Return the sum over the words of each text."""
     return states.where(real, 0).sum(1)
 
 
-def mean(states: Float[Tensor, "texts words width"], real: Bool[Tensor, "texts words 1"]) -> Tensor:
-    """The mean over the words of each text."""
-    return summed(states, real) / real.sum(1).clamp_min(1)
+def mean_pool(states: Float[Tensor, "texts words width"], real: Bool[Tensor, "texts words 1"]) -> Tensor:
+    """Return the mean over the words of each text."""
+    return sum_pool(states, real) / real.sum(1).clamp_min(1)
 
 
-def greatest(states: Float[Tensor, "texts words width"], real: Bool[Tensor, "texts words 1"]) -> Tensor:
-    """The greatest of each number over the words of each text; zero where there are none."""
+def max_pool(states: Float[Tensor, "texts words width"], real: Bool[Tensor, "texts words 1"]) -> Tensor:
+    """Return the elementwise maximum over the words of each text; zeros for a text without words."""
     return states.masked_fill(~real, -torch.inf).amax(1).where(real.any(1), 0)
 
 
-POOLS = {"sum": summed, "mean": mean, "max": greatest}
+POOLS = {"sum": sum_pool, "mean": mean_pool, "max": max_pool}

@@ -1,4 +1,4 @@
-"""The layers of the Transformer (Vaswani et al. 2017, 3.1), for encoders, decoders and decoders alone."""
+"""Transformer layers (Vaswani et al. 2017, 3.1) for encoders, decoders and decoder-only models."""
 
 from __future__ import annotations
 
@@ -16,57 +16,57 @@ from regard.layers.attention import MultiHeadAttention, Turn
 from regard.layers.cache import KeyValueCache
 from regard.layers.dropout import Dropout
 from regard.layers.feed_forward import ACTIVATIONS, FeedForward
-from regard.settings import check_known
+from regard.settings import check_choices
 
 NORMS = ("post", "pre")
-"""Where the layer norm may stand."""
+"""The positions of the layer norm."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LayerConfig:
-    """What all layers of a Transformer have in common."""
+    """Settings shared by all layers of a Transformer."""
 
-    width: int = 256  # of a token, through all layers
-    heads: int = 4  # attentions side by side
-    feed_forward: int | None = None  # width of the layer between attentions; 4 * width unless set
-    score: str = "scaled_dot"  # how well a key answers a query
-    activation: Literal["relu", "gelu", "gelu-tanh"] = "relu"  # of the feed-forward layer
-    norm: Literal["post", "pre"] = "post"  # after each residual as published, or before each sublayer
-    dropout: float = 0.1  # on embeddings and on what each sublayer adds
-    attention_dropout: float = 0.0  # on attention weights; more than 0 leaves the fused operators
-    bias: bool = True  # whether projections of attention and feed-forward add one
+    width: int = 256  # width of the token vectors in all layers
+    heads: int = 4  # number of attention heads
+    feed_forward: int | None = None  # width of the feed-forward hidden layer; 4 * width by default
+    score: str = "scaled_dot"  # score function of the attention
+    activation: Literal["relu", "gelu", "gelu-tanh"] = "relu"  # activation of the feed-forward layer
+    norm: Literal["post", "pre"] = "post"  # layer norm after each residual (post) or before each sublayer (pre)
+    dropout: float = 0.1  # dropout on embeddings and on the output of each sublayer
+    attention_dropout: float = 0.0  # dropout on attention weights; above 0 disables the fused operators
+    bias: bool = True  # add a bias in attention, feed-forward and layer norm
 
     def __post_init__(self) -> None:
         check_counts(self, "width", "heads", *([] if self.feed_forward is None else ["feed_forward"]))
         if self.width % self.heads:
-            raise RegardError(f"heads: {self.heads} do not divide a width of {self.width}")
+            raise RegardError(f"width must be divisible by heads, got {self.width} and {self.heads}")
         for name in ("dropout", "attention_dropout"):
             share = getattr(self, name)
             if not 0 <= share < 1:
-                raise RegardError(f"{name}: is {share}; a share from 0 to less than 1 is needed")
-        check_known(self, score=SCORES, activation=ACTIVATIONS, norm=NORMS)
+                raise RegardError(f"{name} must be at least 0 and below 1, got {share}")
+        check_choices(self, score=SCORES, activation=ACTIVATIONS, norm=NORMS)
 
     @property
     def head_width(self) -> int:
-        """Of each head."""
+        """The width of each head."""
         return self.width // self.heads
 
 
 class LayerMemory(NamedTuple):
-    """What a layer remembers between the steps of a decoder."""
+    """The memory of a layer between the steps of a decoder."""
 
-    own: KeyValueCache  # keys and values of the tokens so far
-    source: KeyValueCache | None  # those of the source, projected once
+    self_cache: KeyValueCache  # keys and values of the previous tokens
+    cross_cache: KeyValueCache | None  # keys and values of the source, projected once
 
 
 class TransformerLayer(nn.Module):
-    """Self-attention, with `cross` attention to a source, and the feed-forward network."""
+    """A Transformer layer: self-attention, cross-attention to a source if `cross`, and feed-forward network."""
 
     def __init__(self, config: LayerConfig, *, cross: bool = False) -> None:
         super().__init__()
-        self.attention = new_attention(config)
+        self.attention = build_layer_attention(config)
         self.attention_residual = Residual(config)
-        self.cross = new_attention(config) if cross else None
+        self.cross = build_layer_attention(config) if cross else None
         self.cross_residual = Residual(config) if cross else None
         self.feed_forward = FeedForward(
             config.width, config.feed_forward or 4 * config.width, activation=config.activation, bias=config.bias
@@ -75,26 +75,26 @@ class TransformerLayer(nn.Module):
 
     def forward(
         self,
-        x: Float[Tensor, "rows places width"],
+        x: Float[Tensor, "rows positions width"],
         source: Float[Tensor, "batch source width"] | KeyValueCache | None = None,
         *,
         visible: Rule | None = None,
         source_visible: Rule | None = None,
         turn: Turn | None = None,
         cache: KeyValueCache | None = None,
-    ) -> Float[Tensor, "rows places width"]:
-        """The same places, each having looked at the others and at the source.
+    ) -> Float[Tensor, "rows positions width"]:
+        """Apply the layer to all positions.
 
-        A source may serve several rows, those that follow one another: their places are
-        then the queries of one attention, and nothing of the source is repeated.
+        Several consecutive rows may share one source: their positions become the queries of one
+        attention, so the source is not repeated.
         """
         x = self.attention_residual(x, lambda y: self.attention(y, visible=visible, turn=turn, cache=cache))
         if self.cross is not None and self.cross_residual is not None:
             assert source is not None, "a layer with cross-attention needs a source"
-            x = self.cross_residual(x, lambda y: self._look_across(y, source, source_visible))
+            x = self.cross_residual(x, lambda y: self._attend_source(y, source, source_visible))
         return self.feed_forward_residual(x, self.feed_forward)
 
-    def _look_across(self, x: Tensor, source: Tensor | KeyValueCache, visible: Rule | None) -> Tensor:
+    def _attend_source(self, x: Tensor, source: Tensor | KeyValueCache, visible: Rule | None) -> Tensor:
         assert self.cross is not None
         batch = len(source.keys if isinstance(source, KeyValueCache) else source)
         together = x if len(x) == batch else x.reshape(batch, -1, x.shape[-1])
@@ -102,7 +102,7 @@ class TransformerLayer(nn.Module):
 
 
 class Residual(nn.Module):
-    """What a sublayer finds is added to what it was given, with a layer norm after that or before."""
+    """A residual connection around a sublayer, with layer norm after or before it."""
 
     def __init__(self, config: LayerConfig) -> None:
         super().__init__()
@@ -113,26 +113,27 @@ class Residual(nn.Module):
     def forward(
         self, x: Float[Tensor, "*batch width"], sublayer: Callable[[Tensor], Tensor]
     ) -> Float[Tensor, "*batch width"]:
-        """norm(x + sublayer(x)) as published, x + sublayer(norm(x)) as Xiong et al. 2020 would have it."""
+        """Return norm(x + sublayer(x)), or x + sublayer(norm(x)) for "pre" (Xiong et al. 2020)."""
         if self.norm_first:
             return x + self.dropout(sublayer(self.norm(x)))
         return self.norm(x + self.dropout(sublayer(x)))
 
 
 class TransformerStack(nn.Module):
-    """Layers one upon the other: an encoder, with `cross` a decoder; with norms before, one more at the end.
+    """A stack of Transformer layers: an encoder, or a decoder if `cross`.
 
-    One that is `adding` to states that are good by themselves, with norms before, has none at the end and starts by
-    adding nothing, as Zhang et al. 2019 (Fixup, 3) start residuals: what goes in comes out until more is learnt.
+    With norm "pre", a layer norm follows the last layer. With `zero_init`, which requires norm "pre", there is no final
+    norm, and the residuals are initialized to zero as in Fixup (Zhang et al. 2019, 3): the stack starts as the
+    identity, to refine states that are already good.
     """
 
-    def __init__(self, config: LayerConfig, layers: int, *, cross: bool = False, adding: bool = False) -> None:
+    def __init__(self, config: LayerConfig, layers: int, *, cross: bool = False, zero_init: bool = False) -> None:
         super().__init__()
-        assert not adding or config.norm == "pre"
+        assert not zero_init or config.norm == "pre"
         self.layers = nn.ModuleList(TransformerLayer(config, cross=cross) for _ in range(layers))
-        has_norm = config.norm == "pre" and not adding
+        has_norm = config.norm == "pre" and not zero_init
         self.norm = nn.LayerNorm(config.width, bias=config.bias) if has_norm else nn.Identity()
-        for module in self.modules() if adding else ():
+        for module in self.modules() if zero_init else ():
             if isinstance(module, MultiHeadAttention):
                 nn.init.zeros_(module.output.weight)
             elif isinstance(module, FeedForward):
@@ -140,58 +141,58 @@ class TransformerStack(nn.Module):
 
     def forward(
         self,
-        x: Float[Tensor, "batch places width"],
+        x: Float[Tensor, "batch positions width"],
         source: Float[Tensor, "batch source width"] | None = None,
         *,
         visible: Rule | None = None,
         source_visible: Rule | None = None,
         turn: Turn | None = None,
-    ) -> Float[Tensor, "batch places width"]:
-        """All places at once."""
+    ) -> Float[Tensor, "batch positions width"]:
+        """Apply all layers to all positions."""
         for layer in self.layers:
             x = layer(x, source, visible=visible, source_visible=source_visible, turn=turn)
         return self.norm(x)
 
-    def paths(self, own: str, attention: str) -> tuple[str, ...]:
-        """Of the attention of each layer, `attention` or `cross`, in a model that has the stack at the path `own`."""
-        return tuple(f"{own}.layers.{layer}.{attention}" for layer in range(len(self.layers)))
+    def get_attention_paths(self, prefix: str, attention: str) -> tuple[str, ...]:
+        """Return the path of each layer's `attention` or `cross` in a model that has this stack at path `prefix`."""
+        return tuple(f"{prefix}.layers.{layer}.{attention}" for layer in range(len(self.layers)))
 
     def new_memory(
         self, rows: int, capacity: int, source: Float[Tensor, "batch source width"] | None = None
     ) -> list[LayerMemory]:
-        """Room for `capacity` places of each row, and the source as each layer sees it."""
+        """Create the memory of all layers: empty caches for `capacity` positions, and the projected source."""
         memory = []
         for layer in self.layers:
             assert isinstance(layer, TransformerLayer)
-            own = layer.attention.new_cache(rows, capacity=capacity)
-            across = None if layer.cross is None or source is None else layer.cross.remember(source)
-            memory.append(LayerMemory(own, across))
+            self_cache = layer.attention.new_cache(rows, capacity=capacity)
+            cross_cache = None if layer.cross is None or source is None else layer.cross.remember(source)
+            memory.append(LayerMemory(self_cache, cross_cache))
         return memory
 
     def step(
         self,
-        x: Float[Tensor, "rows places width"],
+        x: Float[Tensor, "rows positions width"],
         memory: Sequence[LayerMemory],
         *,
         source_visible: Rule | None = None,
         turn: Turn | None = None,
-    ) -> Float[Tensor, "rows places width"]:
-        """The next places of each row, often one, which see those before them and are remembered with them."""
-        visible = causal() if x.shape[1] > 1 else None  # one alone comes after all
-        for layer, (own, source) in zip(self.layers, memory, strict=True):
-            x = layer(x, source, visible=visible, source_visible=source_visible, turn=turn, cache=own)
+    ) -> Float[Tensor, "rows positions width"]:
+        """Run the next positions of each row; they attend to all previous ones and are added to the memory."""
+        visible = causal() if x.shape[1] > 1 else None  # a single position sees everything before it
+        for layer, (self_cache, source) in zip(self.layers, memory, strict=True):
+            x = layer(x, source, visible=visible, source_visible=source_visible, turn=turn, cache=self_cache)
         return self.norm(x)
 
 
-def new_attention(config: LayerConfig) -> MultiHeadAttention:
-    """The multi-head attention of a layer."""
+def build_layer_attention(config: LayerConfig) -> MultiHeadAttention:
+    """Create the multi-head attention of a layer."""
     return MultiHeadAttention(
         config.width, config.heads, score=config.score, bias=config.bias, dropout=config.attention_dropout
     )
 
 
 def check_counts(config: object, *names: str) -> None:
-    """Raise a `RegardError` unless these settings are 1 or more."""
+    """Raise a `RegardError` unless these settings are at least 1."""
     for name in names:
         if getattr(config, name) < 1:
-            raise RegardError(f"{name}: is {getattr(config, name)}; 1 is the least")
+            raise RegardError(f"{name} must be at least 1, got {getattr(config, name)}")

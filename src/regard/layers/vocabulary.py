@@ -1,4 +1,4 @@
-"""The two ends of a language model that know its tokens: the embedding and the output layer."""
+"""The embedding and the output layer of a language model."""
 
 from __future__ import annotations
 
@@ -14,23 +14,22 @@ from regard.layers.attention import new_linear
 from regard.layers.embedding import new_embedding
 
 
-class Vocabulary(nn.Module):
-    """A vector for each token, and from features to the logits of each token.
+class VocabularyLayer(nn.Module):
+    """The embedding of tokens, and the output layer from features to logits.
 
-    Tied, the logits are the products with the vectors of the tokens, and a bias (Press and
-    Wolf 2017); features of another width are projected to that of the vectors first. For
-    that the vectors start with a length of about one; where they are what comes in, they
-    are multiplied by sqrt(width), and so their numbers have a variance of about one there
-    too (as in Vaswani et al. 2017, 3.4).
+    With tied weights, the logits are the products of the features with the token vectors, plus a
+    bias (Press and Wolf 2017); features of another width are projected first. Tied vectors are
+    initialized to about unit length, and multiplied by sqrt(width) as embeddings, so that these have
+    about unit variance (as in Vaswani et al. 2017, 3.4).
 
     Args:
-        size: How many tokens.
-        width: Of a token's vector.
-        features: The width of what the logits are made of.
-        tied: Whether embedding and output layer share their vectors.
-        padding: The token whose vector is nothing, whatever is learnt.
-        embedding_dropout: The share of all tokens whose vectors are nothing for a while, in
-            training: wherever such a token stands in a batch (Gal and Ghahramani 2016).
+        size: Number of tokens.
+        width: Width of the token vectors.
+        features: Width of the features.
+        tied: Whether embedding and output layer share their weights.
+        padding: Id of the padding, whose vector is always zero.
+        embedding_dropout: Fraction of the vocabulary whose vectors are set to zero in training,
+            at all of their occurrences in a batch (Gal and Ghahramani 2016).
     """
 
     def __init__(
@@ -44,10 +43,10 @@ class Vocabulary(nn.Module):
         embedding_dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        refuse_less("Vocabulary", 1, size=size, width=width, features=features)
+        refuse_less("VocabularyLayer", 1, size=size, width=width, features=features)
         if not 0 <= embedding_dropout < 1:
             raise RegardError(
-                f"Vocabulary: embedding_dropout is {embedding_dropout}; a share from 0 to below 1 is needed"
+                f"VocabularyLayer: embedding_dropout must be at least 0 and below 1, got {embedding_dropout}"
             )
         self.tied, self.padding, self.embedding_dropout = tied, padding, embedding_dropout
         self.scale = math.sqrt(width) if tied else 1.0
@@ -58,18 +57,18 @@ class Vocabulary(nn.Module):
         else:
             self.output = new_linear(features, size, True)
 
-    def embed(self, tokens: Int[Tensor, "*places"]) -> Float[Tensor, "*places width"]:
-        """The vectors of some tokens."""
-        found: Tensor = self.embedding(tokens)
-        if self.tied:  # as an output, the vector of padding learns too
-            found = found * (self.scale * (tokens != self.padding).to(found.dtype))[..., None]
+    def embed(self, tokens: Int[Tensor, "*positions"]) -> Float[Tensor, "*positions width"]:
+        """Return the vectors of tokens."""
+        vectors: Tensor = self.embedding(tokens)
+        if self.tied:  # as an output weight, the padding vector is learned, too
+            vectors = vectors * (self.scale * (tokens != self.padding).to(vectors.dtype))[..., None]
         if self.training and self.embedding_dropout:
-            kept = functional.dropout(found.new_ones(self.embedding.num_embeddings), self.embedding_dropout)
-            found = found * kept[tokens][..., None]
-        return found
+            token_mask = functional.dropout(vectors.new_ones(self.embedding.num_embeddings), self.embedding_dropout)
+            vectors = vectors * token_mask[tokens][..., None]
+        return vectors
 
-    def forward(self, features: Float[Tensor, "*places features"]) -> Float[Tensor, "*places size"]:
-        """The logits of every token."""
+    def forward(self, features: Float[Tensor, "*positions features"]) -> Float[Tensor, "*positions size"]:
+        """Return the logits of all tokens."""
         if self.tied:
             return functional.linear(self.project(features), self.embedding.weight, self.bias)
         return self.output(features)

@@ -1,31 +1,31 @@
-"""How good predictions are: scores with the conditions under which they hold."""
+"""Metrics of predictions; every score carries the conditions under which it was computed."""
 
-from regard.metrics.alignment import AlignmentScore, FoundHead, alignment_error, search_head
-from regard.metrics.by_length import LengthRow, by_length
-from regard.metrics.evaluation import METRICS, Report, evaluate_text
-from regard.metrics.score import Score
+from regard.metrics.alignment import AlignmentScore, ScoredHead, alignment_error, search_head
+from regard.metrics.by_length import LengthRow, score_by_length
+from regard.metrics.evaluation import METRICS, TextPredictionReport, evaluate_text
+from regard.metrics.score import MetricScore
 from regard.metrics.sequences import character_error_rate, edit_distance, exact_match, word_error_rate
-from regard.metrics.significance import Comparison, compare_found, paired_bootstrap
+from regard.metrics.significance import Comparison, compare_f1, paired_bootstrap
 from regard.metrics.translation import bleu, chrf
 
 __all__ = [
     "METRICS",
     "AlignmentScore",
     "Comparison",
-    "FoundHead",
     "LengthRow",
-    "Report",
-    "Score",
+    "MetricScore",
+    "ScoredHead",
+    "TextPredictionReport",
     "alignment_error",
     "bleu",
-    "by_length",
     "character_error_rate",
     "chrf",
-    "compare_found",
+    "compare_f1",
     "edit_distance",
     "evaluate_text",
     "exact_match",
     "paired_bootstrap",
+    "score_by_length",
     "search_head",
     "word_error_rate",
 ]

@@ -1,4 +1,4 @@
-"""Quality against the length of the source: where a model without attention falls behind."""
+"""Score by source length, which shows where a model without attention falls behind."""
 
 from __future__ import annotations
 
@@ -8,78 +8,90 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from regard.errors import RegardError
-from regard.metrics.score import Answers, Score, right_answers
-from regard.metrics.sequences import Unit, units
+from regard.metrics.score import MetricScore, References, collect_references
+from regard.metrics.sequences import LengthUnit, to_units
 
 EDGES = (10, 20, 30, 40, 50)
 
-Metric = Callable[[Sequence[str], Answers], Score]
+Metric = Callable[[Sequence[str], References], MetricScore]
 
 
 @dataclass(frozen=True)
 class LengthRow:
-    """The score of the sentences whose source has `least` to `most` words, or characters."""
+    """The score of sentences whose source has `min_length` to `max_length` words or characters."""
 
-    least: int
-    most: int | None  # None: however many
+    min_length: int
+    max_length: int | None  # None: no limit
     sentences: int
-    score: Score
+    score: MetricScore
 
     @property
     def lengths(self) -> str:
-        """`11-20`, or `51+` at the end."""
-        return f"{self.least}+" if self.most is None else f"{self.least}-{self.most}"
+        """The range of lengths: `11-20`, or `51+` for the last row."""
+        return f"{self.min_length}+" if self.max_length is None else f"{self.min_length}-{self.max_length}"
 
     def to_json(self) -> dict[str, object]:
-        """Ready for `json.dumps`."""
-        return {"least": self.least, "most": self.most, "sentences": self.sentences, "score": self.score.to_json()}
+        """Return a dictionary for `json.dumps`."""
+        return {
+            "least": self.min_length,
+            "most": self.max_length,
+            "sentences": self.sentences,
+            "score": self.score.to_json(),
+        }
 
 
-def by_length(
+def score_by_length(
     sources: Sequence[str],
     predictions: Sequence[str],
-    references: Answers,
+    references: References,
     metric: Metric,
     edges: Sequence[int] = EDGES,
     *,
-    unit: Unit = "word",
+    unit: LengthUnit = "word",
     keep: Sequence[bool] | None = None,
 ) -> list[LengthRow]:
-    """The score of short, longer and long sentences apart.
+    """Score predictions in groups of similar source length.
 
     Args:
-        sources: What was read.
-        predictions: What the model answered to each.
-        references: The right answer to each, or several.
-        metric: As `bleu`.
-        edges: The longest source of each row; one more row takes those that are longer still.
-            A row without sentences is left out.
-        unit: What a length counts.
-        keep: Which sentences count, such as those without unknown words; all unless given.
+        sources: Source texts.
+        predictions: Prediction for each source.
+        references: Reference, or several references, for each source.
+        metric: A metric function such as `bleu`.
+        edges: Maximum source length of each row; one more row takes longer sources. Empty rows are omitted.
+        unit: Unit of length, `word` or `character`.
+        keep: Which sentences to include, such as those without unknown words. By default all.
+
+    Returns:
+        One row per range of lengths that occurs.
+
+    Raises:
+        RegardError: The numbers of texts differ, or the edges do not increase.
     """
-    right_answers("by_length", predictions, references)
-    for what, given in (("sources", sources), ("entries in keep", keep)):
-        if given is not None and len(given) != len(predictions):
-            raise RegardError(f"by_length: {len(given)} {what}, {len(predictions)} predictions; one for each is needed")
+    collect_references("by_length", predictions, references)
+    for name, values in (("sources", sources), ("entries in keep", keep)):
+        if values is not None and len(values) != len(predictions):
+            raise RegardError(
+                f"by_length: expected one per prediction, got {len(values)} {name} and {len(predictions)} predictions"
+            )
     check_edges(edges)
     rows: list[list[int]] = [[] for _ in range(len(edges) + 1)]
-    for place, source in enumerate(sources):
-        if keep is None or keep[place]:
-            rows[bisect_left(edges, len(units(source, unit)))].append(place)
+    for index, source in enumerate(sources):
+        if keep is None or keep[index]:
+            rows[bisect_left(edges, len(to_units(source, unit)))].append(index)
     bounds = zip([0, *(edge + 1 for edge in edges)], [*edges, None], strict=True)
     return [
         LengthRow(
-            least,
-            most,
-            len(places),
-            metric([predictions[place] for place in places], [references[place] for place in places]),
+            min_length,
+            max_length,
+            len(indices),
+            metric([predictions[index] for index in indices], [references[index] for index in indices]),
         )
-        for (least, most), places in zip(bounds, rows, strict=True)
-        if places
+        for (min_length, max_length), indices in zip(bounds, rows, strict=True)
+        if indices
     ]
 
 
 def check_edges(edges: Sequence[int]) -> None:
-    """Raise a `RegardError` unless edges rise, from 0 or more."""
+    """Check that edges increase, starting from at least 0."""
     if any(after <= before for before, after in pairwise([-1, *edges])):
-        raise RegardError(f"by_length: edges are {', '.join(map(str, edges))}; they must rise, from 0 or more")
+        raise RegardError(f"by_length: edges must increase, starting from at least 0, got {', '.join(map(str, edges))}")

@@ -1,4 +1,4 @@
-"""Everything that can be said of predicted text, in one report."""
+"""Score predicted text with all text metrics."""
 
 from __future__ import annotations
 
@@ -7,51 +7,51 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from regard.errors import unknown_name
-from regard.metrics.by_length import EDGES, LengthRow, by_length
-from regard.metrics.score import Answers, Score
-from regard.metrics.sequences import Unit, character_error_rate, exact_match, word_error_rate
+from regard.metrics.by_length import EDGES, LengthRow, score_by_length
+from regard.metrics.score import MetricScore, References
+from regard.metrics.sequences import LengthUnit, character_error_rate, exact_match, word_error_rate
 from regard.metrics.translation import bleu, chrf, has_four_words
 
-METRICS: dict[str, Callable[..., Score]] = {
+METRICS: dict[str, Callable[..., MetricScore]] = {
     "bleu": bleu,
     "chrf": chrf,
     "exact_match": exact_match,
     "word_error_rate": word_error_rate,
     "character_error_rate": character_error_rate,
 }
-NO_BLEU = "BLEU: no target has four words, so it says nothing"
+NO_BLEU = "BLEU: not meaningful, because no target has four words"
 
 
 @dataclass(frozen=True)
-class Report:
-    """The scores of predicted text, and one of them against the length of the source."""
+class TextPredictionReport:
+    """Scores of predicted text, and one of them by source length."""
 
-    bleu: Score
-    chrf: Score
-    exact_match: Score
-    word_error_rate: Score
-    character_error_rate: Score
+    bleu: MetricScore
+    chrf: MetricScore
+    exact_match: MetricScore
+    word_error_rate: MetricScore
+    character_error_rate: MetricScore
     by_length: tuple[LengthRow, ...]
-    unit: Unit  # of the lengths
-    against_length: str = "bleu"  # which of `METRICS` is given by length
-    has_four_words: bool = True  # whether any right answer has, as BLEU needs
+    unit: LengthUnit  # unit of the lengths
+    against_length: str = "bleu"  # key in `METRICS` of the score given by length
+    has_four_words: bool = True  # whether any reference has four words, as BLEU requires
 
     @property
-    def scores(self) -> tuple[Score, ...]:
-        """Those of the whole corpus, that which is given by length first."""
+    def scores(self) -> tuple[MetricScore, ...]:
+        """Scores of the whole corpus, starting with the one given by length."""
         names = [self.against_length, *(name for name in METRICS if name != self.against_length)]
         return tuple(getattr(self, name) for name in names)
 
     def lines(self) -> Iterator[str]:
-        """Each score with its conditions after itself."""
+        """Yield each score followed by its conditions."""
         for score in self.scores:
             yield str(score) if score is not self.bleu or self.has_four_words else NO_BLEU
         for row in self.by_length:
-            name = f"{row.score.name}, sources of {row.lengths} {self.unit}s, {row.sentences} in all:"
+            name = f"{row.score.name}, sources of {row.lengths} {self.unit}s, {row.sentences} in total:"
             yield str(replace(row.score, name=name))
 
     def to_json(self) -> dict[str, object]:
-        """Ready for `json.dumps`: each score by its name in `METRICS`, in full precision."""
+        """Return a dictionary for `json.dumps`: each score by its key in `METRICS`, in full precision."""
         scores: dict[str, object] = {name: getattr(self, name).to_json() for name in METRICS}
         rows = {"unit": self.unit, "rows": [row.to_json() for row in self.by_length]}
         return scores | {"by_length": rows}
@@ -60,39 +60,49 @@ class Report:
 def evaluate_text(
     sources: Sequence[str],
     predictions: Sequence[str],
-    references: Answers,
+    references: References,
     *,
     lowercase: bool = False,
     tokenize: str = "13a",
     against_length: str | None = None,
     edges: Sequence[int] = EDGES,
-    unit: Unit | None = None,
-) -> Report:
-    """Score predictions by every metric there is for text.
+    unit: LengthUnit | None = None,
+) -> TextPredictionReport:
+    """Score predictions with all text metrics.
 
     Args:
-        sources: What was read.
-        predictions: What the model answered to each.
-        references: The right answer to each, or several.
-        lowercase: Whether upper and lower case count as the same.
-        tokenize: How BLEU cuts words, as in `bleu`.
-        against_length: Which of `METRICS` is given first, and by the length of the source; BLEU, or exact match where
-            no right answer has four words, unless given.
-        edges: The longest source of each row of that.
-        unit: What a length counts; words, or characters where sources have fewer than two words on average, unless
-            given.
+        sources: Source texts.
+        predictions: Prediction for each source.
+        references: Reference, or several references, for each source.
+        lowercase: Whether to ignore case.
+        tokenize: Tokenizer of BLEU, as in `bleu`.
+        against_length: Key in `METRICS` of the score to report first and by source length. By default BLEU, or exact
+            match if no reference has four words.
+        edges: Maximum source length of each row.
+        unit: Unit of length. By default words, or characters if sources average fewer than two words.
+
+    Returns:
+        All scores.
+
+    Raises:
+        RegardError: An argument is invalid, or the numbers of texts differ.
+
+    Example:
+        >>> report = evaluate_text(["ein hund"], ["a dog"], ["a dog"])
+        >>> report.exact_match.value
+        1.0
     """
     if against_length is not None and against_length not in METRICS:
         raise unknown_name("evaluate_text: against_length", against_length, METRICS)
-    metrics: dict[str, Callable[..., Score]] = {
+    metrics: dict[str, Callable[..., MetricScore]] = {
         name: partial(metric, lowercase=lowercase) for name, metric in METRICS.items()
     }
     metrics["bleu"] = partial(bleu, lowercase=lowercase, tokenize=tokenize)
     long_enough = has_four_words(references, tokenize)
-    unit, against_length = unit or unit_of(sources), against_length or ("bleu" if long_enough else "exact_match")
-    rows = by_length(sources, predictions, references, metrics[against_length], edges, unit=unit)
+    unit, against_length = unit or choose_unit(sources), against_length or ("bleu" if long_enough else "exact_match")
+    rows = score_by_length(sources, predictions, references, metrics[against_length], edges, unit=unit)
     scores = {name: metric(predictions, references) for name, metric in metrics.items()}
-    return Report(
+    return TextPredictionReport(
         **scores,
         by_length=tuple(rows),
         unit=unit,
@@ -101,6 +111,6 @@ def evaluate_text(
     )
 
 
-def unit_of(sources: Sequence[str]) -> Unit:
-    """What tells short sources from long ones: where most are one word, their characters."""
+def choose_unit(sources: Sequence[str]) -> LengthUnit:
+    """Return `character` if sources average fewer than two words, otherwise `word`."""
     return "character" if sum(len(source.split()) for source in sources) < 2 * len(sources) else "word"

@@ -1,62 +1,62 @@
-"""Perplexity, in units that can be compared between tokenizers."""
+"""Perplexity, in units that are comparable between tokenizers."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
-from regard.metrics.score import Score
+from regard.metrics.score import MetricScore
 
 
-def text_scores(nats: float, *, tokens: int, words: int, characters: int, conditions: str) -> list[Score]:
-    """What a text's surprise is worth: perplexity per token and per word, bits per character.
+def score_text(nats: float, *, tokens: int, words: int, characters: int, conditions: str) -> list[MetricScore]:
+    """Return loss, perplexity per token, perplexity per word and bits per character of a text.
 
-    The first depends on how the text is cut into tokens; the other two do not, as long
-    as no token is unknown.
+    Perplexity per token depends on the tokenizer; perplexity per word and bits per character do
+    not, as long as no token is unknown.
 
     Args:
-        nats: -log p of the whole text.
-        tokens: How many tokens were predicted, ends of documents among them.
-        words: How many words, parted by whitespace, the text has.
-        characters: How many characters, whitespace included.
-        conditions: Under which conditions this holds.
+        nats: Negative log-likelihood of the whole text.
+        tokens: Number of predicted tokens, including ends of documents.
+        words: Number of words, split at whitespace.
+        characters: Number of characters, including whitespace.
+        conditions: Conditions to add to each score.
     """
-    found = [
-        Score("loss", nats / tokens, f"nats a token|{conditions}"),
-        Score("perplexity per token", exponential(nats / tokens), f"tokens:{tokens}|{conditions}", 2),
+    scores = [
+        MetricScore("loss", nats / tokens, f"nats per token|{conditions}"),
+        MetricScore("perplexity per token", safe_exp(nats / tokens), f"tokens:{tokens}|{conditions}", 2),
     ]
     if words:
-        found.append(Score("perplexity per word", exponential(nats / words), f"words:{words}|{conditions}", 2))
+        scores.append(MetricScore("perplexity per word", safe_exp(nats / words), f"words:{words}|{conditions}", 2))
     if characters:
         bits = nats / math.log(2) / characters
-        found.append(Score("bits per character", bits, f"characters:{characters}|{conditions}"))
-    return found
+        scores.append(MetricScore("bits per character", bits, f"characters:{characters}|{conditions}"))
+    return scores
 
 
-def exponential(value: float) -> float:
-    """Euler's number to a power, infinite where it is beyond all numbers."""
+def safe_exp(value: float) -> float:
+    """Return e to a power, infinity on overflow."""
     try:
         return math.exp(value)
     except OverflowError:
         return math.inf
 
 
-def distance_bands(longest: int) -> list[tuple[int, int]]:
-    """How many tokens stood before, from and to: 1, 2, 3-4, 5-8, 9-16 and on, up to the longest."""
+def build_distance_bands(max_distance: int) -> list[tuple[int, int]]:
+    """Return bands of context lengths: 1, 2, 3-4, 5-8, 9-16 and so on, up to the maximum."""
     bands, first = [], 1
-    while first <= longest:
+    while first <= max_distance:
         last = first if first < 3 else 2 * (first - 1)
-        bands.append((first, min(last, longest)))
+        bands.append((first, min(last, max_distance)))
         first = last + 1
     return bands
 
 
-def by_distance(nats: Sequence[float], counts: Sequence[int]) -> list[Score]:
-    """The mean loss by how many tokens could be looked back over; place p has sums for p + 1 tokens."""
-    found = []
-    for first, last in distance_bands(len(nats)):
+def score_distance_bands(nats: Sequence[float], counts: Sequence[int]) -> list[MetricScore]:
+    """Return the mean loss by context length; entry p of `nats` and `counts` is for p + 1 tokens."""
+    scores = []
+    for first, last in build_distance_bands(len(nats)):
         count = sum(counts[first - 1 : last])
         if count:
             tokens = "1 token" if last == 1 else f"{first} tokens" if first == last else f"{first}-{last} tokens"
-            found.append(Score(f"loss after {tokens}", sum(nats[first - 1 : last]) / count, f"targets:{count}"))
-    return found
+            scores.append(MetricScore(f"loss after {tokens}", sum(nats[first - 1 : last]) / count, f"targets:{count}"))
+    return scores

@@ -1,4 +1,4 @@
-"""Score: a number and the conditions under which it holds."""
+"""MetricScore: a value and the conditions under which it was computed."""
 
 from __future__ import annotations
 
@@ -8,39 +8,39 @@ from dataclasses import dataclass
 
 from regard.errors import RegardError
 
-Answers = Sequence[str | Sequence[str]]
-"""For each prediction the right answer, or several of which any is right."""
+References = Sequence[str | Sequence[str]]
+"""The reference of each prediction, or several alternatives."""
 
 
 @dataclass(frozen=True)
-class Score:
-    """What was measured, how much it is, and under which conditions."""
+class MetricScore:
+    """A metric, its value, and the conditions under which it was computed."""
 
     name: str
     value: float
     signature: str
-    decimals: int = 4  # as it is printed
+    decimals: int = 4  # digits printed after the decimal point
 
     def __str__(self) -> str:
         return f"{self.name} {self.value:.{self.decimals}f} ({self.signature})"
 
     def to_json(self) -> dict[str, str | float | None]:
-        """Ready for `json.dumps`, in full precision; what is infinite, JSON has no number for."""
+        """Return a dictionary for `json.dumps`, in full precision; infinite values become None."""
         value = self.value if math.isfinite(self.value) else None
         return {"name": self.name, "value": value, "signature": self.signature}
 
 
-def right_answers(what: str, predictions: Sequence[str], references: Answers) -> list[tuple[str, ...]]:
-    """The right answers to each prediction, one or several, after a check that they belong together."""
+def collect_references(metric: str, predictions: Sequence[str], references: References) -> list[tuple[str, ...]]:
+    """Return the references of each prediction as tuples, after checking their number."""
     if len(predictions) != len(references):
         raise RegardError(
-            f"{what}: {len(predictions)} predictions, {len(references)} references; "
-            "reference n must answer prediction n"
+            f"{metric}: expected one reference per prediction, "
+            f"got {len(predictions)} predictions and {len(references)} references"
         )
     if not predictions:
-        raise RegardError(f"{what}: there are no predictions; one is the least")
-    answers = [(each,) if isinstance(each, str) else tuple(each) for each in references]
-    for place, each in enumerate(answers, start=1):
-        if not each:
-            raise RegardError(f"{what}: reference {place} has no right answer; one is the least")
+        raise RegardError(f"{metric}: expected at least one prediction, got none")
+    answers = [(reference,) if isinstance(reference, str) else tuple(reference) for reference in references]
+    for number, accepted in enumerate(answers, start=1):
+        if not accepted:
+            raise RegardError(f"{metric}: reference {number} is an empty list")
     return answers

@@ -1,86 +1,112 @@
-"""Whether a prediction is right, and how far it is from right."""
+"""Exact match and error rates of predicted text."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from typing import Literal, NamedTuple
 
-from regard.metrics.score import Answers, Score, right_answers
+from regard.metrics.score import MetricScore, References, collect_references
 
-Unit = Literal["word", "character"]
+LengthUnit = Literal["word", "character"]
 
 
 class Edits(NamedTuple):
-    """What it takes to put a prediction right, and how long the right answer is."""
+    """The edit distance of a prediction, and the length of the reference."""
 
     edits: int
     length: int
 
 
-def exact_match(predictions: Sequence[str], references: Answers, *, lowercase: bool = False) -> Score:
-    """The share of predictions that equal a right answer, to the last space; 0 to 1."""
-    right = matches(predictions, references, lowercase=lowercase)
-    return Score("exact match", sum(right) / len(right), signature(references, lowercase))
+def exact_match(predictions: Sequence[str], references: References, *, lowercase: bool = False) -> MetricScore:
+    """Return the share of predictions that equal a reference, ignoring differences in whitespace; 0 to 1.
+
+    Args:
+        predictions: Predicted texts.
+        references: Reference, or several references, for each prediction.
+        lowercase: Whether to ignore case.
+    """
+    right = find_matches(predictions, references, lowercase=lowercase)
+    return MetricScore("exact match", sum(right) / len(right), build_signature(references, lowercase))
 
 
-def word_error_rate(predictions: Sequence[str], references: Answers, *, lowercase: bool = False) -> Score:
-    """Words to insert, delete or replace, for each word of the right answers; 0 is perfect, above 1 possible."""
+def word_error_rate(predictions: Sequence[str], references: References, *, lowercase: bool = False) -> MetricScore:
+    """Return the number of word edits per reference word; 0 is perfect, and values above 1 are possible.
+
+    Args:
+        predictions: Predicted texts.
+        references: Reference, or several references, for each prediction; the nearest counts.
+        lowercase: Whether to ignore case.
+    """
     return error_rate(predictions, references, "word", lowercase=lowercase)
 
 
-def character_error_rate(predictions: Sequence[str], references: Answers, *, lowercase: bool = False) -> Score:
-    """As `word_error_rate`, for characters (code points, spaces among them)."""
+def character_error_rate(predictions: Sequence[str], references: References, *, lowercase: bool = False) -> MetricScore:
+    """Return the number of character edits per reference character (code points, including spaces).
+
+    The arguments are those of `word_error_rate`.
+    """
     return error_rate(predictions, references, "character", lowercase=lowercase)
 
 
-def error_rate(predictions: Sequence[str], references: Answers, unit: Unit, *, lowercase: bool = False) -> Score:
-    """All edits over the length of all right answers, in words or characters; of several the nearest.
+def error_rate(
+    predictions: Sequence[str], references: References, unit: LengthUnit, *, lowercase: bool = False
+) -> MetricScore:
+    """Return all edits divided by the length of all references, in words or characters.
 
-    Where all right answers are empty there is nothing to divide by: the rate is then the
-    number of edits.
+    If all references are empty, the rate is the number of edits.
     """
-    found = edits(predictions, references, unit, lowercase=lowercase)
-    total = sum(each.edits for each in found) / max(sum(each.length for each in found), 1)
-    return Score(f"{unit} error rate", total, signature(references, lowercase))
+    all_edits = count_edits(predictions, references, unit, lowercase=lowercase)
+    total = sum(edit.edits for edit in all_edits) / max(sum(edit.length for edit in all_edits), 1)
+    return MetricScore(f"{unit} error rate", total, build_signature(references, lowercase))
 
 
-def matches(predictions: Sequence[str], references: Answers, *, lowercase: bool = False) -> list[bool]:
-    """Whether each prediction equals a right answer; any space between words is as good as another."""
-    answers = right_answers("exact match", predictions, references)
+def find_matches(predictions: Sequence[str], references: References, *, lowercase: bool = False) -> list[bool]:
+    """Return whether each prediction equals a reference, ignoring differences in whitespace."""
+    answers = collect_references("exact match", predictions, references)
     return [
-        cased(prediction, lowercase).split() in [cased(answer, lowercase).split() for answer in each]
-        for prediction, each in zip(predictions, answers, strict=True)
+        apply_case(prediction, lowercase).split() in [apply_case(answer, lowercase).split() for answer in accepted]
+        for prediction, accepted in zip(predictions, answers, strict=True)
     ]
 
 
-def edits(predictions: Sequence[str], references: Answers, unit: Unit, *, lowercase: bool = False) -> list[Edits]:
-    """The way from each prediction to the nearest of its right answers, the longest of equally near ones."""
-    answers = right_answers(f"{unit} error rate", predictions, references)
-    found = []
-    for prediction, each in zip(predictions, answers, strict=True):
-        ours = units(cased(prediction, lowercase), unit)
-        right = [units(cased(answer, lowercase), unit) for answer in each]
-        ways = [Edits(edit_distance(ours, answer), len(answer)) for answer in right]
-        found.append(min(ways, key=lambda way: (way.edits, -way.length)))
-    return found
+def count_edits(
+    predictions: Sequence[str], references: References, unit: LengthUnit, *, lowercase: bool = False
+) -> list[Edits]:
+    """Return the edits from each prediction to its nearest reference, the longest of equally near ones."""
+    answers = collect_references(f"{unit} error rate", predictions, references)
+    nearest = []
+    for prediction, accepted in zip(predictions, answers, strict=True):
+        predicted = to_units(apply_case(prediction, lowercase), unit)
+        right = [to_units(apply_case(answer, lowercase), unit) for answer in accepted]
+        candidates = [Edits(edit_distance(predicted, answer), len(answer)) for answer in right]
+        nearest.append(min(candidates, key=lambda way: (way.edits, -way.length)))
+    return nearest
 
 
 def edit_distance(left: Sequence[Hashable], right: Sequence[Hashable]) -> int:
-    """The fewest insertions, deletions and replacements that turn one sequence into the other (Levenshtein).
+    """Return the Levenshtein distance: the fewest insertions, deletions and replacements.
 
-    A column of the table of distances is two numbers, whose bits say where it rises and
-    falls by one from a row to the next; a step along `right` takes a few operations on
-    them, however long `left` is (Myers 1999, as Hyyrö 2001 puts it).
+    Uses the bit-parallel algorithm of Myers (1999) in the form of Hyyrö (2001): a column of the
+    distance table is two integers whose bits mark rises and falls between rows, so each item
+    of `right` takes a few integer operations.
+
+    Args:
+        left: A sequence, such as a string or a list of words.
+        right: Another sequence.
+
+    Example:
+        >>> edit_distance("kitten", "sitting")
+        3
     """
     if not left:
         return len(right)
-    places: dict[Hashable, int] = {}
+    row_bits: dict[Hashable, int] = {}
     for row, item in enumerate(left):
-        places[item] = places.get(item, 0) | 1 << row
+        row_bits[item] = row_bits.get(item, 0) | 1 << row
     every, last = (1 << len(left)) - 1, 1 << len(left) - 1
     rises, falls, distance = every, 0, len(left)
     for item in right:
-        equal = places.get(item, 0)
+        equal = row_bits.get(item, 0)
         diagonal = (((equal & rises) + rises) ^ rises) | equal
         along_rises = falls | ~(diagonal | rises) & every
         along_falls = rises & diagonal
@@ -91,18 +117,18 @@ def edit_distance(left: Sequence[Hashable], right: Sequence[Hashable]) -> int:
     return distance
 
 
-def units(text: str, unit: Unit) -> Sequence[str]:
-    """What is counted: words between spaces, or characters."""
+def to_units(text: str, unit: LengthUnit) -> Sequence[str]:
+    """Split a text into words or characters."""
     return text.split() if unit == "word" else text
 
 
-def cased(text: str, lowercase: bool) -> str:
-    """The text, with upper case as lower where the two count as the same."""
+def apply_case(text: str, lowercase: bool) -> str:
+    """Lowercase a text if `lowercase` is set."""
     return text.lower() if lowercase else text
 
 
-def signature(references: Answers, lowercase: bool) -> str:
-    """The conditions, in the words of sacrebleu's signatures."""
-    counts = {1 if isinstance(each, str) else len(each) for each in references}
-    several = counts.pop() if len(counts) == 1 else "var"
-    return f"nrefs:{several}|case:{'lc' if lowercase else 'mixed'}|sentences:{len(references)}"
+def build_signature(references: References, lowercase: bool) -> str:
+    """Return the conditions in the style of sacrebleu's signatures."""
+    counts = {1 if isinstance(reference, str) else len(reference) for reference in references}
+    reference_count = counts.pop() if len(counts) == 1 else "var"
+    return f"nrefs:{reference_count}|case:{'lc' if lowercase else 'mixed'}|sentences:{len(references)}"

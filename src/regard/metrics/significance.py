@@ -1,4 +1,4 @@
-"""Whether one system is better than another, or was lucky in the sentences (Koehn 2004)."""
+"""Significance tests between two systems by paired bootstrap resampling (Koehn 2004)."""
 
 from __future__ import annotations
 
@@ -10,92 +10,108 @@ from jaxtyping import Int
 
 from regard.errors import RegardError, unknown_name
 from regard.metrics.evaluation import METRICS
-from regard.metrics.score import Answers, Score, right_answers
-from regard.metrics.sequences import edits, matches
+from regard.metrics.score import MetricScore, References, collect_references
+from regard.metrics.sequences import count_edits, find_matches
 
-Counts = Int[np.ndarray, "sentences counts"]
-Counting = Callable[[Sequence[str], Answers], Counts]
-Scoring = Callable[[Int[np.ndarray, " counts"]], float]
+SentenceCounts = Int[np.ndarray, "sentences counts"]
+CountFunction = Callable[[Sequence[str], References], SentenceCounts]
+ScoreFunction = Callable[[Int[np.ndarray, " counts"]], float]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """How much the second system differs from the first, and how sure that is."""
+    """The difference between two systems and its significance."""
 
-    first: Score
-    second: Score
-    low: float  # of the difference, in 95 of 100 samples
-    high: float
-    p_value: float  # how often chance alone makes a difference as large
+    first: MetricScore
+    second: MetricScore
+    low: float  # lower bound of the 95% confidence interval of the difference
+    high: float  # upper bound
+    p_value: float  # probability of a difference at least this large by chance
     samples: int
 
     @property
     def difference(self) -> float:
-        """Of the second from the first."""
+        """Second score minus first score."""
         return self.second.value - self.first.value
 
     def __str__(self) -> str:
-        places = self.first.decimals
+        decimals = self.first.decimals
         return (
-            f"{self.first.name} {self.first.value:.{places}f} and {self.second.value:.{places}f}: "
-            f"{self.difference:+.{places}f} (95 %: {self.low:+.{places}f} to {self.high:+.{places}f}|"
+            f"{self.first.name} {self.first.value:.{decimals}f} and {self.second.value:.{decimals}f}: "
+            f"{self.difference:+.{decimals}f} (95 %: {self.low:+.{decimals}f} to {self.high:+.{decimals}f}|"
             f"p {self.p_value:.4f}|paired bootstrap, {self.samples} samples|{self.first.signature})"
         )
 
     def to_json(self) -> dict[str, object]:
-        """Ready for `json.dumps`."""
+        """Return a dictionary for `json.dumps`."""
         return vars(self) | {"first": self.first.to_json(), "second": self.second.to_json()}
 
 
 def paired_bootstrap(
     first: Sequence[str],
     second: Sequence[str],
-    references: Answers,
+    references: References,
     metric: str = "bleu",
     *,
     samples: int = 1000,
     seed: int = 0,
 ) -> Comparison:
-    """Compare two systems on many samples of the sentences, drawn with replacement, the same for both.
+    """Compare two systems by paired bootstrap resampling of the sentences.
 
-    The p-value counts the samples whose difference is as far from the mean of all as the
-    real one is from zero, the real one among them.
+    The p-value is the share of samples, including the real one, whose difference deviates from
+    the mean difference at least as much as the real difference deviates from zero.
 
     Args:
-        first: The predictions of one system.
-        second: Those of the other, of the same sources.
-        references: The right answer to each, or several.
-        metric: One of `COUNTED`.
-        samples: How many.
-        seed: Of the draw; the same gives the same.
+        first: Predictions of the first system.
+        second: Predictions of the second system for the same sources.
+        references: Reference, or several references, for each source.
+        metric: A key of `BOOTSTRAP_METRICS`.
+        samples: Number of bootstrap samples.
+        seed: Seed of the resampling.
+
+    Returns:
+        Both scores, the confidence interval of their difference and the p-value.
+
+    Raises:
+        RegardError: The metric is unknown, or the numbers of texts differ.
+
+    Example:
+        >>> comparison = paired_bootstrap(["a dog"], ["a cat"], ["a dog"], "exact_match")
+        >>> comparison.difference
+        -1.0
     """
-    if metric not in COUNTED:
-        raise unknown_name("paired_bootstrap: metric", metric, COUNTED)
+    if metric not in BOOTSTRAP_METRICS:
+        raise unknown_name("paired_bootstrap: metric", metric, BOOTSTRAP_METRICS)
     if samples < 1:
-        raise RegardError(f"paired_bootstrap: {samples} samples are too few; 1 is the least")
-    before, after = (METRICS[metric](predictions, references) for predictions in (first, second))
-    count, score = COUNTED[metric]
-    ours, theirs = (count(predictions, references) for predictions in (first, second))
-    return compare_counts((before, ours), (after, theirs), score, samples=samples, seed=seed)
+        raise RegardError(f"paired_bootstrap: samples must be at least 1, got {samples}")
+    first_score, second_score = (METRICS[metric](predictions, references) for predictions in (first, second))
+    count, score = BOOTSTRAP_METRICS[metric]
+    first_counts, second_counts = (count(predictions, references) for predictions in (first, second))
+    return compare_counts((first_score, first_counts), (second_score, second_counts), score, samples=samples, seed=seed)
 
 
 def compare_counts(
-    first: tuple[Score, Counts], second: tuple[Score, Counts], score: Scoring, *, samples: int = 1000, seed: int = 0
+    first: tuple[MetricScore, SentenceCounts],
+    second: tuple[MetricScore, SentenceCounts],
+    score: ScoreFunction,
+    *,
+    samples: int = 1000,
+    seed: int = 0,
 ) -> Comparison:
-    """The same for a score of any kind: what each system has, and the counts of each sentence whose sum is scored."""
-    (before, ours), (after, theirs) = first, second
+    """Compare two systems, each given as its score and counts per sentence; `score` maps summed counts to a score."""
+    (first_score, first_counts), (second_score, second_counts) = first, second
     random = np.random.default_rng(seed)
     differences = np.empty(samples)
     for sample in range(samples):
-        times = drawn(random, len(ours))
-        differences[sample] = score(times @ theirs) - score(times @ ours)
+        times = resample_counts(random, len(first_counts))
+        differences[sample] = score(times @ second_counts) - score(times @ first_counts)
     low, high = np.quantile(differences, [0.025, 0.975])
-    extreme = np.abs(differences - differences.mean()) >= abs(after.value - before.value)
+    extreme = np.abs(differences - differences.mean()) >= abs(second_score.value - first_score.value)
     p_value = (int(extreme.sum()) + 1) / (samples + 1)
-    return Comparison(before, after, float(low), float(high), p_value, samples)
+    return Comparison(first_score, second_score, float(low), float(high), p_value, samples)
 
 
-def compare_found(
+def compare_f1(
     first: Sequence[Collection[Hashable]],
     second: Sequence[Collection[Hashable]],
     gold: Sequence[Collection[Hashable]],
@@ -103,61 +119,86 @@ def compare_found(
     samples: int = 1000,
     seed: int = 0,
 ) -> Comparison:
-    """Compare two systems by the micro F1 of what each finds in every text: labels, or spans."""
+    """Compare two systems by micro F1 of labels or spans, by paired bootstrap resampling.
+
+    Args:
+        first: Labels or spans that the first system predicts for each text.
+        second: The same for the second system.
+        gold: Gold labels or spans of each text.
+        samples: Number of bootstrap samples.
+        seed: Seed of the resampling.
+    """
     if not len(first) == len(second) == len(gold) or not gold:
         raise RegardError(
-            f"compare_found: {len(first)} and {len(second)} predictions, {len(gold)} gold; as many are needed"
+            "compare_f1: expected as many predictions as gold answers, "
+            f"got {len(first)} and {len(second)} predictions and {len(gold)} gold"
         )
-    (before, ours), (after, theirs) = (found_counts(found, gold) for found in (first, second))
-    return compare_counts((before, ours), (after, theirs), f1_of, samples=samples, seed=seed)
+    (first_score, first_counts), (second_score, second_counts) = (
+        count_matches(predictions, gold) for predictions in (first, second)
+    )
+    return compare_counts(
+        (first_score, first_counts), (second_score, second_counts), f1_from_counts, samples=samples, seed=seed
+    )
 
 
-def found_counts(found: Sequence[Collection[Hashable]], gold: Sequence[Collection[Hashable]]) -> tuple[Score, Counts]:
-    """The micro F1, and of each text how much is right, how much was found and how much there is."""
-    pairs = [(set(ours), set(wanted)) for ours, wanted in zip(found, gold, strict=True)]
-    counts = np.array([[len(ours & wanted), len(ours), len(wanted)] for ours, wanted in pairs])
-    return Score("micro F1", f1_of(counts.sum(0)), f"texts:{len(gold)}"), counts
+def count_matches(
+    predictions: Sequence[Collection[Hashable]], gold: Sequence[Collection[Hashable]]
+) -> tuple[MetricScore, SentenceCounts]:
+    """Return the micro F1, and the correct, predicted and gold counts of each text."""
+    pairs = [(set(predicted), set(expected)) for predicted, expected in zip(predictions, gold, strict=True)]
+    counts = np.array([[len(predicted & expected), len(predicted), len(expected)] for predicted, expected in pairs])
+    return MetricScore("micro F1", f1_from_counts(counts.sum(0)), f"texts:{len(gold)}"), counts
 
 
-def f1_of(counts: Int[np.ndarray, " three"]) -> float:
-    """The F1 of how much is right, how much was found and how much there is."""
-    right, found, wanted = counts.tolist()
-    return 2 * right / (found + wanted) if found + wanted else 0.0
+def f1_from_counts(counts: Int[np.ndarray, " three"]) -> float:
+    """Return the F1 of correct, predicted and gold counts."""
+    right, predicted, gold = counts.tolist()
+    return 2 * right / (predicted + gold) if predicted + gold else 0.0
 
 
-def drawn(random: np.random.Generator, sentences: int) -> Int[np.ndarray, " sentences"]:
-    """How often each sentence is in a sample as large as all."""
+def resample_counts(random: np.random.Generator, sentences: int) -> Int[np.ndarray, " sentences"]:
+    """Draw a bootstrap sample and return the count of each sentence."""
     return np.bincount(random.integers(sentences, size=sentences), minlength=sentences)
 
 
-def bleu_counts(predictions: Sequence[str], references: Answers) -> Counts:
-    """Of each sentence the right n-grams, all n-grams, its length and that of the nearest reference."""
+def count_ngrams(predictions: Sequence[str], references: References) -> SentenceCounts:
+    """Return, per sentence, the matching n-grams, all n-grams, its length and that of the nearest reference."""
     from sacrebleu.metrics.bleu import BLEU
 
-    metric = BLEU(effective_order=True)  # the counts are the same; without it sacrebleu warns of single sentences
-    answers = right_answers("BLEU", predictions, references)
-    found = [metric.sentence_score(ours, each) for ours, each in zip(predictions, answers, strict=True)]
-    return np.array([[*each.counts, *each.totals, each.sys_len, each.ref_len] for each in found])
+    metric = BLEU(effective_order=True)  # does not change the counts; avoids sacrebleu's warning about single sentences
+    answers = collect_references("BLEU", predictions, references)
+    scores = [
+        metric.sentence_score(prediction, accepted) for prediction, accepted in zip(predictions, answers, strict=True)
+    ]
+    return np.array([[*score.counts, *score.totals, score.sys_len, score.ref_len] for score in scores])
 
 
-def bleu_of(counts: Int[np.ndarray, " counts"]) -> float:
-    """BLEU of the sum of counts."""
+def bleu_from_counts(counts: Int[np.ndarray, " counts"]) -> float:
+    """Return the BLEU of summed counts."""
     from sacrebleu.metrics.bleu import BLEU
 
-    *grams, ours, theirs = counts.tolist()
+    *grams, prediction_length, reference_length = counts.tolist()
     half = len(grams) // 2
-    return BLEU.compute_bleu(grams[:half], grams[half:], ours, theirs, smooth_method="exp").score
+    return BLEU.compute_bleu(grams[:half], grams[half:], prediction_length, reference_length, smooth_method="exp").score
 
 
 def ratio(counts: Int[np.ndarray, " two"]) -> float:
-    """The first over the second."""
+    """Return the first count divided by the second."""
     return float(counts[0] / max(counts[1], 1))
 
 
-COUNTED: dict[str, tuple[Counting, Scoring]] = {
-    "bleu": (bleu_counts, bleu_of),
-    "exact_match": (lambda ours, right: np.array([[match, 1] for match in matches(ours, right)], dtype=int), ratio),
-    "word_error_rate": (lambda ours, right: np.array(edits(ours, right, "word")), ratio),
-    "character_error_rate": (lambda ours, right: np.array(edits(ours, right, "character")), ratio),
+BOOTSTRAP_METRICS: dict[str, tuple[CountFunction, ScoreFunction]] = {
+    "bleu": (count_ngrams, bleu_from_counts),
+    "exact_match": (
+        lambda predictions, references: np.array(
+            [[match, 1] for match in find_matches(predictions, references)], dtype=int
+        ),
+        ratio,
+    ),
+    "word_error_rate": (lambda predictions, references: np.array(count_edits(predictions, references, "word")), ratio),
+    "character_error_rate": (
+        lambda predictions, references: np.array(count_edits(predictions, references, "character")),
+        ratio,
+    ),
 }
-"""The metrics that are sums over sentences first: how to count in each, and the score of a sum."""
+"""Metrics that are functions of summed sentence counts: the counts of each sentence, and the score of a sum."""

@@ -1,4 +1,4 @@
-"""How well spans of words are found, each counted whole: its type, its first and its last word."""
+"""Metrics of span tagging: a span is correct if its type, first and last word are."""
 
 from __future__ import annotations
 
@@ -7,53 +7,69 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from regard.errors import RegardError
-from regard.metrics.labels import Counts, ScoreReport, check_pairs, counts_by_kind, macro, total
-from regard.metrics.score import Score
-from regard.schemes import Scheme, spans_of
+from regard.metrics.labels import (
+    PredictionCounts,
+    ScoreReport,
+    check_predictions,
+    count_by_kind,
+    macro_average,
+    sum_counts,
+)
+from regard.metrics.score import MetricScore
+from regard.schemes import Scheme, tags_to_spans
 
 
 @dataclass(frozen=True)
 class SpanReport(ScoreReport):
-    """Precision, recall and F1 of all spans together, their means over the types, and the counts of each type."""
+    """Precision, recall and F1 over all spans, their means over types, and the counts per type."""
 
     kinds = "by_type"
 
-    f1: Score
-    precision: Score
-    recall: Score
-    macro_f1: Score
-    macro_precision: Score
-    macro_recall: Score
-    by_type: dict[str, Counts]
+    f1: MetricScore
+    precision: MetricScore
+    recall: MetricScore
+    macro_f1: MetricScore
+    macro_precision: MetricScore
+    macro_recall: MetricScore
+    by_type: dict[str, PredictionCounts]
 
 
 def span_report(
     predictions: Sequence[Sequence[str]], gold: Sequence[Sequence[str]], *, strict: Scheme | None = None
 ) -> SpanReport:
-    """Score the spans that predicted tags mark against those of the gold tags, equal to seqeval's numbers.
+    """Score the spans of predicted tags against gold tags; the numbers equal seqeval's.
 
-    Tags are read as conlleval and seqeval do unless told otherwise, whatever the scheme; with a
-    strict scheme (BIO, BIOES or BILOU) spans that are not whole do not count, as in seqeval's
-    strict mode. Means are over the types that are predicted or gold.
+    Means are over the types that are predicted or gold.
+
+    Args:
+        predictions: Predicted tags of each sentence.
+        gold: Gold tags of each sentence.
+        strict: Scheme (BIO, BIOES or BILOU) in which incomplete spans do not count, as in seqeval's strict mode. By
+            default tags are read leniently for any scheme, as conlleval and seqeval do.
+
+    Raises:
+        RegardError: The numbers of sentences or tags differ.
     """
-    check_pairs("span_report", len(predictions), len(gold))
-    for place, (tags, right) in enumerate(zip(predictions, gold, strict=True), start=1):
+    check_predictions("span_report", len(predictions), len(gold))
+    for number, (tags, right) in enumerate(zip(predictions, gold, strict=True), start=1):
         if len(tags) != len(right):
             raise RegardError(
-                f"span_report: sentence {place} has {len(tags)} predicted tags, {len(right)} gold; each word has one"
+                f"span_report: sentence {number}: expected {len(right)} predicted tags, as in gold, got {len(tags)}"
             )
-    ours, theirs = ([set(spans_of(tags, strict)) for tags in each] for each in (predictions, gold))
-    by_type = counts_by_kind(ours, theirs, attrgetter("type"))
-    counts, means = total(by_type), macro(by_type)
+    predicted_spans, gold_spans = (
+        [set(tags_to_spans(tags, strict)) for tags in sentences] for sentences in (predictions, gold)
+    )
+    by_type = count_by_kind(predicted_spans, gold_spans, attrgetter("type"))
+    counts, means = sum_counts(by_type), macro_average(by_type)
     mode = f"mode:strict|scheme:{strict}" if strict else "mode:default"
-    together = f"{mode}|{counts.signature()}|sentences:{len(gold)}"
-    apart = f"{mode}|types:{len(by_type)}|sentences:{len(gold)}"
+    micro_conditions = f"{mode}|{counts.signature()}|sentences:{len(gold)}"
+    macro_conditions = f"{mode}|types:{len(by_type)}|sentences:{len(gold)}"
     return SpanReport(
-        f1=Score("F1", counts.f1, together),
-        precision=Score("precision", counts.precision, together),
-        recall=Score("recall", counts.recall, together),
-        macro_f1=Score("macro F1", means.f1, apart),
-        macro_precision=Score("macro precision", means.precision, apart),
-        macro_recall=Score("macro recall", means.recall, apart),
+        f1=MetricScore("F1", counts.f1, micro_conditions),
+        precision=MetricScore("precision", counts.precision, micro_conditions),
+        recall=MetricScore("recall", counts.recall, micro_conditions),
+        macro_f1=MetricScore("macro F1", means.f1, macro_conditions),
+        macro_precision=MetricScore("macro precision", means.precision, macro_conditions),
+        macro_recall=MetricScore("macro recall", means.recall, macro_conditions),
         by_type=by_type,
     )

@@ -1,4 +1,4 @@
-"""BLEU and chrF, exactly as sacrebleu computes them (Post 2018)."""
+"""BLEU and chrF as computed by sacrebleu (Post 2018)."""
 
 from __future__ import annotations
 
@@ -7,62 +7,75 @@ from itertools import zip_longest
 from typing import Any
 
 from regard.errors import RegardError, unknown_name
-from regard.metrics.score import Answers, Score, right_answers
+from regard.metrics.score import MetricScore, References, collect_references
 
-TOKENIZERS = ("13a", "char", "intl", "none", "zh")  # those that need no download and no other package
+TOKENIZERS = ("13a", "char", "intl", "none", "zh")  # those that require no download and no other package
 
 
-def bleu(predictions: Sequence[str], references: Answers, *, lowercase: bool = False, tokenize: str = "13a") -> Score:
-    """How many n-grams of the predictions are right, up to four words (Papineni et al. 2002); 0 to 100.
+def bleu(
+    predictions: Sequence[str], references: References, *, lowercase: bool = False, tokenize: str = "13a"
+) -> MetricScore:
+    """Return BLEU, the precision of n-grams up to four words (Papineni et al. 2002); 0 to 100.
 
     Args:
-        predictions: As a reader would see them, not in tokens.
-        references: The right answer to each, or several.
-        lowercase: Whether upper and lower case count as the same.
-        tokenize: How sacrebleu cuts words; `none` for text whose words stand apart already.
+        predictions: Detokenized predictions.
+        references: Reference, or several references, for each prediction.
+        lowercase: Whether to ignore case.
+        tokenize: Tokenizer of sacrebleu; `none` for text that is already tokenized.
+
+    Raises:
+        RegardError: The tokenizer is unknown, or the numbers of texts differ.
+
+    Example:
+        >>> f"{bleu(['the cat sees a dog'], ['the cat sees a dog']).value:.2f}"
+        '100.00'
     """
     from sacrebleu.metrics.bleu import BLEU
 
-    announced = tokenize == "none"  # else sacrebleu warns of text that looks cut into words
-    metric = BLEU(lowercase=lowercase, tokenize=known_tokenizer(tokenize), force=announced)
-    return measure(metric, "BLEU", predictions, references)
+    is_pretokenized = tokenize == "none"  # otherwise sacrebleu warns about text that looks tokenized
+    metric = BLEU(lowercase=lowercase, tokenize=check_bleu_tokenizer(tokenize), force=is_pretokenized)
+    return compute_corpus_score(metric, "BLEU", predictions, references)
 
 
-def known_tokenizer(tokenize: str) -> str:
-    """The name of a way to cut words, or a `RegardError`."""
+def check_bleu_tokenizer(tokenize: str) -> str:
+    """Return the name of a BLEU tokenizer, or raise a `RegardError`."""
     if tokenize not in TOKENIZERS:
         raise unknown_name("BLEU: tokenize", tokenize, TOKENIZERS)
     return tokenize
 
 
-def has_four_words(references: Answers, tokenize: str = "13a") -> bool:
-    """Whether any right answer is long enough for BLEU, which is 0 without four words in a row, to say anything."""
+def has_four_words(references: References, tokenize: str = "13a") -> bool:
+    """Return whether any reference has four words; otherwise BLEU is 0 and not meaningful."""
     from sacrebleu.metrics.bleu import BLEU
 
-    cut = BLEU(tokenize=known_tokenizer(tokenize), force=True).tokenizer
-    answers = (answer for each in references for answer in ([each] if isinstance(each, str) else each))
-    return any(len(cut(answer).split()) >= 4 for answer in answers)
+    split = BLEU(tokenize=check_bleu_tokenizer(tokenize), force=True).tokenizer
+    answers = (
+        answer for reference in references for answer in ([reference] if isinstance(reference, str) else reference)
+    )
+    return any(len(split(answer).split()) >= 4 for answer in answers)
 
 
-def chrf(predictions: Sequence[str], references: Answers, *, lowercase: bool = False, word_order: int = 0) -> Score:
-    """The F-score of character n-grams up to six (Popović 2015); 0 to 100.
+def chrf(
+    predictions: Sequence[str], references: References, *, lowercase: bool = False, word_order: int = 0
+) -> MetricScore:
+    """Return chrF, the F-score of character n-grams up to six (Popović 2015); 0 to 100.
 
     Args:
-        predictions: As a reader would see them.
-        references: The right answer to each, or several.
-        lowercase: Whether upper and lower case count as the same.
-        word_order: The longest n-gram of words that counts as well; 2 is chrF++.
+        predictions: Detokenized predictions.
+        references: Reference, or several references, for each prediction.
+        lowercase: Whether to ignore case.
+        word_order: Maximum length of word n-grams to include; 2 is chrF++.
     """
     from sacrebleu.metrics.chrf import CHRF
 
     if word_order < 0:
-        raise RegardError(f"chrF: a word order of {word_order}; 0 is the least")
+        raise RegardError(f"chrF: word_order must be at least 0, got {word_order}")
     name = f"chrF{'+' * word_order}" if word_order <= 2 else f"chrF with words up to {word_order}"
-    return measure(CHRF(lowercase=lowercase, word_order=word_order), name, predictions, references)
+    return compute_corpus_score(CHRF(lowercase=lowercase, word_order=word_order), name, predictions, references)
 
 
-def measure(metric: Any, name: str, predictions: Sequence[str], references: Answers) -> Score:
-    """The score of a whole corpus, with sacrebleu's signature; `metric` is an object of its own."""
-    streams = list(zip_longest(*right_answers(name, predictions, references)))
+def compute_corpus_score(metric: Any, name: str, predictions: Sequence[str], references: References) -> MetricScore:
+    """Return the corpus score of a sacrebleu metric object, with its signature."""
+    streams = list(zip_longest(*collect_references(name, predictions, references)))
     value = metric.corpus_score(list(predictions), streams).score
-    return Score(name, float(value), metric.get_signature().format(), decimals=2)
+    return MetricScore(name, float(value), metric.get_signature().format(), decimals=2)

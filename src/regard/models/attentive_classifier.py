@@ -1,4 +1,4 @@
-"""One label or several for a text: attention with a learned query over its words, and a label from what it finds."""
+"""Text classification: encode the words, pool them with learned attention, predict one or several labels."""
 
 from __future__ import annotations
 
@@ -9,69 +9,73 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from regard.attention.normalise import NORMALISERS
+from regard.attention.normalizers import NORMALIZERS
 from regard.attention.scores import SCORES
 from regard.layers.dropout import Dropout
-from regard.layers.pooling import POOLINGS, How, Pooling
+from regard.layers.pooling import POOLINGS, Pooling, PoolingKind
 from regard.layers.recurrent import Recurrent
-from regard.layers.source import SourceAttention
+from regard.layers.source_attention import SourceAttention
 from regard.models.model import Model
-from regard.models.reader import Reader, ReaderConfig, WordEmbedding
+from regard.models.text_encoder import TextEncoder, TextEncoderConfig, WordEmbedding
 from regard.sentences import LabelBatch, Sentences
-from regard.settings import check_known, check_least
+from regard.settings import check_choices, check_minimum
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassifierConfig(ReaderConfig):
-    """How words are read, and how a label is made of them."""
+class ClassifierConfig(TextEncoderConfig):
+    """Settings of `AttentiveClassifier`: text encoder, pooling, labels."""
 
-    several: bool = False  # whether a text can have several labels
-    pairs: bool = False  # whether two texts are labelled together
-    before: int = 0  # utterances before a text that it looks at, too
-    pooling: How = "attention"  # of the words of a text: attention, or mean, sum, max, last, to compare it with
-    score: str = "additive"  # how well a word answers the query
-    queries: int = 1  # learned queries, each of which looks at the text
-    heads: int = 1  # attentions of each, side by side
-    normaliser: str = "softmax"  # softmax, sparsemax, entmax15 or none
+    multi_label: bool = False  # allow several labels per text
+    text_pairs: bool = False  # classify pairs of texts
+    context_size: int = 0  # number of preceding utterances the model attends to
+    pooling: PoolingKind = "attention"  # how word vectors are pooled into one text vector
+    score: str = "additive"  # attention score function
+    queries: int = 1  # number of learned queries in the attention pooling
+    heads: int = 1  # number of attention heads
+    normalizer: str = "softmax"  # how attention scores become weights: softmax, sparsemax, entmax15 or none
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_least(self, 1, "queries", "heads")
-        check_least(self, 0, "before")
-        check_known(self, pooling=POOLINGS, score=SCORES, normaliser=NORMALISERS)
+        check_minimum(self, 1, "queries", "heads")
+        check_minimum(self, 0, "context_size")
+        check_choices(self, pooling=POOLINGS, score=SCORES, normalizer=NORMALIZERS)
 
 
 class AttentiveClassifier(Model):
-    """Texts in, a logit for each label out.
+    """A classifier of texts, text pairs or utterances in a dialog.
 
-    Of two texts, a and b, the label is made of [a; b; |a - b|; a b] (Mou et al. 2016). The
-    utterances before a text are read like it, and an rnn goes from the oldest of them to the
-    text; its last state looks at those before it, and what it finds stands beside it and the text.
+    For two texts a and b, the output layer sees [a; b; |a - b|; a * b] (Mou et al. 2016).
+    With `context_size`, a GRU runs over the vectors of the preceding utterances and the text;
+    its last state attends to the earlier ones, and both are concatenated with the text vector.
 
-    `threshold` is the probability from which on a text has a label, where it can have
-    several; validation sets it.
+    Attributes:
+        threshold: With `multi_label`, the probability above which a text gets a label. Set by validation.
+
+    Example:
+        >>> config = ClassifierConfig(words=1000, pieces=50, labels=("negative", "positive"))
+        >>> model = AttentiveClassifier(config)
     """
 
     threshold: Tensor
     residual_attentions = frozenset({"self"})
-    context_attention = "look_back"  # path of the attention to the utterances before, where there are some
+    context_attention = "look_back"  # path of the attention to preceding utterances, with `context_size`
 
     def __init__(self, config: ClassifierConfig) -> None:
         super().__init__()
         self.config = config
-        self.reader = Reader(config)
+        self.reader = TextEncoder(config)
         self.pool = Pooling(
             config.pooling,
             self.reader.width,
             queries=config.queries,
             score=config.score,
             heads=config.heads,
-            normaliser=config.normaliser,
+            normalizer=config.normalizer,
             bidirectional=config.encoder == "rnn",
         )
         width = self.pool.width
-        features = 4 * width if config.pairs else width
-        if config.before:
+        features = 4 * width if config.text_pairs else width
+        if config.context_size:
             self.turns = Recurrent("gru", width, width)
             self.look_back = SourceAttention(width, width, config.score, project=("values",), learn_width=True)
             features += width + self.look_back.width
@@ -79,68 +83,77 @@ class AttentiveClassifier(Model):
         self.output = nn.Linear(features, len(config.labels))
         self.register_buffer("threshold", torch.tensor(0.5, dtype=torch.float64))
         pooling = {"pooling": ("pool.attention",)} if config.pooling == "attention" else {}
-        self.attentions = {**pooling, **self.reader.attentions("reader")}
+        self.attentions = {**pooling, **self.reader.get_attention_paths("reader")}
 
     @property
     def input_embedding(self) -> WordEmbedding:
         return self.reader.embedding
 
     def forward(self, batch: LabelBatch) -> Float[Tensor, "examples labels"]:
-        """The logit of each label."""
-        vectors = torch.cat([self.summary(group) for group in batch.groups])
+        """Return the logit of each label."""
+        vectors = torch.cat([self.summarize(group) for group in batch.groups])
         text = vectors[batch.texts]
-        found = text
-        if self.config.pairs:
-            assert batch.seconds is not None, "pairs of texts are labelled"
-            second = vectors[batch.seconds]
-            found = torch.cat([text, second, (text - second).abs(), text * second], -1)
-        if self.config.before:
-            assert batch.context is not None, "the texts before are looked at"
-            found = torch.cat([found, self._before(text, vectors, batch.context)], -1)
-        return self.output(self.dropout(found))
+        features = text
+        if self.config.text_pairs:
+            assert batch.second_texts is not None, "text_pairs requires second texts"
+            second = vectors[batch.second_texts]
+            features = torch.cat([text, second, (text - second).abs(), text * second], -1)
+        if self.config.context_size:
+            assert batch.context is not None, "context_size requires a context"
+            features = torch.cat([features, self._attend_context(text, vectors, batch.context)], -1)
+        return self.output(self.dropout(features))
 
-    def summary(self, sentences: Sentences) -> Float[Tensor, "texts width"]:
-        """One vector for each text."""
+    def summarize(self, sentences: Sentences) -> Float[Tensor, "texts width"]:
+        """Return one pooled vector per text."""
         return self.pool(self.reader(sentences), sentences.lengths)
 
-    def _before(
+    def _attend_context(
         self,
         text: Float[Tensor, "examples width"],
         vectors: Float[Tensor, "texts width"],
         context: Int[Tensor, "examples before"],
     ) -> Float[Tensor, "examples features"]:
-        """What a text is after those before it, and what it finds in them; nothing where there are none."""
-        known = context >= 0
-        before = vectors[context.clamp_min(0)].where(known[..., None], 0)
-        states, _ = self.turns(torch.cat([before, text[:, None]], 1))
-        memory = replace(self.look_back.remember(states[:, :-1]), visible=known[:, None, None])
-        found: Tensor = self.look_back(states[:, -1:], memory)
-        return torch.cat([states[:, -1], found[:, 0]], -1)
+        """Return the GRU state after the text and its attention to the context; zeros without context."""
+        is_real = context >= 0
+        previous = vectors[context.clamp_min(0)].where(is_real[..., None], 0)
+        states, _ = self.turns(torch.cat([previous, text[:, None]], 1))
+        memory = replace(self.look_back.remember(states[:, :-1]), visible=is_real[:, None, None])
+        attended: Tensor = self.look_back(states[:, -1:], memory)
+        return torch.cat([states[:, -1], attended[:, 0]], -1)
 
     def probabilities(self, logits: Float[Tensor, "examples labels"]) -> Float[Tensor, "examples labels"]:
-        """How probable each label is: all together one, or where there can be several each by itself."""
-        return logits.sigmoid() if self.config.several else logits.softmax(-1)
+        """Convert logits to probabilities: softmax over the labels, or a sigmoid per label with `multi_label`."""
+        return logits.sigmoid() if self.config.multi_label else logits.softmax(-1)
 
 
 def label_loss(
     logits: Float[Tensor, "examples labels"],
     targets: Int[Tensor, "examples labels"],
     *,
-    several: bool,
+    multi_label: bool,
     smoothing: float = 0.0,
     weights: Float[Tensor, " labels"] | None = None,
 ) -> Float[Tensor, ""]:
-    """The cross-entropy in nats, summed over the examples: of the label, or of each label by itself.
+    """Return the cross-entropy in nats, summed over the examples.
 
-    An example whose label is not known, none of its targets being 1, adds nothing where it must
-    have one. Weights are for classes that are rare: of each example, or of each label that it has.
+    Args:
+        logits: As returned by `AttentiveClassifier`.
+        targets: 1 for each label of an example, else 0. Without `multi_label`, an example without
+            any label is ignored.
+        multi_label: Score each label on its own (binary cross-entropy) instead of one label per example.
+        smoothing: Label smoothing, from 0 to below 1.
+        weights: Weight of each label: of examples that have it, or with `multi_label` of its positive targets.
     """
-    logits, asked = logits.float(), targets.float()
-    if several:
-        asked = asked * (1 - smoothing) + smoothing / 2
-        return functional.binary_cross_entropy_with_logits(logits, asked, pos_weight=weights, reduction="sum")
-    known = asked.sum(-1, keepdim=True)
-    asked = (asked * (1 - smoothing) + smoothing / asked.shape[-1]) * known
+    logits, target_probabilities = logits.float(), targets.float()
+    if multi_label:
+        target_probabilities = target_probabilities * (1 - smoothing) + smoothing / 2
+        return functional.binary_cross_entropy_with_logits(
+            logits, target_probabilities, pos_weight=weights, reduction="sum"
+        )
+    has_label = target_probabilities.sum(-1, keepdim=True)
+    target_probabilities = (
+        target_probabilities * (1 - smoothing) + smoothing / target_probabilities.shape[-1]
+    ) * has_label
     if weights is not None:
-        asked = asked * (weights * targets).sum(-1, keepdim=True)
-    return -(asked * logits.log_softmax(-1)).sum()
+        target_probabilities = target_probabilities * (weights * targets).sum(-1, keepdim=True)
+    return -(target_probabilities * logits.log_softmax(-1)).sum()

@@ -1,4 +1,4 @@
-"""A recurrent language model that attends over its own states so far."""
+"""A recurrent language model that attends to its own previous states."""
 
 from __future__ import annotations
 
@@ -10,50 +10,51 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.attention.normalise import NORMALISERS
+from regard.attention.normalizers import NORMALIZERS
 from regard.attention.scores import SCORES
 from regard.attention.visible import Rule, causal, window
 from regard.errors import RegardError
 from regard.layers.attention import PROJECTED
 from regard.layers.cache import KeyValueCache
-from regard.layers.source import Composition, Memory, SourceAttention
-from regard.models.language import Carried, VocabularyModel
-from regard.models.recurrent_lm import CarriedStack, RecurrentLmConfig, RecurrentLmState, new_dropout, new_vocabulary
+from regard.layers.source_attention import Composition, Memory, SourceAttention
+from regard.models.language_model import SegmentState, VocabularyModel
+from regard.models.recurrent_lm import RecurrentLmConfig, RecurrentLmState, StatefulStack, new_dropout, new_vocabulary
 from regard.models.state import State
-from regard.settings import check_known, check_shares
+from regard.settings import check_choices, check_shares
 
-LOOKS = 2  # more than one: what is done once for each key is done when it is kept
+LOOKS = 2  # more than one, so that per-key work is done once, when a key is stored
 
 
 @dataclass(frozen=True, kw_only=True)
 class AttentiveLmConfig(RecurrentLmConfig):
-    """Recurrent layers over a text, and what attends over their states."""
+    """Settings of `AttentiveLm`: recurrent layers, and attention over their states."""
 
-    score: str = "scaled_dot"  # how well a state answers the state now
-    heads: int = 1  # attentions side by side
-    project: tuple[str, ...] = PROJECTED  # which of query, keys and values are projected: W^Q, W^K, W^V
-    window: int = 256  # how many states can be seen, that of now among them
-    current: bool = True  # whether that of now is seen too
-    keeps: Literal["states", "words"] = "states"  # of a step: its state, or its token and the state before
-    memory_dropout: float = 0.0  # on what is kept of the steps
-    normaliser: str = "softmax"  # softmax, sparsemax, entmax15 or none
-    learn_width: bool = True  # whether the width of a kernel is learnt
-    composition: Literal["join", "concat", "sum", "gate", "maxout"] = "join"  # of state and what was found
+    score: str = "scaled_dot"  # attention score function
+    heads: int = 1  # number of attention heads
+    project: tuple[str, ...] = PROJECTED  # which of query, keys and values get a linear projection
+    window: int = 256  # number of recent states to attend to, including the current one
+    include_current: bool = True  # let a state attend to itself
+    memory: Literal["states", "words"] = "states"  # what each step stores: its state, or its token and previous state
+    memory_dropout: float = 0.0  # dropout on the stored steps
+    normalizer: str = "softmax"  # how attention scores become weights: softmax, sparsemax, entmax15 or none
+    learn_width: bool = True  # learn the width of a kernel score
+    composition: Literal["join", "concat", "sum", "gate", "maxout"] = "join"  # how state and context are combined
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        least = 1 if self.current else 2
-        if self.window < least:
-            raise RegardError(f"window is {self.window}; {least} is the least{'' if self.current else ' to see any'}")
+        min_window = 1 if self.include_current else 2
+        if self.window < min_window:
+            condition = "" if self.include_current else " with include_current = false"
+            raise RegardError(f"window must be at least {min_window}{condition}, got {self.window}")
         if self.heads < 1 or self.hidden % self.heads:
-            raise RegardError(f"heads is {self.heads}; a number that divides hidden, {self.hidden}, is needed")
+            raise RegardError(f"heads must divide hidden ({self.hidden}), got {self.heads}")
         check_shares(self, "memory_dropout")
-        check_known(self, score=SCORES, normaliser=NORMALISERS, project=PROJECTED)
+        check_choices(self, score=SCORES, normalizer=NORMALIZERS, project=PROJECTED)
 
 
 @dataclass(eq=False)
 class AttentiveLmState(RecurrentLmState):
-    """What the layers remember of each hypothesis, and its last states as keys and values."""
+    """The decoding state: recurrent state of each hypothesis, and a cache of its recent keys and values."""
 
     past: KeyValueCache
 
@@ -63,29 +64,29 @@ class AttentiveLmState(RecurrentLmState):
 
 
 class AttentiveLm(VocabularyModel):
-    """Recurrent layers, attention from each state to those before it, and a softmax over what comes next.
+    """A recurrent language model in which each state attends to the previous ones.
 
-    The state now is the query; keys and values are the states up to now, or with
-    `keeps="words"` the tokens up to now, each beside the state that it came after: to look
-    for a state like this one is then to ask what came next (Grave et al. 2017). A query that
-    sees none, the first where the step of now is left out, finds zeros. What is carried
-    on is what the layers remember, and what is kept of the last steps.
+    The current state is the query. Keys and values are the recent states or, with
+    `memory="words"`, each token concatenated with the state before it: searching for a
+    similar state then answers what came next (Grave et al. 2017). A query without visible
+    keys (the first one, with `include_current=False`) gets a context of zeros. The segment
+    state holds the recurrent states and the stored steps inside the window.
     """
 
-    carries = True
+    stateful = True
     attentions = MappingProxyType({"self": ("attention",)})
 
     def __init__(self, config: AttentiveLmConfig) -> None:
         super().__init__()
         self.config = config
-        self.stack = CarriedStack(config)
+        self.stack = StatefulStack(config)
         self.attention = SourceAttention(
             config.hidden,
-            config.hidden + (config.embedding if config.keeps == "words" else 0),
+            config.hidden + (config.embedding if config.memory == "words" else 0),
             config.score,
             config.heads,
             project=config.project,
-            normaliser=config.normaliser,
+            normalizer=config.normalizer,
             learn_width=config.learn_width,
         )
         self.compose = Composition(config.composition, config.hidden, self.attention.width, config.embedding)
@@ -95,95 +96,99 @@ class AttentiveLm(VocabularyModel):
         self.memory_dropout = new_dropout(config, config.memory_dropout)
 
     def read(
-        self, tokens: Int[Tensor, "rows time"], carried: Carried | None = None
-    ) -> tuple[Float[Tensor, "rows time width"], Carried]:
-        embedded, states, known, carried = self._states(tokens, carried)
-        summary = self.attention(states, self.attention.remember(self.memory_dropout(known)), self._visible())
-        return self.output_dropout(self.compose(states, summary, embedded)), carried
+        self, tokens: Int[Tensor, "rows time"], segment_state: SegmentState | None = None
+    ) -> tuple[Float[Tensor, "rows time width"], SegmentState]:
+        embedded, states, memory, segment_state = self._run_stack(tokens, segment_state)
+        summary = self.attention(states, self.attention.remember(self.memory_dropout(memory)), self._build_visible())
+        return self.output_dropout(self.compose(states, summary, embedded)), segment_state
 
     @torch.no_grad()
     def start(self, tokens: Int[Tensor, "rows time"], capacity: int, copies: int = 1) -> AttentiveLmState:
-        *_, carried = self._states(tokens[:, :-1], None)
-        *layers, last = carried
-        kept = self.attention.remember(self.memory_dropout(last), looks=LOOKS)
-        past = self._room(kept, len(tokens) * copies, last.shape[1] + max(1, capacity))
-        past.append(kept.keys.repeat_interleave(copies, 0), kept.values.repeat_interleave(copies, 0))
+        *_, segment_state = self._run_stack(tokens[:, :-1], None)
+        *layers, last = segment_state
+        memory = self.attention.remember(self.memory_dropout(last), looks=LOOKS)
+        past = self._new_cache(memory, len(tokens) * copies, last.shape[1] + max(1, capacity))
+        past.append(memory.keys.repeat_interleave(copies, 0), memory.values.repeat_interleave(copies, 0))
         return AttentiveLmState(tuple(part.repeat_interleave(copies, 0) for part in layers), past)
 
     @torch.no_grad()
     def step(self, tokens: Int[Tensor, " rows"], state: State) -> tuple[Float[Tensor, "rows vocabulary"], State]:
         assert isinstance(state, AttentiveLmState)
         embedded = self.input_dropout(self.vocabulary.embed(tokens)[:, None])
-        before = self._last_state(state.carried)
-        found, state.carried = self.stack.step(embedded[:, 0], state.carried)
-        now = found[:, None]
-        seen = self._seen(self._kept(now, embedded, before), state.past)
-        summary = self.attention(now, seen, None if self.config.current else self._visible())
-        features = self.output_dropout(self.compose(now, summary, embedded))
+        previous = self._get_last_state(state.layer_states)
+        hidden, state.layer_states = self.stack.step(embedded[:, 0], state.layer_states)
+        query = hidden[:, None]
+        memory = self._extend_memory(self._build_memory(query, embedded, previous), state.past)
+        summary = self.attention(query, memory, None if self.config.include_current else self._build_visible())
+        features = self.output_dropout(self.compose(query, summary, embedded))
         return self.output(features[:, 0]), state
 
-    def _states(
-        self, tokens: Int[Tensor, "rows time"], carried: Carried | None
+    def _run_stack(
+        self, tokens: Int[Tensor, "rows time"], segment_state: SegmentState | None
     ) -> tuple[
         Float[Tensor, "rows time embedding"],
         Float[Tensor, "rows time hidden"],
         Float[Tensor, "rows known width"],
-        Carried,
+        SegmentState,
     ]:
-        """Tokens as vectors, their states, what is kept of them behind what they can see, and what is carried on."""
+        """Return embeddings, states, the memory of all visible steps, and the next segment state."""
         embedded = self.input_dropout(self.vocabulary.embed(tokens))
-        layers, earlier = (self.stack.first(embedded), None) if carried is None else (carried[:-1], carried[-1])
-        before = self._last_state(layers)
+        layers, earlier = (
+            (self.stack.initial_state(embedded), None)
+            if segment_state is None
+            else (segment_state[:-1], segment_state[-1])
+        )
+        previous = self._get_last_state(layers)
         states, layers = self.stack(embedded, layers)
-        kept = self._kept(states, embedded, before)
-        known = kept if earlier is None else torch.cat([earlier, kept], 1)
-        last = known[:, max(0, known.shape[1] - self.config.window + 1) :]
-        return embedded, states, known, (*layers, last.contiguous())
+        new_memory = self._build_memory(states, embedded, previous)
+        memory = new_memory if earlier is None else torch.cat([earlier, new_memory], 1)
+        last = memory[:, max(0, memory.shape[1] - self.config.window + 1) :]
+        return embedded, states, memory, (*layers, last.contiguous())
 
-    def _last_state(self, layers: Carried) -> Float[Tensor, "rows 1 hidden"]:
-        """The last layer's h, of all that the layers remember."""
+    def _get_last_state(self, layers: SegmentState) -> Float[Tensor, "rows 1 hidden"]:
+        """Return h of the last layer."""
         return layers[-len(layers) // self.config.layers][:, None]
 
-    def _kept(
+    def _build_memory(
         self,
         states: Float[Tensor, "rows time hidden"],
         embedded: Float[Tensor, "rows time embedding"],
-        before: Float[Tensor, "rows 1 hidden"],
+        previous: Float[Tensor, "rows 1 hidden"],
     ) -> Float[Tensor, "rows time width"]:
-        """What is kept of each step, where `before` is the state before the first of them."""
-        if self.config.keeps == "states":
+        """Return what each step stores; `previous` is the state before the first step."""
+        if self.config.memory == "states":
             return states
-        return torch.cat([torch.cat([before, states], 1)[:, :-1], embedded], -1)
+        return torch.cat([torch.cat([previous, states], 1)[:, :-1], embedded], -1)
 
-    def _visible(self) -> Rule:
-        """Which states each one sees."""
-        return causal(strict=not self.config.current) & window(self.config.window - 1, None)
+    def _build_visible(self) -> Rule:
+        """Return the rule for which states are visible to each state."""
+        return causal(strict=not self.config.include_current) & window(self.config.window - 1, None)
 
-    def _room(self, kept: Memory, rows: int, places: int) -> KeyValueCache:
-        """Memory for the past: for all places, or for so many that what has passed the window seldom moves out."""
+    def _new_cache(self, memory: Memory, rows: int, capacity: int) -> KeyValueCache:
+        """Allocate a cache for all steps, or for two windows, so that entries are rarely moved."""
         return KeyValueCache(
             (rows,),
             self.attention.heads,
-            min(places, 2 * self.config.window),
-            kept.keys.shape[-1],
-            value_width=kept.values.shape[-1],
-            dtype=kept.keys.dtype,
-            device=kept.keys.device,
+            min(capacity, 2 * self.config.window),
+            memory.keys.shape[-1],
+            value_width=memory.values.shape[-1],
+            dtype=memory.keys.dtype,
+            device=memory.keys.device,
         )
 
-    def _seen(self, now: Float[Tensor, "rows 1 width"], past: KeyValueCache) -> Memory:
-        """Keep what is kept of now, and give all that can be seen."""
+    def _extend_memory(self, step_memory: Float[Tensor, "rows 1 width"], past: KeyValueCache) -> Memory:
+        """Store the current step and return the visible memory."""
         if past.length == past.capacity:
             keep_last(past, min(past.length, self.config.window - 1))
-        memory = self.attention.remember(self.memory_dropout(now), looks=LOOKS)
+        memory = self.attention.remember(self.memory_dropout(step_memory), looks=LOOKS)
         past.append(memory.keys, memory.values)
-        begin = max(0, past.length - self.config.window)
-        return replace(memory, keys=past.keys[..., begin:, :], values=past.values[..., begin:, :], lasts=False)
+        start = max(0, past.length - self.config.window)
+        return replace(memory, keys=past.keys[..., start:, :], values=past.values[..., start:, :], lasts=False)
 
 
-def keep_last(past: KeyValueCache, places: int) -> None:
-    """Move the last places to the beginning of the memory, and forget those before them."""
-    begin = past.length - places
-    keys, values = past.keys[..., begin:, :].clone(), past.values[..., begin:, :].clone()
+def keep_last(past: KeyValueCache, count: int) -> None:
+    """Move the last `count` entries to the front of the cache and drop the others."""
+    start = past.length - count
+    keys, values = past.keys[..., start:, :].clone(), past.values[..., start:, :].clone()
     past.length = 0
     past.append(keys, values)

@@ -1,4 +1,4 @@
-"""A tag for every word: contextual vectors from an rnn, from self-attention or both, and tags that fit together."""
+"""Sequence tagging: encode the words, then predict a consistent sequence of tags."""
 
 from __future__ import annotations
 
@@ -10,29 +10,30 @@ from torch.nn import functional
 
 from regard.layers.crf import Crf
 from regard.models.model import Model
-from regard.models.reader import Encoder, Reader, ReaderConfig, WordEmbedding
-from regard.schemes import SCHEMES, Scheme, allowed_transitions
+from regard.models.text_encoder import EncoderKind, TextEncoder, TextEncoderConfig, WordEmbedding
+from regard.schemes import SCHEMES, Scheme, build_transitions
 from regard.sentences import NO_TAG, TagBatch
-from regard.settings import check_known
+from regard.settings import check_choices
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaggerConfig(ReaderConfig):
-    """How words are read, and how tags are made of them."""
+class TaggerConfig(TextEncoderConfig):
+    """Settings of `AttentiveTagger`: text encoder, tagging scheme, output layer."""
 
-    scheme: Scheme = "plain"  # how the tags mark spans
-    encoder: Encoder = "both"  # what tells words of each other: nothing, an rnn, self-attention, or one upon the other
-    crf: bool = True  # learn which tag follows which; without it, tags are only kept to their scheme
+    scheme: Scheme = "plain"  # tagging scheme: how tags mark spans
+    encoder: EncoderKind = "both"  # layers on top of the embeddings; both: self-attention on top of an rnn
+    crf: bool = True  # learn transitions between tags (CRF); without it, tags are only constrained by the scheme
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_known(self, scheme=SCHEMES)
+        check_choices(self, scheme=SCHEMES)
 
 
 class AttentiveTagger(Model):
-    """Sentences in, a score for each tag of each word out.
+    """A tagger of words. Decoded tags always follow the tagging scheme, with or without a CRF.
 
-    What is answered keeps to the scheme of the tags, with a conditional random field and without.
+    Example:
+        >>> model = AttentiveTagger(TaggerConfig(words=1000, pieces=50, labels=("O", "B-PER", "I-PER"), scheme="BIO"))
     """
 
     residual_attentions = frozenset({"self"})
@@ -40,10 +41,10 @@ class AttentiveTagger(Model):
     def __init__(self, config: TaggerConfig) -> None:
         super().__init__()
         self.config = config
-        self.reader = Reader(config)
-        self.attentions = self.reader.attentions("reader")
+        self.reader = TextEncoder(config)
+        self.attentions = self.reader.get_attention_paths("reader")
         self.output = nn.Linear(self.reader.width, len(config.labels))
-        start, between, end = allowed_transitions(config.labels, config.scheme)
+        start, between, end = build_transitions(config.labels, config.scheme)
         self.crf = Crf(len(config.labels), allowed=between, allowed_start=start, allowed_end=end)
         self.crf.requires_grad_(config.crf)
 
@@ -52,7 +53,7 @@ class AttentiveTagger(Model):
         return self.reader.embedding
 
     def forward(self, batch: TagBatch) -> Float[Tensor, "texts words tags"]:
-        """The score of each tag at each word."""
+        """Return the score of each tag at each word: log-probabilities without a CRF."""
         scores: Tensor = self.output(self.reader(batch.sentences))
         return scores if self.config.crf else scores.log_softmax(-1)
 
@@ -64,8 +65,8 @@ class AttentiveTagger(Model):
         smoothing: float = 0.0,
         weights: Float[Tensor, " tags"] | None = None,
     ) -> Float[Tensor, ""]:
-        """In nats, summed over all words; weights and smoothing are for tags that are chosen each for itself."""
-        assert batch.tags is not None, "the tags are needed to learn from"
+        """Return the loss in nats, summed over all words; `weights` and `smoothing` apply only without a CRF."""
+        assert batch.tags is not None, "the loss requires tags"
         if self.config.crf:
             return -self.crf.log_likelihood(scores.float(), batch.tags, batch.sentences.lengths).sum()
         return functional.cross_entropy(
@@ -77,12 +78,12 @@ class AttentiveTagger(Model):
             reduction="sum",
         )
 
-    def best(self, scores: Float[Tensor, "texts words tags"], batch: TagBatch) -> Int[Tensor, "texts words"]:
-        """The tags that fit best, and together."""
-        return self.crf.best(scores.float(), batch.sentences.lengths)[0]
+    def decode(self, scores: Float[Tensor, "texts words tags"], batch: TagBatch) -> Int[Tensor, "texts words"]:
+        """Return the most probable sequence of tags (Viterbi)."""
+        return self.crf.decode(scores.float(), batch.sentences.lengths)[0]
 
     def probabilities(
         self, scores: Float[Tensor, "texts words tags"], batch: TagBatch
     ) -> Float[Tensor, "texts words tags"]:
-        """How probable each tag of each word is, among all sequences of tags that keep to the scheme."""
+        """Return the marginal probability of each tag at each word, over all sequences the scheme allows."""
         return self.crf.marginals(scores.float(), batch.sentences.lengths)

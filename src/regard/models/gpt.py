@@ -1,4 +1,4 @@
-"""GPT: a Transformer that writes text (Radford et al. 2018, 2019)."""
+"""GPT: a Transformer decoder as language model (Radford et al. 2018, 2019)."""
 
 from __future__ import annotations
 
@@ -16,84 +16,90 @@ from regard.attention.visible import causal
 from regard.errors import RegardError, refuse_less
 from regard.layers.dropout import Dropout
 from regard.layers.embedding import Embedding
-from regard.layers.positions import Places, Positions, check_positions
+from regard.layers.positions import EncodedPositions, PositionalEncoding, check_positions
 from regard.layers.transformer import LayerConfig, LayerMemory, TransformerLayer, TransformerStack, check_counts
-from regard.models.language import Carried, LanguageModel
+from regard.models.language_model import LanguageModel, SegmentState
 from regard.models.state import State
 
-DEVIATION = 0.02
-"""How far the parameters of GPT lie from 0 when it starts."""
+INIT_STD = 0.02
+"""Standard deviation of the initial parameters."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GptConfig(LayerConfig):
-    """A decoder alone, and how it is told tokens and places."""
+    """Settings of `Gpt`."""
 
-    size: int
-    layers: int = 4  # one upon the other
-    positions: Literal["sinusoidal", "learned", "rotary"] = "learned"  # how it is told where a token stands
-    longest: int = 256  # the context: how many tokens are read at once
-    activation: Literal["relu", "gelu", "gelu-tanh"] = "gelu-tanh"  # of the feed-forward layer
-    norm: Literal["post", "pre"] = "pre"  # before each sublayer as GPT-2 has it, or after each residual as GPT-1
-    tied: bool = True  # the output with the embedding
-    mute: tuple[int, ...] = ()  # numbers of tokens that are never written
+    vocab_size: int  # number of tokens in the vocabulary
+    layers: int = 4  # number of Transformer layers
+    positions: Literal["sinusoidal", "learned", "rotary"] = "learned"  # positional encoding
+    context_length: int = 256  # maximum number of tokens the model sees at once
+    activation: Literal["relu", "gelu", "gelu-tanh"] = "gelu-tanh"  # activation of the feed-forward layers
+    norm: Literal["post", "pre"] = "pre"  # layer norm before each sublayer as in GPT-2, or after it as in GPT-1
+    tied: bool = True  # share weights between the embedding and the output layer
+    mute: tuple[int, ...] = ()  # ids of tokens that are never generated
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_counts(self, "size", "layers", "longest")
+        check_counts(self, "vocab_size", "layers", "context_length")
         check_positions(self.positions, self.head_width)
-        for number in self.mute:
-            if not 0 <= number < self.size:
-                raise RegardError(f"mute: {number} is no token; there are {self.size}, from 0 on")
-        if len(set(self.mute)) == self.size:
-            raise RegardError("mute: has every token; one at least must be left to write")
+        for token_id in self.mute:
+            if not 0 <= token_id < self.vocab_size:
+                raise RegardError(f"mute must contain token ids from 0 to {self.vocab_size - 1}, got {token_id}")
+        if len(set(self.mute)) == self.vocab_size:
+            raise RegardError("mute must not contain every token")
 
 
 @dataclass(eq=False)
 class GptState:
-    """What is remembered of the context: its tokens, and their keys and values in each layer."""
+    """The decoding state: tokens of the context, and their keys and values in each layer."""
 
     memory: Sequence[LayerMemory]
-    places: Places
+    positions: EncodedPositions
     tokens: Int[Tensor, "rows room"]
-    left: int  # steps that may still be made
+    steps_left: int  # steps until the capacity is used up
 
     @property
     def length(self) -> int:
-        """How many tokens of each hypothesis are remembered."""
-        return self.memory[0].own.length
+        """The number of cached tokens per hypothesis."""
+        return self.memory[0].self_cache.length
 
     def select(self, rows: Int[Tensor, " rows"]) -> None:
-        """Put hypothesis rows[i] in place i."""
+        """Reorder the hypotheses in place: row i becomes what was row rows[i]."""
         for layer in self.memory:
-            layer.own.select(rows)
-        seen = self.tokens[:, : self.length]
-        seen.copy_(seen.index_select(0, rows))
+            layer.self_cache.select(rows)
+        tokens = self.tokens[:, : self.length]
+        tokens.copy_(tokens.index_select(0, rows))
 
     def copy(self, other: GptState, copies: int) -> None:
-        """Remember what another state does, so many times for each of its rows."""
-        for own, seen in zip(self.memory, other.memory, strict=True):
-            own.own.append(*(part.repeat_interleave(copies, 0) for part in (seen.own.keys, seen.own.values)))
+        """Copy another state's cache, repeating each of its rows `copies` times."""
+        for layer, other_layer in zip(self.memory, other.memory, strict=True):
+            layer.self_cache.append(
+                *(
+                    part.repeat_interleave(copies, 0)
+                    for part in (other_layer.self_cache.keys, other_layer.self_cache.values)
+                )
+            )
         self.tokens[:, : other.length] = other.tokens[:, : other.length].repeat_interleave(copies, 0)
 
-    def forget(self, kept: int) -> Int[Tensor, "rows kept"]:
-        """Forget all; the last tokens are given back, to be read anew."""
-        last = self.tokens[:, self.length - kept : self.length].clone()
+    def forget(self, count: int) -> Int[Tensor, "rows kept"]:
+        """Clear the cache and return the last `count` tokens, to be read again."""
+        last = self.tokens[:, self.length - count : self.length].clone()
         for layer in self.memory:
-            layer.own.length = 0
+            layer.self_cache.length = 0
         return last
 
 
 class Gpt(LanguageModel):
-    """Each token looks at itself and those before it, layer upon layer.
+    """A language model of Transformer layers with causal self-attention.
 
-    With norms before the sublayers it is GPT-2, with norms after them GPT-1, and starts
-    with the parameters that GPT-2 starts with: small ones, those that end in a residual
-    smaller still the more layers there are (Radford et al. 2019, 2.3).
+    With `norm="pre"` it is GPT-2, with `norm="post"` GPT-1. Parameters are initialized as in
+    GPT-2: small, and layers that feed a residual are scaled down by depth (Radford et al. 2019, 2.3).
 
-    While it writes, it remembers keys and values of as many tokens as its context has, and no
-    more. When the context is full, it forgets all but the later half, which is read
-    anew in one pass as if the text began there, and goes on.
+    Generation caches keys and values of at most `context_length` tokens. When the context is
+    full, the cache is cleared and the second half is read again, as if the text began there.
+
+    Example:
+        >>> model = Gpt(GptConfig(vocab_size=1000, width=64, heads=4, layers=2))
     """
 
     residual_attentions = frozenset({"self"})
@@ -101,96 +107,96 @@ class Gpt(LanguageModel):
     def __init__(self, config: GptConfig) -> None:
         super().__init__()
         self.config = config
-        self.most_places = config.longest
-        self.embedding = Embedding(config.size, config.width)
-        self.positions = Positions(
+        self.max_length = config.context_length
+        self.embedding = Embedding(config.vocab_size, config.width)
+        self.positions = PositionalEncoding(
             config.positions,
             config.width,
             head_width=config.head_width,
-            longest=config.longest,
-            scale=DEVIATION * math.sqrt(2),
+            max_length=config.context_length,
+            scale=INIT_STD * math.sqrt(2),
         )
         self.dropout = Dropout(config.dropout)
         self.stack = TransformerStack(config, config.layers)
-        self.attentions = {"self": self.stack.paths("stack", "attention")}
-        self.vocabulary = None if config.tied else Embedding(config.size, config.width)
+        self.attentions = {"self": self.stack.get_attention_paths("stack", "attention")}
+        self.vocabulary = None if config.tied else Embedding(config.vocab_size, config.width)
         self.register_buffer("muted", torch.tensor(config.mute, dtype=torch.long), persistent=False)
-        self._start_small()
+        self._init_parameters()
 
     @property
     def input_embedding(self) -> nn.Module:
         return self.embedding
 
     def read(
-        self, tokens: Int[Tensor, "rows time"], carried: Carried | None = None
-    ) -> tuple[Float[Tensor, "rows time width"], Carried]:
-        """What the model thinks after each token; nothing is carried on."""
-        places = self.positions(tokens.shape[1], self.embedding.weight)
-        features: Tensor = self.stack(self._embedded(tokens, places), visible=causal(), turn=places.turn)
+        self, tokens: Int[Tensor, "rows time"], segment_state: SegmentState | None = None
+    ) -> tuple[Float[Tensor, "rows time width"], SegmentState]:
+        """Return the features after each token; the segment state is empty."""
+        positions = self.positions(tokens.shape[1], self.embedding.weight)
+        features: Tensor = self.stack(self._embed(tokens, positions), visible=causal(), turn=positions.turn)
         return features, ()
 
     def output(self, features: Float[Tensor, "*places width"]) -> Float[Tensor, "*places vocabulary"]:
-        """The logits of the next token: the product with each token's vector; -inf where it is mute."""
+        """Return the logits of the next token, -inf for muted tokens."""
         tokens = self.embedding if self.vocabulary is None else self.vocabulary
         logits = functional.linear(features, tokens.weight)
         if self.config.mute:
             assert isinstance(self.muted, Tensor)
-            logits.index_fill_(-1, self.muted, -math.inf)  # in place: there is no larger tensor
+            logits.index_fill_(-1, self.muted, -math.inf)  # in place: logits are the largest tensor
         return logits
 
     @torch.no_grad()
     def start(self, tokens: Int[Tensor, "rows time"], capacity: int, copies: int = 1) -> GptState:
-        """Read all of a beginning but its last token, in one pass; of one beyond the context, its last tokens."""
-        refuse_less("Gpt", 1, capacity=capacity, copies=copies, **{"a beginning's length": tokens.shape[1]})
-        read = tokens[:, max(0, tokens.shape[1] - self.config.longest) : -1]
-        room = min(read.shape[1] + capacity, self.config.longest)
+        """Read a prompt except for its last token, in one pass; a prompt longer than the context is truncated."""
+        refuse_less("Gpt", 1, capacity=capacity, copies=copies, **{"prompt length": tokens.shape[1]})
+        prefix = tokens[:, max(0, tokens.shape[1] - self.config.context_length) : -1]
+        room = min(prefix.shape[1] + capacity, self.config.context_length)
         state = self._new_state(len(tokens), room, capacity)
-        if read.shape[1]:
-            self._read_on(read, state)
+        if prefix.shape[1]:
+            self._append_tokens(prefix, state)
         if copies == 1:
             return state
-        several = self._new_state(len(tokens) * copies, room, capacity)
-        several.copy(state, copies)
-        return several
+        copied = self._new_state(len(tokens) * copies, room, capacity)
+        copied.copy(state, copies)
+        return copied
 
     @torch.no_grad()
     def step(self, tokens: Int[Tensor, " rows"], state: State) -> tuple[Float[Tensor, "rows vocabulary"], GptState]:
-        """Read one more token of each hypothesis and give the logits of the next."""
+        """Read one token of each hypothesis and return the logits of the next."""
         assert isinstance(state, GptState)
-        if not state.left:
-            raise RegardError("Gpt: there is no room for one token more; start with a greater capacity")
-        state.left -= 1
+        if not state.steps_left:
+            raise RegardError("Gpt: capacity exceeded; call start with a larger capacity")
+        state.steps_left -= 1
         new = tokens[:, None]
-        if state.length == self.config.longest:
-            new = torch.cat([state.forget(self.config.longest // 2), new], 1)
-        return self.output(self._read_on(new, state)[:, -1]), state
+        if state.length == self.config.context_length:
+            new = torch.cat([state.forget(self.config.context_length // 2), new], 1)
+        return self.output(self._append_tokens(new, state)[:, -1]), state
 
     def _new_state(self, rows: int, room: int, capacity: int) -> GptState:
         weight = self.embedding.weight
         tokens = torch.empty(rows, room, dtype=torch.long, device=weight.device)
         return GptState(self.stack.new_memory(rows, room), self.positions(room, weight), tokens, capacity)
 
-    def _read_on(self, tokens: Tensor, state: GptState) -> Tensor:
-        """Read tokens behind those that are remembered, and remember them, (rows, n, width)."""
+    def _append_tokens(self, tokens: Tensor, state: GptState) -> Tensor:
+        """Read tokens after the cached ones and cache them; return the features (rows, n, width)."""
         start, count = state.length, tokens.shape[1]
         state.tokens[:, start : start + count] = tokens
-        here = state.places.at(start, count)
-        return self.stack.step(self._embedded(tokens, here), state.memory, turn=here.turn)
+        positions = state.positions.slice_from(start, count)
+        return self.stack.step(self._embed(tokens, positions), state.memory, turn=positions.turn)
 
-    def _embedded(self, tokens: Tensor, places: Places) -> Tensor:
-        """Tokens as vectors that know their places, (rows, n, width)."""
+    def _embed(self, tokens: Tensor, positions: EncodedPositions) -> Tensor:
+        """Return token embeddings with positions added, (rows, n, width)."""
         x = self.embedding(tokens)
-        return self.dropout(x if places.added is None else x + places.added)
+        return self.dropout(x if positions.added is None else x + positions.added)
 
-    def _start_small(self) -> None:
+    def _init_parameters(self) -> None:
         for tokens in (self.embedding, self.vocabulary):
             if tokens is not None:
-                nn.init.normal_(tokens.weight, std=DEVIATION)
+                nn.init.normal_(tokens.weight, std=INIT_STD)
         for layer in self.stack.layers:
             assert isinstance(layer, TransformerLayer)
             attention, between = layer.attention, layer.feed_forward
             for linear in (attention.query, attention.keys, attention.values, between.wider):
                 assert isinstance(linear, nn.Linear)
-                nn.init.normal_(linear.weight, std=DEVIATION)
+                nn.init.normal_(linear.weight, std=INIT_STD)
             for linear in (attention.output, between.back):
-                nn.init.normal_(linear.weight, std=DEVIATION / math.sqrt(2 * len(self.stack.layers)))
+                nn.init.normal_(linear.weight, std=INIT_STD / math.sqrt(2 * len(self.stack.layers)))

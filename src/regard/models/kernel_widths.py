@@ -1,4 +1,4 @@
-"""The width of a kernel inside a model, set by what lies there: at width 1 nothing would be in reach."""
+"""Initialize the widths of kernel scores from data: with a width of 1, hardly any key is in range."""
 
 from __future__ import annotations
 
@@ -10,37 +10,36 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from regard.attention.call import Terms
-from regard.attention.functional import listening
+from regard.attention.functional import hook_attend_calls
 from regard.attention.kernel_scores import Epanechnikov, Exact, Kernel, distance
 
-SLOPE = 2.0
-"""Of Epanechnikov's kernel, the width in medians: what is out of its reach has no gradient to bring it back."""
+EPANECHNIKOV_FACTOR = 2.0
+"""Width of the Epanechnikov kernel in medians: keys outside its support get no gradient."""
 
-QUERIES, KEYS = 32, 256  # how many of each sequence are looked at; they are spread over all of it
+MAX_QUERIES, MAX_KEYS = 32, 256  # samples per sequence, evenly spaced
 
 
 def set_kernel_widths(model: nn.Module, batch: Any) -> dict[str, float]:
-    """Set the width of every kernel in a model by the median distance from query to key in a batch.
+    """Set the width of every kernel score to the median distance between queries and keys in a batch.
 
-    It is that median, but for Epanechnikov's kernel, which gets twice as much.
+    The Epanechnikov kernel gets twice the median. The model is run once, in evaluation mode
+    and without gradients; each kernel is set as soon as it is called, so that later layers
+    see its output with the new width. Only visible keys count.
 
-    The model is run once, without dropout and gradient. At each call of `attend` with a
-    kernel the width is set by the median of what that kernel has met so far, so that
-    later layers see what it gives with the right width. Only keys that may be seen
-    count. Returns path -> width, empty where there is no kernel; the model is then not
-    run at all.
+    Returns:
+        Module path -> width. Empty for a model without kernel scores, which is not run.
     """
     paths = {module: path for path, module in model.named_modules() if has_width(module)}
-    met: dict[nn.Module, list[Tensor]] = {module: [] for module in paths}
+    distances: dict[nn.Module, list[Tensor]] = {module: [] for module in paths}
 
-    def listen(terms: Terms, query: Tensor, keys: Tensor) -> None:
-        if terms.score in met:
-            met[terms.score].append(some_distances(terms, query, keys))
-            fit(terms.score, met[terms.score])
+    def record_distances(terms: Terms, query: Tensor, keys: Tensor) -> None:
+        if terms.score in distances:
+            distances[terms.score].append(sample_distances(terms, query, keys))
+            fit_width(terms.score, distances[terms.score])
 
     training = [module for module in model.modules() if module.training]
     if paths:
-        with torch.no_grad(), listening(listen):
+        with torch.no_grad(), hook_attend_calls(record_distances):
             try:
                 model.eval()(batch)
             finally:
@@ -50,32 +49,32 @@ def set_kernel_widths(model: nn.Module, batch: Any) -> dict[str, float]:
 
 
 def has_width(module: nn.Module) -> bool:
-    """Whether a module is a kernel whose width matters."""
+    """Return whether a module is a kernel score with a width."""
     return isinstance(module, Kernel) and not isinstance(module, Exact)
 
 
-def fit(score: nn.Module, met: list[Tensor]) -> None:
-    """Set a kernel's width by the median of some distances, unless they are none or all nothing."""
+def fit_width(score: nn.Module, distances: list[Tensor]) -> None:
+    """Set a kernel's width by the median of some distances, unless there are none or all are zero."""
     assert isinstance(score, Kernel)
-    median = float(torch.cat(met).nanmedian())
+    median = float(torch.cat(distances).nanmedian())
     if 0 < median < math.inf:
-        score.width.fill_(SLOPE * median if isinstance(score, Epanechnikov) else median)
+        score.width.fill_(EPANECHNIKOV_FACTOR * median if isinstance(score, Epanechnikov) else median)
 
 
-def some_distances(
+def sample_distances(
     terms: Terms, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]
 ) -> Float[Tensor, " distances"]:
-    """|q - k| for some queries and keys of each sequence, those that may meet."""
+    """Return |q - k| for a sample of queries and visible keys of each sequence."""
     *batch, n, m = terms.shape
-    rows, cols = spread(n, QUERIES, query.device), spread(m, KEYS, query.device)
-    apart = distance(terms.score, query.index_select(-2, rows), keys.index_select(-2, cols))
+    rows, cols = spread_indices(n, MAX_QUERIES, query.device), spread_indices(m, MAX_KEYS, query.device)
+    distances = distance(terms.score, query.index_select(-2, rows), keys.index_select(-2, cols))
     if terms.visible is None:
-        return apart.flatten()
-    seen: Bool[Tensor, "..."] = terms.visible.tile(rows, cols, terms.shape, query.device)
+        return distances.flatten()
+    visible: Bool[Tensor, "..."] = terms.visible.tile(rows, cols, terms.shape, query.device)
     shape = (*batch, len(rows), len(cols))
-    return apart.expand(shape)[seen.expand(shape)]
+    return distances.expand(shape)[visible.expand(shape)]
 
 
-def spread(size: int, most: int, device: torch.device) -> Tensor:
-    """At most so many places, spread evenly over all."""
-    return torch.linspace(0, max(0, size - 1), min(size, most), device=device).round().long()
+def spread_indices(size: int, max_count: int, device: torch.device) -> Tensor:
+    """Return at most `max_count` evenly spaced indices below `size`."""
+    return torch.linspace(0, max(0, size - 1), min(size, max_count), device=device).round().long()

@@ -1,4 +1,4 @@
-"""What every model says of itself, so that nothing else has to recognise it."""
+"""The base class of all models."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from torch import nn
 
 
 class Model(nn.Module, ABC):
-    """A model of any task, and what look, explain, decoding and the server ask of it."""
+    """The base class of all models, with what `look`, `explain`, decoding and the server need to know."""
 
     attentions: Mapping[str, tuple[str, ...]] = MappingProxyType({})
-    """Kind of attention -> paths of the modules that compute it, first layer first.
+    """Kind of attention -> paths of the modules that compute it, in layer order.
 
-    The kinds are "cross" from target to source, "encoder" within the source, "decoder" within the
-    target, "self" within a text, and "pooling" over the words of a text. The first is shown by default.
+    Kinds are "cross" (target to source), "encoder" (within the source), "decoder" (within the target),
+    "self" (within a text) and "pooling" (over the words of a text). The first one is shown by default.
     """
 
     residual_attentions: frozenset[str] = frozenset()
-    """Kinds whose layers each add to what goes in, so that attention rollout means something for them."""
+    """Kinds whose layers have residual connections, as attention rollout requires."""
 
-    most_places: int | None = None
-    """The most tokens that can be read at once, or written in a target; None where there is no limit."""
+    max_length: int | None = None
+    """The maximum number of tokens of an input or target; None if unlimited."""
 
     @property
     @abstractmethod
     def input_embedding(self) -> nn.Module:
-        """The submodule that gives each token, or word, of the input text its vector."""
+        """The submodule that embeds the tokens (or words) of the input."""
 
     @property
-    def attended(self) -> tuple[str, ...]:
-        """Paths of the attention that is shown by default; empty without attention."""
+    def default_attention(self) -> tuple[str, ...]:
+        """Paths of the attention shown by default; empty for a model without attention."""
         return next(iter(self.attentions.values()), ())

@@ -1,4 +1,4 @@
-"""Recurrent language models: plain (Mikolov et al. 2010), gated, deep, and with all that is dropped of them."""
+"""Recurrent language models: RNN (Mikolov et al. 2010), GRU and LSTM, with several kinds of dropout."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ from torch import Tensor, nn
 from regard.batch import PAD
 from regard.layers.dropout import Dropout, VariationalDropout
 from regard.layers.recurrent import Cell, LayerState, Recurrent
-from regard.layers.vocabulary import Vocabulary
-from regard.models.language import Carried, VocabularyModel
+from regard.layers.vocabulary import VocabularyLayer
+from regard.models.language_model import SegmentState, VocabularyModel
 from regard.models.state import State
-from regard.settings import check_least, check_shares
+from regard.settings import check_minimum, check_shares
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecurrentLmConfig:
-    """Recurrent layers over a text, and what is dropped in training."""
+    """Settings of `RecurrentLm`."""
 
-    size: int  # how many tokens there are
-    embedding: int = 256  # width of a token
-    hidden: int = 256  # width of a state
-    layers: int = 1  # recurrent layers
-    cell: Cell = "lstm"  # rnn (tanh), gru or lstm
-    dropout: float = 0.3  # between layers, and where the next two say nothing else
-    input_dropout: float | None = None  # on embeddings; as dropout unless set
-    output_dropout: float | None = None  # before the output; as dropout unless set
-    embedding_dropout: float = 0.0  # the share of all tokens that are not known for a while
-    weight_dropout: float = 0.0  # on the matrices from state to state
-    variational: bool = True  # the same is dropped at all steps of a segment
-    tied: bool = True  # the output layer is the embedding
-    learn_start: bool = False  # learn the state before a text, which is zero otherwise
+    vocab_size: int  # number of tokens in the vocabulary
+    embedding: int = 256  # width of the embeddings
+    hidden: int = 256  # width of the recurrent state
+    layers: int = 1  # number of recurrent layers
+    cell: Cell = "lstm"  # recurrent cell; rnn is a plain tanh cell
+    dropout: float = 0.3  # dropout between layers, and on input and output if not set separately
+    input_dropout: float | None = None  # dropout on embeddings; same as dropout if not set
+    output_dropout: float | None = None  # dropout before the output layer; same as dropout if not set
+    embedding_dropout: float = 0.0  # share of tokens whose embedding is zeroed throughout a batch
+    weight_dropout: float = 0.0  # dropout on the recurrent weights
+    variational_dropout: bool = True  # use the same dropout mask at all positions of a segment
+    tied: bool = True  # share weights between the embedding and the output layer
+    learn_initial_state: bool = False  # learn the initial state; otherwise it is zero
 
     def __post_init__(self) -> None:
-        check_least(self, 1, "size", "embedding", "hidden", "layers")
+        check_minimum(self, 1, "vocab_size", "embedding", "hidden", "layers")
         check_shares(self, "dropout", "input_dropout", "output_dropout", "embedding_dropout", "weight_dropout")
 
 
-class CarriedStack(nn.Module):
-    """Recurrent layers that go on from what is carried: h, and for an LSTM c, of each layer.
+class StatefulStack(nn.Module):
+    """Recurrent layers that continue from a segment state: h, and c for an LSTM, of each layer.
 
-    Without it they begin with zeros, or with an h of each layer that is learnt.
+    Without a segment state they start with zeros, or with a learned h per layer.
     """
 
     def __init__(self, config: RecurrentLmConfig) -> None:
@@ -55,92 +55,99 @@ class CarriedStack(nn.Module):
             config.hidden,
             config.layers,
             dropout=config.dropout,
-            variational=config.variational,
+            variational=config.variational_dropout,
             weight_dropout=config.weight_dropout,
         )
-        self.start = nn.Parameter(torch.zeros(config.layers, config.hidden)) if config.learn_start else None
+        self.start = nn.Parameter(torch.zeros(config.layers, config.hidden)) if config.learn_initial_state else None
 
     def forward(
-        self, embedded: Float[Tensor, "rows time embedding"], carried: Carried | None = None
-    ) -> tuple[Float[Tensor, "rows time hidden"], Carried]:
-        """The states of the last layer, and what is carried on."""
-        carried = self.first(embedded) if carried is None else carried
+        self, embedded: Float[Tensor, "rows time embedding"], segment_state: SegmentState | None = None
+    ) -> tuple[Float[Tensor, "rows time hidden"], SegmentState]:
+        """Return the states of the last layer, and the segment state."""
+        segment_state = self.initial_state(embedded) if segment_state is None else segment_state
         if not embedded.shape[1]:
-            return embedded.new_zeros(len(embedded), 0, self.layers.hidden), carried
-        states, layers = self.layers(embedded, state=self._apart(carried))
-        return states, flat(layers)
+            return embedded.new_zeros(len(embedded), 0, self.layers.hidden), segment_state
+        states, layers = self.layers(embedded, state=self._split_layers(segment_state))
+        return states, flatten_layers(layers)
 
     def step(
-        self, embedded: Float[Tensor, "rows embedding"], carried: Carried
-    ) -> tuple[Float[Tensor, "rows hidden"], Carried]:
-        """The same for one token of each row."""
-        state, layers = self.layers.step(embedded, self._apart(carried))
-        return state, flat(layers)
+        self, embedded: Float[Tensor, "rows embedding"], segment_state: SegmentState
+    ) -> tuple[Float[Tensor, "rows hidden"], SegmentState]:
+        """Run one step for one token per row."""
+        state, layers = self.layers.step(embedded, self._split_layers(segment_state))
+        return state, flatten_layers(layers)
 
-    def first(self, embedded: Float[Tensor, "rows time embedding"]) -> Carried:
-        """What the layers remember before a text."""
-        zeros = self.layers.zeros(len(embedded), embedded)
+    def initial_state(self, embedded: Float[Tensor, "rows time embedding"]) -> SegmentState:
+        """Return the segment state at the start of a text."""
+        zeros = self.layers.zero_state(len(embedded), embedded)
         if self.start is None:
-            return flat(zeros)
-        return flat([(h + start, *c) for start, (h, *c) in zip(self.start, zeros, strict=True)])
+            return flatten_layers(zeros)
+        return flatten_layers([(h + start, *c) for start, (h, *c) in zip(self.start, zeros, strict=True)])
 
-    def _apart(self, carried: Carried) -> list[LayerState]:
-        """What is carried, layer by layer."""
-        each = len(carried) // self.layers.layers
-        return [carried[place : place + each] for place in range(0, len(carried), each)]
+    def _split_layers(self, segment_state: SegmentState) -> list[LayerState]:
+        """Split a segment state into the states of the layers."""
+        tensors_per_layer = len(segment_state) // self.layers.layers
+        return [
+            segment_state[start : start + tensors_per_layer]
+            for start in range(0, len(segment_state), tensors_per_layer)
+        ]
 
 
 @dataclass
 class RecurrentLmState:
-    """What the layers remember of each hypothesis."""
+    """The decoding state: the recurrent state of each hypothesis."""
 
-    carried: Carried
+    layer_states: SegmentState
 
     def select(self, rows: Int[Tensor, " rows"]) -> None:
-        self.carried = tuple(part.index_select(0, rows) for part in self.carried)
+        self.layer_states = tuple(part.index_select(0, rows) for part in self.layer_states)
 
 
 class RecurrentLm(VocabularyModel):
-    """Recurrent layers that read a text of any length, and a softmax over what comes next."""
+    """A recurrent language model.
 
-    carries = True
+    Example:
+        >>> model = RecurrentLm(RecurrentLmConfig(vocab_size=1000, cell="gru"))
+    """
+
+    stateful = True
 
     def __init__(self, config: RecurrentLmConfig) -> None:
         super().__init__()
         self.config = config
         self.vocabulary = new_vocabulary(config, config.hidden)
-        self.stack = CarriedStack(config)
+        self.stack = StatefulStack(config)
         self.input_dropout = new_dropout(config, config.input_dropout)
         self.output_dropout = new_dropout(config, config.output_dropout)
 
     def read(
-        self, tokens: Int[Tensor, "rows time"], carried: Carried | None = None
-    ) -> tuple[Float[Tensor, "rows time width"], Carried]:
-        states, carried = self.stack(self.input_dropout(self.vocabulary.embed(tokens)), carried)
-        return self.output_dropout(states), carried
+        self, tokens: Int[Tensor, "rows time"], segment_state: SegmentState | None = None
+    ) -> tuple[Float[Tensor, "rows time width"], SegmentState]:
+        states, segment_state = self.stack(self.input_dropout(self.vocabulary.embed(tokens)), segment_state)
+        return self.output_dropout(states), segment_state
 
     @torch.no_grad()
     def start(self, tokens: Int[Tensor, "rows time"], capacity: int, copies: int = 1) -> RecurrentLmState:
-        _, carried = self.read(tokens[:, :-1])
-        return RecurrentLmState(tuple(part.repeat_interleave(copies, 0) for part in carried))
+        _, segment_state = self.read(tokens[:, :-1])
+        return RecurrentLmState(tuple(part.repeat_interleave(copies, 0) for part in segment_state))
 
     @torch.no_grad()
     def step(self, tokens: Int[Tensor, " rows"], state: State) -> tuple[Float[Tensor, "rows vocabulary"], State]:
         assert isinstance(state, RecurrentLmState)
         embedded = self.input_dropout(self.vocabulary.embed(tokens)[:, None])[:, 0]
-        found, state.carried = self.stack.step(embedded, state.carried)
-        return self.output(self.output_dropout(found[:, None])[:, 0]), state
+        hidden, state.layer_states = self.stack.step(embedded, state.layer_states)
+        return self.output(self.output_dropout(hidden[:, None])[:, 0]), state
 
 
-def flat(layers: Sequence[LayerState]) -> Carried:
-    """What all layers remember, one tensor after the other."""
+def flatten_layers(layers: Sequence[LayerState]) -> SegmentState:
+    """Join the states of all layers into one segment state."""
     return tuple(part for layer in layers for part in layer)
 
 
-def new_vocabulary(config: RecurrentLmConfig, features: int) -> Vocabulary:
-    """Embedding and output layer as they are set, for features of this width."""
-    return Vocabulary(
-        config.size,
+def new_vocabulary(config: RecurrentLmConfig, features: int) -> VocabularyLayer:
+    """Build the embedding and output layer for features of this width."""
+    return VocabularyLayer(
+        config.vocab_size,
         config.embedding,
         features,
         tied=config.tied,
@@ -150,6 +157,6 @@ def new_vocabulary(config: RecurrentLmConfig, features: int) -> Vocabulary:
 
 
 def new_dropout(config: RecurrentLmConfig, share: float | None) -> nn.Module:
-    """Dropout of a share, or of the general one, as it is set."""
+    """Build a dropout module with this share, or with `config.dropout` if None."""
     share = config.dropout if share is None else share
-    return VariationalDropout(share) if config.variational else Dropout(share)
+    return VariationalDropout(share) if config.variational_dropout else Dropout(share)

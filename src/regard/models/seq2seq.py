@@ -1,4 +1,4 @@
-"""What every model offers that turns a source into a target, whatever it is made of."""
+"""The interface of sequence-to-sequence models."""
 
 from __future__ import annotations
 
@@ -13,31 +13,30 @@ from regard.models.state import State
 
 
 class Seq2Seq(Model):
-    """A source in, a target out.
+    """A model that predicts a target sequence from a source sequence.
 
-    `features` and `output` are apart, so that logits are made only where there are
-    targets. `start` and `step` write a target one token at a time; a step consumes the
-    state it is given.
+    `features` and `output` are separate, so that logits can be computed for some positions
+    only. `start` and `step` decode one token at a time; a step modifies the state it is given.
     """
 
-    reverses_source: bool = False  # whether the source is embedded from its end to its beginning, but for <eos>
+    reverses_source: bool = False  # whether the source is read from its end, with <eos> still last
 
     @abstractmethod
     def features(self, batch: Batch) -> Float[Tensor, "batch target width"]:
-        """What the decoder thinks at each place of the target, reading the right tokens before it."""
+        """Return the decoder features at each target position, given the correct tokens before it."""
 
     @abstractmethod
     def output(self, features: Float[Tensor, "*places width"]) -> Float[Tensor, "*places vocabulary"]:
-        """The logits of the next token."""
+        """Return the logits of the next token."""
 
     def forward(self, batch: Batch) -> Float[Tensor, "batch target vocabulary"]:
-        """The logits of every token of the target."""
+        """Return the logits at every target position."""
         return self.output(self.features(batch))
 
     @abstractmethod
     def start(self, batch: Batch, capacity: int, copies: int = 1) -> State:
-        """Read the sources, and make room for `capacity` tokens of `copies` hypotheses of each."""
+        """Encode the sources; the state has room for `capacity` tokens of `copies` hypotheses per source."""
 
     @abstractmethod
     def step(self, tokens: Int[Tensor, " rows"], state: State) -> tuple[Float[Tensor, "rows vocabulary"], State]:
-        """Read one more token of each hypothesis (first <bos>) and give the logits of the next."""
+        """Read one token of each hypothesis (<bos> first); return the logits of the next and the new state."""

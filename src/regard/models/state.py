@@ -1,4 +1,4 @@
-"""What a model remembers while it writes."""
+"""The state of a model between decoding steps."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from torch import Tensor
 
 @runtime_checkable
 class State(Protocol):
-    """What a model remembers between steps of its hypotheses: those of the first source, then of the next."""
+    """The state of a model between decoding steps, with one row per hypothesis, grouped by source."""
 
     def select(self, rows: Int[Tensor, " rows"]) -> None:
-        """Put hypothesis rows[i] in place i, in the same memory.
+        """Reorder the hypotheses in place: row i becomes what was row rows[i].
 
-        Rows may repeat and always stay with their source, so what is remembered of the
-        source need not move.
+        Rows may repeat, and always stay with their source, so the encoded source need not move.
         """

@@ -1,1 +1,1 @@
-"""Models behind HTTP: an interface for programs, and a page for people."""
+"""HTTP server for trained models: a JSON API and a web page."""

@@ -1,4 +1,4 @@
-"""The application: addresses, and what happens at each."""
+"""The FastAPI application: routes and error handlers."""
 
 from __future__ import annotations
 
@@ -16,43 +16,53 @@ from starlette.exceptions import HTTPException
 
 from regard import __version__
 from regard.errors import RegardError
-from regard.serve.asked import Action, Told
-from regard.serve.asking import looking, predicting
-from regard.serve.files import File, page_files
-from regard.serve.schemas import Asking, Health, Map, Models, Refusal, answer_model, look_model, predict_model
+from regard.serve.event_stream import stream_events
+from regard.serve.files import StaticFile, load_page_files
+from regard.serve.messages import ActionName, Event
+from regard.serve.requests import parse_look_request, parse_predict_request
+from regard.serve.schemas import (
+    AttentionMapRecord,
+    ErrorResponse,
+    Health,
+    ModelList,
+    RequestBody,
+    build_answer_type,
+    build_look_body,
+    build_predict_body,
+)
 from regard.serve.security import Guard, RequestError
-from regard.serve.served import Served, named
+from regard.serve.served_models import ServedModel, find_model
 from regard.serve.settings import ServeSettings
-from regard.serve.waiting import told
+from regard.serve.validation import format_validation_error
 
-DESCRIPTION = "Ask the models of this server, and look inside them. The page for people is at /."
+DESCRIPTION = "Run the models of this server and inspect their attention. The web page is at /."
 NO_STORE = {"cache-control": "no-store", "x-accel-buffering": "no"}
 JSON = json.JSONEncoder(allow_nan=False)
-Telling = AsyncGenerator[Told, None]
+EventStream = AsyncGenerator[Event, None]
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 
-REFUSALS: dict[int | str, dict[str, Any]] = {
-    status: {"model": Refusal, "description": description}
+ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
+    status: {"model": ErrorResponse, "description": description}
     for status, description in {
-        400: "The request is not JSON.",
-        401: "A bearer token is needed.",
-        408: "The request came too slowly.",
+        400: "The request is not valid JSON.",
+        401: "The bearer token is missing or wrong.",
+        408: "The request body took too long to arrive.",
         413: "The request is too large.",
-        415: "The request is not said to be JSON.",
-        421: "The request is addressed to another server.",
-        422: "Something in the request is wrong, or asks for too much.",
-        500: "The server erred.",
-        503: "The server has too much to do; the header Retry-After says when to try again.",
+        415: "The Content-Type is not application/json.",
+        421: "The Host header is not allowed.",
+        422: "The request is invalid, or exceeds a limit of the server.",
+        500: "Internal server error.",
+        503: "The server is busy; retry after the time in the Retry-After header.",
     }.items()
 }
-EVENTS = """The same answer while it grows, as server-sent events.
+EVENTS = """The same answer as server-sent events.
 
-The event "part" has, as part, what a language model wrote since the last one; or the beam of a translator, its
-hypotheses so far. "answer" is what /api/predict gives, and "error" why there is none."""
+A "part" event has the text generated since the last one in "part" (language models), or the current hypotheses in
+"beam" (translation). The last event is "answer", with the response of /api/predict, or "error"."""
 
 
-def application(models: dict[str, Served], settings: ServeSettings) -> Guard:
-    """What answers requests, behind its guard."""
+def create_app(models: dict[str, ServedModel], settings: ServeSettings) -> Guard:
+    """Create the ASGI application, wrapped in its `Guard`."""
     app = FastAPI(
         title="regard",
         version=__version__,
@@ -61,194 +71,197 @@ def application(models: dict[str, Served], settings: ServeSettings) -> Guard:
         redoc_url=None,
         redirect_slashes=False,
     )
-    add_refusals(app)
-    add_page(app)
-    add_models(app, models, settings)
-    add_questions(app, models, settings)
+    add_error_handlers(app)
+    add_page_routes(app)
+    add_model_routes(app, models, settings)
+    add_request_routes(app, models, settings)
     return Guard(app, settings)
 
 
-def add_models(app: FastAPI, models: dict[str, Served], settings: ServeSettings) -> None:
-    """What there is."""
+def add_model_routes(app: FastAPI, models: dict[str, ServedModel], settings: ServeSettings) -> None:
+    """Add /health and /api/models."""
     limits = {
-        "bytes": settings.most_bytes,
-        "characters": settings.most_characters,
-        "beam": settings.most_beam,
-        "tokens": settings.most_tokens,
-        "seconds": settings.seconds,
+        "max_bytes": settings.max_bytes,
+        "max_characters": settings.max_characters,
+        "max_beam": settings.max_beam,
+        "max_tokens": settings.max_tokens,
+        "timeout": settings.timeout,
     }
     record = {"models": [model.record() for model in models.values()], "limits": limits}
 
-    @app.get("/health", response_model=Health, summary="Whether the server works")
+    @app.get("/health", response_model=Health, summary="Check that the server is running")
     async def health() -> Response:
-        return as_json({"status": "ok", "version": __version__})
+        return build_json_response({"status": "ok", "version": __version__})
 
-    @app.get("/api/models", response_model=Models, responses=REFUSALS, summary="The models, and the limits")
+    @app.get("/api/models", response_model=ModelList, responses=ERROR_RESPONSES, summary="List the models and limits")
     async def models_() -> Response:
-        return as_json(record)
+        return build_json_response(record)
 
 
-def add_questions(app: FastAPI, models: dict[str, Served], settings: ServeSettings) -> None:
-    """What can be asked of a model."""
-    to_predict, to_look = takes(predict_model()), takes(look_model())
+def add_request_routes(app: FastAPI, models: dict[str, ServedModel], settings: ServeSettings) -> None:
+    """Add /api/predict, /api/look and /api/stream."""
+    to_predict, to_look = accept_body(build_predict_body()), accept_body(build_look_body())
 
-    def asked_of(request: Request, wanted: Asking, action: Action) -> tuple[Served, Telling]:
-        model = named(models, wanted.model)
+    def start_request(request: Request, body: RequestBody, action: ActionName) -> tuple[ServedModel, EventStream]:
+        model = find_model(models, body.model)
         if action == "look":
-            asked = looking(wanted.sent(), model, settings)
+            server_request = parse_look_request(body.to_fields(), model, settings)
         else:
-            asked = predicting(wanted.sent(), action, model, settings)
-        log = {"model": model.name, "action": action, "characters": len(wanted.text)}
+            server_request = parse_predict_request(body.to_fields(), action, model, settings)
+        log = {"model": model.name, "action": action, "characters": len(body.text)}
         request.scope["regard"] = log
-        return model, told(model.worker, asked, request.receive, settings.seconds, log)
+        return model, stream_events(model.worker, server_request, request.receive, settings.timeout, log)
 
-    @app.post("/api/predict", response_model=answer_model(), responses=REFUSALS, summary="Answer a text")
+    @app.post(
+        "/api/predict",
+        response_model=build_answer_type(),
+        responses=ERROR_RESPONSES,
+        summary="Predict the output for a text",
+    )
     @to_predict
-    async def predict(request: Request, wanted: Asking) -> Response:
-        model, events = asked_of(request, wanted, "predict")
-        return as_json({"model": model.name, **await last(events)})
+    async def predict(request: Request, body: RequestBody) -> Response:
+        model, events = start_request(request, body, "predict")
+        return build_json_response({"model": model.name, **await wait_for_answer(events)})
 
-    @app.post("/api/look", response_model=Map, responses=REFUSALS, summary="Where a model looks, as an attention map")
+    @app.post(
+        "/api/look",
+        response_model=AttentionMapRecord,
+        responses=ERROR_RESPONSES,
+        summary="Return the attention map of a text",
+    )
     @to_look
-    async def look(request: Request, wanted: Asking) -> Response:
-        _, events = asked_of(request, wanted, "look")
-        return await asyncio.to_thread(as_json, await last(events))
+    async def look(request: Request, body: RequestBody) -> Response:
+        _, events = start_request(request, body, "look")
+        return await asyncio.to_thread(build_json_response, await wait_for_answer(events))
 
-    stream_responses = {**REFUSALS, 200: {"content": {"text/event-stream": {}}, "description": "Events."}}
+    stream_responses = {**ERROR_RESPONSES, 200: {"content": {"text/event-stream": {}}, "description": "Events."}}
 
     @app.post(
         "/api/stream",
         response_class=StreamingResponse,
         responses=stream_responses,
-        summary="Answer a text step by step",
+        summary="Predict with partial results",
         description=EVENTS,
     )
     @to_predict
-    async def stream(request: Request, wanted: Asking) -> Response:
-        model, events = asked_of(request, wanted, "stream")
-        first = await anext(events)  # what is wrong has a status of its own
-        return StreamingResponse(sent(model, first, events), media_type="text/event-stream", headers=NO_STORE)
+    async def stream(request: Request, body: RequestBody) -> Response:
+        model, events = start_request(request, body, "stream")
+        first = await anext(events)  # so that an early error gets its own status
+        return StreamingResponse(
+            iter_server_sent_events(model, first, events), media_type="text/event-stream", headers=NO_STORE
+        )
 
 
-def takes(kind: type[Asking]) -> Callable[[Handler], Handler]:
-    """Let a handler take requests of a kind that is not known before the tasks are."""
+def accept_body(body_type: type[RequestBody]) -> Callable[[Handler], Handler]:
+    """Return a decorator that sets the body type of a route at run time."""
 
     def mark(handler: Handler) -> Handler:
-        handler.__annotations__["wanted"] = kind
+        handler.__annotations__["body"] = body_type
         return handler
 
     return mark
 
 
-async def last(events: Telling) -> dict[str, Any]:
-    """The answer, which is told last."""
+async def wait_for_answer(events: EventStream) -> dict[str, Any]:
+    """Return the content of the final event."""
     async with aclosing(events):
         async for event in events:
-            if event.whole:
+            if event.final:
                 return event.content
-    raise AssertionError("a request ends with an answer or an error")
+    raise AssertionError("the event stream ended without a final event")
 
 
-async def sent(model: Served, first: Told, events: Telling) -> AsyncIterator[bytes]:
-    """Server-sent events of all that is told."""
+async def iter_server_sent_events(model: ServedModel, first: Event, events: EventStream) -> AsyncIterator[bytes]:
+    """Yield all events as server-sent events."""
     async with aclosing(events):
-        yield as_event(model, first)
+        yield format_event(model, first)
         try:
             async for event in events:
-                yield as_event(model, event)
+                yield format_event(model, event)
         except RequestError as refused:
-            yield server_sent("error", {"error": refused.line})
+            yield format_server_sent_event("error", {"error": refused.line})
 
 
-def as_event(model: Served, event: Told) -> bytes:
-    """One thing that is told as a server-sent event."""
-    if event.whole:
-        return server_sent("answer", {"model": model.name, **event.content})
-    return server_sent("part", event.content)
+def format_event(model: ServedModel, event: Event) -> bytes:
+    """Format an event as a server-sent event."""
+    if event.final:
+        return format_server_sent_event("answer", {"model": model.name, **event.content})
+    return format_server_sent_event("part", event.content)
 
 
-def server_sent(name: str, content: dict[str, Any]) -> bytes:
-    """An event; JSON in ASCII has no line breaks."""
+def format_server_sent_event(name: str, content: dict[str, Any]) -> bytes:
+    """Format a server-sent event. ASCII JSON contains no line breaks."""
     return f"event: {name}\ndata: {json.dumps(content)}\n\n".encode("ascii")
 
 
-def as_json(content: Any, status: int = 200) -> Response:
-    """An answer in ASCII, whatever a model wrote: half a surrogate has no UTF-8."""
-    text = "".join(json_parts(content))
+def build_json_response(content: Any, status: int = 200) -> Response:
+    """Return an ASCII JSON response, since a lone surrogate in a generated text cannot be encoded as UTF-8."""
+    text = "".join(iter_json(content))
     return Response(text.encode("ascii"), status, {"cache-control": "no-store"}, "application/json")
 
 
-def json_parts(content: Any) -> Iterator[str]:
-    """The text that `json.dumps` gives, in parts as small as a row of weights.
+def iter_json(content: Any) -> Iterator[str]:
+    """Yield the output of `json.dumps` in parts as small as a row of weights.
 
-    While `json.dumps` works no other thread does, and all of a large map takes it a third of a second.
+    `json.dumps` holds the GIL, and a whole map can take it a third of a second.
     """
     if isinstance(content, dict):
         yield "{"
-        for place, (name, value) in enumerate(content.items()):
-            yield (", " if place else "") + f"{JSON.encode(name)}: "
-            yield from json_parts(value)
+        for index, (name, value) in enumerate(content.items()):
+            yield (", " if index else "") + f"{JSON.encode(name)}: "
+            yield from iter_json(value)
         yield "}"
     elif isinstance(content, list) and content and isinstance(content[0], dict | list):
         yield "["
-        for place, value in enumerate(content):
-            yield ", " if place else ""
-            yield from json_parts(value)
+        for index, value in enumerate(content):
+            yield ", " if index else ""
+            yield from iter_json(value)
         yield "]"
     else:
         yield JSON.encode(content)
 
 
-def add_page(app: FastAPI) -> None:
-    """The page and its files."""
+def add_page_routes(app: FastAPI) -> None:
+    """Add the web page and its static files."""
 
-    def answer(request: Request, address: str, file: File) -> Response:
+    def send_file(request: Request, address: str, file: StaticFile) -> Response:
         request.scope["regard"] = {"file": address}
-        headers = {"etag": file.tag, "cache-control": "no-cache"}
-        if request.headers.get("if-none-match") == file.tag:
+        headers = {"etag": file.etag, "cache-control": "no-cache"}
+        if request.headers.get("if-none-match") == file.etag:
             return Response(status_code=304, headers=headers)
-        return Response(file.content, headers=headers, media_type=file.kind)
+        return Response(file.content, headers=headers, media_type=file.media_type)
 
-    for address, file in page_files().items():
+    for address, file in load_page_files().items():
         app.add_route(
-            address, partial(answer, address=address, file=file), methods=["GET", "HEAD"], include_in_schema=False
+            address, partial(send_file, address=address, file=file), methods=["GET", "HEAD"], include_in_schema=False
         )
 
 
-def add_refusals(app: FastAPI) -> None:
-    """Every error as one line of JSON."""
+def add_error_handlers(app: FastAPI) -> None:
+    """Return every error as JSON with a one-line message."""
 
     @app.exception_handler(RegardError)
     async def wrong(_: Request, error: RegardError) -> Response:
-        return as_json({"error": " ".join(str(error).splitlines())}, 422)
+        return build_json_response({"error": " ".join(str(error).splitlines())}, 422)
 
     @app.exception_handler(RequestValidationError)
-    async def invalid(_: Request, error: RequestValidationError) -> Response:
-        return as_json({"error": invalid_line(error)}, 422)
+    async def invalid(request: Request, error: RequestValidationError) -> Response:
+        body_type = request.scope["route"].endpoint.__annotations__["body"]
+        return build_json_response({"error": format_validation_error(error, body_type.model_fields)}, 422)
 
     @app.exception_handler(HTTPException)
     async def other(_: Request, error: HTTPException) -> Response:
-        return as_json({"error": LINES.get(error.status_code, str(error.detail))}, error.status_code)
+        return build_json_response({"error": ERROR_LINES.get(error.status_code, str(error.detail))}, error.status_code)
 
     @app.exception_handler(RequestError)
     async def refused(_: Request, error: RequestError) -> Response:
-        answer = as_json({"error": error.line}, error.status)
-        answer.headers.update(error.headers)
-        return answer
+        response = build_json_response({"error": error.line}, error.status)
+        response.headers.update(error.headers)
+        return response
 
 
-LINES = {
-    400: "the request is not JSON in UTF-8, or is nested too deeply",
-    404: "there is nothing at this address; /docs lists what there is",
-    405: "this address does not take this method; /docs lists what there is",
+ERROR_LINES = {
+    400: "the request is not valid UTF-8 JSON, or is nested too deeply",
+    404: "not found; see /docs for the API",
+    405: "method not allowed; see /docs for the API",
 }
-
-
-def invalid_line(error: RequestValidationError) -> str:
-    """What is wrong first of all, and where."""
-    first = error.errors()[0]
-    if first["type"] == "json_invalid":
-        return f"the request is not JSON: {first['ctx']['error']}, at character {first['loc'][-1]}"
-    where = ".".join(str(part) for part in first["loc"][1:]) or "the request"
-    what = "there is no such setting" if first["type"] == "extra_forbidden" else str(first["msg"])
-    return " ".join(f"{where}: {what[:1].lower()}{what[1:]}".splitlines())

@@ -1,14 +1,13 @@
-"""The queue of a model and the thread that works on it.
+"""Request queue and worker thread of a model, with dynamic batching.
 
-    worker = Worker(worked, places=256, batch=32)
+    worker = Worker(handler, name="gpt", capacity=256, batch=32)
     worker.start()
-    place = worker.join_queue(asked, tell)  # from any thread; `tell` is called in the worker's
-    worker.leave(place)
+    queued = worker.submit(request, on_event)  # from any thread; `on_event` runs in the worker thread
+    worker.cancel(queued)
 
-While the model is at work requests gather, and what has gathered is then worked on
-together: the busier the server, the larger its batches. What takes many steps, such as
-writing a text, goes step by step, with other work in between, so that nobody waits for
-a long text to end.
+Requests that arrive while the model is busy are processed together in the next batch.
+Batches that take many steps, such as text generation, are interleaved step by step, so
+a short request does not wait for a long one.
 """
 
 from __future__ import annotations
@@ -21,194 +20,194 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from regard.errors import NO_MEMORY, RegardError, is_out_of_memory
-from regard.layers.embedding import at_each_step
-from regard.serve.asked import Asked, Event, Failed
+from regard.layers.embedding import check_at_each_step
 from regard.serve.log import log_bug
+from regard.serve.messages import Failure, ServerRequest, WorkerEvent
 
-AT_WORK = 16
-"""Groups of requests that take turns."""
+MAX_ACTIVE_BATCHES = 16
+"""Maximum number of batches that are interleaved."""
 
-OUR_BUG = "the server erred; this is a bug of ours, and its log says where"
+OUR_BUG = "internal server error; see the server log"
 
 
-Steps = Generator[list[Event | None], None, None]
-"""What to tell each of some requests, after every step of the work."""
+Steps = Generator[list[WorkerEvent | None], None, None]
+"""Events for the requests of a batch, one list per step; None for a request without a new event."""
 
 
 @runtime_checkable
-class Worked(Protocol):
-    """What works on the requests of a queue."""
+class RequestHandler(Protocol):
+    """Processes batches of requests."""
 
-    def key(self, asked: Asked) -> Hashable:
-        """Requests with equal keys can be worked on together; None is like no other."""
+    def batch_key(self, request: ServerRequest) -> Hashable:
+        """Return a key; requests with equal keys can share a batch. None means no batching."""
 
-    def work(self, several: Sequence[Asked]) -> Steps:
-        """What to tell each after every step; nothing to one whose answer is there."""
-
-
-class FullError(Exception):
-    """There is no place in the queue."""
+    def handle(self, requests: Sequence[ServerRequest]) -> Steps:
+        """Yield the events of all requests after every step; None for those already answered."""
 
 
-class GivenUpError(Exception):
-    """Nobody waits any more for what a model is at work on."""
+class QueueFullError(Exception):
+    """The queue is full."""
+
+
+class RequestCanceledError(Exception):
+    """All requests of the current batch were canceled."""
 
 
 @dataclass(eq=False)
-class Place:
-    """A request in the queue, from when it came until it is answered or given up."""
+class QueuedRequest:
+    """A submitted request, until it is answered or canceled."""
 
-    asked: Asked
-    tell: Callable[[Event], object]
-    came: float = field(default_factory=time.monotonic)
-    began: float | None = None  # when the model turned to it
-    together: int = 1  # how many were worked on with it
+    request: ServerRequest
+    on_event: Callable[[WorkerEvent], object]
+    arrived_at: float = field(default_factory=time.monotonic)
+    started_at: float | None = None  # None while it waits
+    batch_size: int = 1  # number of requests in its batch
     done: bool = False
 
 
 @dataclass(eq=False)
-class Group:
-    """Places that are worked on together, and the steps of that."""
+class RequestBatch:
+    """Requests that are processed together, and their steps."""
 
-    places: list[Place]
+    requests: list[QueuedRequest]
     steps: Steps
-    told: bool = False  # whether anyone was told anything
+    has_sent: bool = False  # whether any event was sent
 
 
 class Worker(threading.Thread):
-    """The only thread that calls a model."""
+    """The thread that runs a model."""
 
-    def __init__(self, worked: Worked, *, name: str, places: int, batch: int) -> None:
+    def __init__(self, handler: RequestHandler, *, name: str, capacity: int, batch: int) -> None:
         super().__init__(name=f"regard-{name}", daemon=True)
-        self.worked, self.places, self.batch = worked, places, batch
-        self.waiting: deque[Place] = deque()
-        self.groups: deque[Group] = deque()
-        self.current: Group | None = None  # what the model is at work on
-        self.taken = 0  # places that wait or are worked on
+        self.handler, self.capacity, self.batch = handler, capacity, batch
+        self.waiting: deque[QueuedRequest] = deque()
+        self.batches: deque[RequestBatch] = deque()
+        self.current: RequestBatch | None = None  # the batch being processed
+        self.open_count = 0  # requests waiting or being processed
         self.stopping = False
         self.changed = threading.Condition()
 
-    def join_queue(self, asked: Asked, tell: Callable[[Event], object]) -> Place:
-        """A place in the queue; raises `FullError` where there is none."""
+    def submit(self, request: ServerRequest, on_event: Callable[[WorkerEvent], object]) -> QueuedRequest:
+        """Add a request to the queue, or raise `QueueFullError`."""
         with self.changed:
-            if self.taken >= self.places or self.stopping:
-                raise FullError
-            place = Place(asked, tell)
-            self.waiting.append(place)
-            self.taken += 1
+            if self.open_count >= self.capacity or self.stopping:
+                raise QueueFullError
+            queued = QueuedRequest(request, on_event)
+            self.waiting.append(queued)
+            self.open_count += 1
             self.changed.notify()
-            return place
+            return queued
 
-    def leave(self, place: Place) -> None:
-        """Give up a place, whether it waits or is worked on; one that is answered is left already."""
+    def cancel(self, queued: QueuedRequest) -> None:
+        """Cancel a waiting or running request. Does nothing if it is already answered."""
         with self.changed:
-            if place.done:
+            if queued.done:
                 return
-            place.done = True
-            self.taken -= 1
-            if place.began is None:
-                self.waiting.remove(place)
+            queued.done = True
+            self.open_count -= 1
+            if queued.started_at is None:
+                self.waiting.remove(queued)
 
-    def check_wanted(self) -> None:
-        """Raise `GivenUpError` in the midst of work that nobody waits for any more."""
-        if self.current is not None and all(place.done for place in self.current.places):
-            raise GivenUpError
+    def raise_if_canceled(self) -> None:
+        """Raise `RequestCanceledError` if all requests of the current batch were canceled."""
+        if self.current is not None and all(queued.done for queued in self.current.requests):
+            raise RequestCanceledError
 
     def stop(self, seconds: float) -> None:
-        """Take no more requests, and wait until those that are here are answered."""
+        """Reject new requests and wait until the open ones are answered."""
         with self.changed:
             self.stopping = True
             self.changed.notify()
         self.join(seconds)
 
     def run(self) -> None:
-        with at_each_step(self.check_wanted):
-            while self._something_to_do():
-                self._begin()
-                for group in list(self.groups):
-                    self._go_on(group)
+        with check_at_each_step(self.raise_if_canceled):
+            while self._wait_for_work():
+                self._start_batches()
+                for batch in list(self.batches):
+                    self._run_step(batch)
 
-    def _something_to_do(self) -> bool:
-        """Wait for work; False when there will be none."""
+    def _wait_for_work(self) -> bool:
+        """Wait for requests; return False when the worker is stopping and none are left."""
         with self.changed:
-            self.changed.wait_for(lambda: self.waiting or self.groups or self.stopping)
-            return bool(self.waiting or self.groups)
+            self.changed.wait_for(lambda: self.waiting or self.batches or self.stopping)
+            return bool(self.waiting or self.batches)
 
-    def _begin(self) -> None:
-        """Turn to what has gathered, as far as there is room."""
+    def _start_batches(self) -> None:
+        """Group waiting requests into batches, up to the batch size and the number of active batches."""
         with self.changed:
-            count = min(len(self.waiting), self.batch) if len(self.groups) < AT_WORK else 0
-            places = [self.waiting.popleft() for _ in range(count)]
-            for place in places:
-                place.began = time.monotonic()
-        together: dict[Hashable, list[Place]] = {}
-        for place in places:
-            key = self._key(place)
-            together.setdefault(place if key is None else key, []).append(place)
-        for several in together.values():
-            self._add(several)
+            count = min(len(self.waiting), self.batch) if len(self.batches) < MAX_ACTIVE_BATCHES else 0
+            started = [self.waiting.popleft() for _ in range(count)]
+            for queued in started:
+                queued.started_at = time.monotonic()
+        by_key: dict[Hashable, list[QueuedRequest]] = {}
+        for queued in started:
+            key = self._get_batch_key(queued)
+            by_key.setdefault(queued if key is None else key, []).append(queued)
+        for requests in by_key.values():
+            self._add_batch(requests)
 
-    def _key(self, place: Place) -> Hashable:
-        """The key of a request; one that cannot even be read is worked on alone, where its error is told."""
+    def _get_batch_key(self, queued: QueuedRequest) -> Hashable:
+        """Return the batch key of a request; None for an invalid one, so that its error is reported separately."""
         try:
-            return self.worked.key(place.asked)
+            return self.handler.batch_key(queued.request)
         except Exception:
             return None
 
-    def _add(self, places: list[Place]) -> None:
-        for place in places:
-            place.together = len(places)
-        self.groups.append(Group(places, self.worked.work([place.asked for place in places])))
+    def _add_batch(self, requests: list[QueuedRequest]) -> None:
+        for queued in requests:
+            queued.batch_size = len(requests)
+        self.batches.append(RequestBatch(requests, self.handler.handle([queued.request for queued in requests])))
 
-    def _go_on(self, group: Group) -> None:
-        """One step for a group; it is over at its end, after an error, and when nobody waits for it any more."""
-        if all(place.done for place in group.places):
-            group.steps.close()
-            self.groups.remove(group)
+    def _run_step(self, batch: RequestBatch) -> None:
+        """Run one step of a batch; remove it when it ends, fails or is canceled."""
+        if all(queued.done for queued in batch.requests):
+            batch.steps.close()
+            self.batches.remove(batch)
             return
-        self.current = group
+        self.current = batch
         try:
-            events = next(group.steps, None)
-        except GivenUpError:
-            self.groups.remove(group)
+            events = next(batch.steps, None)
+        except RequestCanceledError:
+            self.batches.remove(batch)
             return
         except Exception as error:
-            self.groups.remove(group)
-            self._fail(group, error)
+            self.batches.remove(batch)
+            self._handle_error(batch, error)
             return
         if events is None:
-            self.groups.remove(group)
+            self.batches.remove(batch)
             return
-        group.told = True
-        for place, event in zip(group.places, events, strict=True):
+        batch.has_sent = True
+        for queued, event in zip(batch.requests, events, strict=True):
             if event is not None:
-                self._tell(place, event)
+                self._send(queued, event)
 
-    def _fail(self, group: Group, error: Exception) -> None:
-        """Tell what went wrong; where it may be the fault of one, each is tried alone."""
-        left = [place for place in group.places if not place.done]
-        if len(group.places) > 1 and not group.told:
-            for place in left:
-                self._add([place])
+    def _handle_error(self, batch: RequestBatch, error: Exception) -> None:
+        """Send the error to the requests of a batch; retry them one by one if only one may be at fault."""
+        unanswered = [queued for queued in batch.requests if not queued.done]
+        if len(batch.requests) > 1 and not batch.has_sent:
+            for queued in unanswered:
+                self._add_batch([queued])
             return
-        for place in left:
-            self._tell(place, failure(error))
+        for queued in unanswered:
+            self._send(queued, to_failure(error))
 
-    def _tell(self, place: Place, event: Event) -> None:
+    def _send(self, queued: QueuedRequest, event: WorkerEvent) -> None:
         with self.changed:
-            if place.done:
+            if queued.done:
                 return
-            if isinstance(event, Failed) or event.whole:
-                place.done = True
-                self.taken -= 1
-        place.tell(event)
+            if isinstance(event, Failure) or event.final:
+                queued.done = True
+                self.open_count -= 1
+        queued.on_event(event)
 
 
-def failure(error: Exception) -> Failed:
-    """What a client is told of an error: all of one that it can put right, nothing of a bug."""
+def to_failure(error: Exception) -> Failure:
+    """Convert an error to a failure: the message of a `RegardError`, no details of a bug."""
     if isinstance(error, RegardError):
-        return Failed(422, " ".join(str(error).splitlines()))
+        return Failure(422, " ".join(str(error).splitlines()))
     if is_out_of_memory(error):
-        return Failed(422, NO_MEMORY)
+        return Failure(422, NO_MEMORY)
     log_bug(error)
-    return Failed(500, OUR_BUG)
+    return Failure(500, OUR_BUG)

@@ -1,6 +1,6 @@
-"""The files of the page: all that are in the package, by their addresses, read once.
+"""Static files of the web page, by URL path, read from the package once.
 
-Whatever a request asks for is looked up among these, so no path can lead anywhere else.
+Requests are looked up in this table, so no path can escape the package.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import hashlib
 from dataclasses import dataclass
 from importlib import resources
 
-KINDS = {
+MEDIA_TYPES = {
     "css": "text/css; charset=utf-8",
     "html": "text/html; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
@@ -20,20 +20,20 @@ PAGES = {"/": "/serve/static/index.html", "/docs": "/serve/static/docs.html"}
 
 
 @dataclass(frozen=True)
-class File:
-    """What is sent for an address."""
+class StaticFile:
+    """Content and headers of a static file."""
 
     content: bytes
-    kind: str
-    tag: str  # by which a browser knows that its copy is the same
+    media_type: str
+    etag: str  # ETag header, a hash of the content
 
 
-def page_files() -> dict[str, File]:
-    """Files by address. They lie as in the package, so that modules find one another."""
-    found = {}
+def load_page_files() -> dict[str, StaticFile]:
+    """Return the static files by URL path. Paths mirror the package, so relative imports work."""
+    files = {}
     for folder in FOLDERS:
         for file in resources.files("regard").joinpath(folder).iterdir():
             content = file.read_bytes()
             digest = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
-            found[f"/{folder}/{file.name}"] = File(content, KINDS[file.name.rpartition(".")[2]], digest)
-    return found | {address: found[file] for address, file in PAGES.items()}
+            files[f"/{folder}/{file.name}"] = StaticFile(content, MEDIA_TYPES[file.name.rpartition(".")[2]], digest)
+    return files | {address: files[file] for address, file in PAGES.items()}

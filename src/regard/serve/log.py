@@ -1,6 +1,6 @@
-"""What a server tells while it runs: a JSON object a line, on stderr.
+"""Server log: one JSON object per line on stderr.
 
-No text that a user sent, and none that a model wrote, is ever among it.
+Input and output texts are never logged.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from datetime import UTC, datetime
 
 
 def log(event: str, **fields: object) -> None:
-    """Write one line, at once and in one piece."""
+    """Write one event to the log."""
     time = datetime.now(UTC).isoformat(timespec="milliseconds")
-    write(json.dumps({"time": time, "event": event, **fields}))
+    write_line(json.dumps({"time": time, "event": event, **fields}))
 
 
-def write(line: str) -> None:
-    """Put a line where it is read; a log that nobody reads any more stops no server."""
+def write_line(line: str) -> None:
+    """Write a line to stderr, ignoring a closed pipe."""
     with suppress(OSError):
         sys.stderr.write(f"{line}\n")
         sys.stderr.flush()
 
 
 def log_bug(error: BaseException) -> None:
-    """Write where an error of ours arose; not what it says, which may hold a text."""
+    """Log the type and traceback locations of an internal error, without its message, which may contain text."""
     frames = traceback.extract_tb(error.__traceback__)
-    places = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
-    log("bug", error=type(error).__name__, places=places)
+    locations = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
+    log("bug", error=type(error).__name__, traceback=locations)

@@ -1,6 +1,6 @@
-"""What clients send and get, as JSON; the descriptions are those of the interface's own pages.
+"""Request and response schemas of the API, as Pydantic models.
 
-The tasks say what can be sent and what an answer has, in dataclasses; the parser's models are made of these here.
+They are built from the option and answer dataclasses of the tasks; the descriptions appear in /docs.
 """
 
 from __future__ import annotations
@@ -12,89 +12,96 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from regard.settings import Between
+from regard.settings import Bounds
 from regard.tasks import TASKS
 from regard.tasks.options import merge_options
 
-Model = Annotated[str | None, Field(description="The name of a model, as /api/models gives it; the first unless set.")]
+ModelName = Annotated[
+    str | None, Field(description="Name of the model, as listed by /api/models (default: the first).")
+]
 
 
-class Asking(BaseModel):
-    """What every request has."""
+class RequestBody(BaseModel):
+    """Fields of every request."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
-    model: Model = None
-    text: str = Field(description="The text: a source, a prompt, or what is labelled or tagged.")
+    model: ModelName = None
+    text: str = Field(
+        description="Input text: the source to translate, the prompt to continue, or the text to classify or tag."
+    )
 
-    def sent(self) -> dict[str, Any]:
-        """What was set, lists as tuples; the model aside."""
+    def to_fields(self) -> dict[str, Any]:
+        """Return the fields that were set, except `model`, with lists as tuples."""
         values = self.model_dump(exclude={"model"}, exclude_none=True)
         return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
 
 
-def predict_model() -> type[Asking]:
-    """A text to answer, with the request options of all tasks."""
+def build_predict_body() -> type[RequestBody]:
+    """Build the body of /api/predict: a text and the request options of all tasks."""
     parts = [(name, task.options.get(part)) for name, task in TASKS.items() for part in ("request", "beside")]
-    kinds = [(name, kind) for name, kind in parts if kind is not None]
-    return asking("Predict", kinds, "A text to answer. Which settings a model takes, /api/models lists.")
+    option_types = [(name, options_type) for name, options_type in parts if options_type is not None]
+    return create_body_type(
+        "Predict", option_types, "A text to predict. /api/models lists the options each model accepts."
+    )
 
 
-def look_model() -> type[Asking]:
-    """A text to look at a model with, with the look options of all tasks."""
-    kinds = [(name, task.options["look"]) for name, task in TASKS.items()]
-    return asking("Look", kinds, "A text to look at a model with.")
+def build_look_body() -> type[RequestBody]:
+    """Build the body of /api/look: a text and the look options of all tasks."""
+    option_types = [(name, task.options["look"]) for name, task in TASKS.items()]
+    return create_body_type("Look", option_types, "A text to compute the attention of.")
 
 
-def asking(name: str, kinds: Iterable[tuple[str, type]], description: str) -> type[Asking]:
-    """A model of requests that may set the fields of some dataclasses, each of a task."""
+def create_body_type(name: str, option_types: Iterable[tuple[str, type]], description: str) -> type[RequestBody]:
+    """Create a request model whose optional fields are those of the given (task, dataclass) pairs."""
     options: dict[str, Any] = {
-        each: (setting(option.hint, option.meaning), None) for each, option in merge_options(kinds).items()
+        option_name: (build_field(option.hint, option.meaning), None)
+        for option_name, option in merge_options(option_types).items()
     }
-    return create_model(name, __base__=Asking, __doc__=description, **options)
+    return create_model(name, __base__=RequestBody, __doc__=description, **options)
 
 
-def setting(hint: Any, description: str) -> Any:
-    """The type of a setting, which may be left out, with its bounds."""
-    plain, *remarks = get_args(hint) if get_origin(hint) is Annotated else (hint,)
-    bounds = next((each for each in remarks if isinstance(each, Between)), Between())
-    field = Field(None, ge=bounds.least, le=bounds.greatest, gt=bounds.above, description=description)
-    return Annotated[as_sent(plain) | None, field]
+def build_field(hint: Any, description: str) -> Any:
+    """Return the annotated type of an optional field, with its bounds."""
+    base_type, *metadata = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+    bounds = next((item for item in metadata if isinstance(item, Bounds)), Bounds())
+    field = Field(None, ge=bounds.minimum, le=bounds.maximum, gt=bounds.exclusive_minimum, description=description)
+    return Annotated[to_json_type(base_type) | None, field]
 
 
-def as_sent(hint: Any) -> Any:
-    """A type as JSON has it: lists for tuples."""
+def to_json_type(hint: Any) -> Any:
+    """Convert a type hint to its JSON equivalent: lists for tuples."""
     if get_origin(hint) in (Union, UnionType):
-        return Union[tuple(as_sent(each) for each in get_args(hint))]  # noqa: UP007  # made at run time
+        return Union[tuple(to_json_type(member) for member in get_args(hint))]  # noqa: UP007  # made at run time
     return list[get_args(hint)[0]] if get_origin(hint) is tuple else hint  # type: ignore[misc]
 
 
-def answer_model() -> Any:
-    """An answer of any task: its record, which model gave it, and of which kind that is."""
-    answers = [record_model(name, task.record) for name, task in TASKS.items()]
+def build_answer_type() -> Any:
+    """Build the response type of /api/predict: a union of the records of all tasks."""
+    answers = [build_record_type(name, task.record) for name, task in TASKS.items()]
     return Annotated[Union[tuple(answers)], Field(discriminator="kind")]  # noqa: UP007  # made at run time
 
 
-def record_model(task: str, record: type) -> type[BaseModel]:
-    """The record of a task's answers."""
+def build_record_type(task: str, record: type) -> type[BaseModel]:
+    """Build the response model of one task."""
     hints: Mapping[str, Any] = get_type_hints(record)
     contents: dict[str, Any] = {
-        each.name: (hints[each.name], ... if each.default is MISSING else each.default) for each in fields(record)
+        field.name: (hints[field.name], ... if field.default is MISSING else field.default) for field in fields(record)
     }
-    whole: dict[str, Any] = {"kind": (Literal[task], ...), "model": (str, ...), **contents}
-    return create_model(record.__name__, __doc__=record.__doc__, **whole)
+    model_fields: dict[str, Any] = {"kind": (Literal[task], ...), "model": (str, ...), **contents}
+    return create_model(record.__name__, __doc__=record.__doc__, **model_fields)
 
 
-class TopWeights(BaseModel):
-    """The largest weights of each row, by layer and head; the columns they lead to; and what every column gets."""
+class TopWeightsRecord(BaseModel):
+    """The largest weights per row, their column indices, and the total weight each column receives."""
 
     values: list[list[list[list[float]]]]
     indices: list[list[list[list[int]]]]
     received: list[list[list[float]]]
 
 
-class Map(BaseModel):
-    """An attention map: how much every row (who looks) looks at every column (what is looked at)."""
+class AttentionMapRecord(BaseModel):
+    """An attention map: the weight of every column (key) for every row (query)."""
 
     format: Any
     title: str
@@ -102,49 +109,53 @@ class Map(BaseModel):
     rows: list[str]
     columns: list[str]
     links: list[tuple[int, int]] | None
-    weights: list[list[list[list[float]]]] | TopWeights = Field(description="By layer, head, row and column.")
+    weights: list[list[list[list[float]]]] | TopWeightsRecord = Field(
+        description="Indexed by layer, head, row and column."
+    )
     alternatives: list[list[tuple[str, float]]] | None = None
 
 
-class About(BaseModel):
-    """A model of this server."""
+class ModelInfo(BaseModel):
+    """A model of the server."""
 
     name: str
-    kind: str = Field(description="The task that it was trained for.")
-    does: str = Field(description="What it does with a text, in words.")
+    kind: str = Field(description="Task the model was trained for.")
+    does: str = Field(description="Short description of the task.")
     preset: str
-    summary: str = Field(description="What it works with: its kinds of tokens, or how many labels or tags it has.")
+    summary: str = Field(description="Token types of the model, or its number of labels or tags.")
     parameters: int
-    attention: list[str] = Field(description="The kinds of attention that can be looked at; none where it has none.")
-    options: list[str] = Field(description="The settings of /api/predict that it takes.")
-    defaults: dict[str, Any] = Field(description="What settings are unless they are set, where the model decides.")
+    attention: list[str] = Field(
+        description="Kinds of attention that /api/look can show; empty for a model without attention."
+    )
+    options: list[str] = Field(description="Options of /api/predict that the model accepts.")
+    defaults: dict[str, Any] = Field(description="Defaults of options that depend on the model.")
 
 
 class Limits(BaseModel):
-    """The most that may be asked for."""
+    """Limits of the server."""
 
-    bytes: int
-    characters: int
-    beam: int
-    tokens: int
-    seconds: float
+    max_bytes: int
+    max_characters: int
+    max_beam: int
+    max_tokens: int
+    timeout: float = Field(description="Seconds.")
 
 
-class Models(BaseModel):
-    """All models, and what may be asked of them."""
+class ModelList(BaseModel):
+    """All models and the limits of the server."""
 
-    models: list[About]
+    models: list[ModelInfo]
     limits: Limits
 
 
 class Health(BaseModel):
-    """Whether the server works."""
+    """The status of the server."""
 
     status: Literal["ok"]
     version: str
 
 
-class Refusal(BaseModel):
-    """Why there is no answer, in one line."""
+class ErrorResponse(BaseModel):
+    """An error, as one line of text."""
 
     error: str

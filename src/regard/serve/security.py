@@ -1,9 +1,9 @@
-"""What stands before the application: who may ask, how much, and what browsers are told.
+"""ASGI middleware: authentication, request limits, security headers and the request log.
 
-    served = Guard(application, settings)
+    app = Guard(app, settings)
 
-It looks at a request's headers, and then reads its body whole, within limits, before
-anything is made of it; it answers errors of ours; and it logs every request.
+It checks the headers, reads the body within limits before the application sees it,
+answers internal errors with status 500, and logs every request.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ HEADERS = {
     "x-frame-options": "DENY",
 }
 BODY_SECONDS = 10.0
-"""That a client may take to send its request."""
+"""Timeout for reading the request body."""
 
 SEND_SECONDS = 10.0
-"""That a client may take to read a part of its answer before the next one is sent."""
+"""Timeout for sending one part of the response."""
 
-CROWD = 4
-"""Requests that are let in for each place in a queue; the rest would only wait to be refused."""
+MAX_REQUESTS_PER_PLACE = 4
+"""Open requests per place in the queue; more are rejected at once."""
 
-MOST_THROWN_AWAY = 50_000_000
-"""Bytes of a request that is too large, before the connection is closed."""
+MAX_DISCARDED_BYTES = 50_000_000
+"""Bytes of an oversized body to read and discard before closing the connection."""
 
 RETRY_SECONDS = 1
-WENT_AWAY = 499
-"""The status by which the log says that nobody was there to be answered."""
+CLIENT_CLOSED_REQUEST = 499
+"""Status in the log for a client that disconnected (as in nginx)."""
 
 
 class RequestError(Exception):
-    """An answer that is an error: its status, one line, and headers."""
+    """An HTTP error: its status, message and headers."""
 
     def __init__(self, status: int, line: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(line)
@@ -59,65 +59,65 @@ class RequestError(Exception):
 
 
 class UnreadError(Exception):
-    """A client does not read its answer."""
+    """The client does not read the response."""
 
 
-def busy(line: str) -> RequestError:
-    """The answer of a server that has too much to do."""
+def build_busy_error(line: str) -> RequestError:
+    """Return a 503 error with a Retry-After header."""
     return RequestError(503, line, {"retry-after": str(RETRY_SECONDS)})
 
 
 class Guard:
-    """An ASGI application around another."""
+    """ASGI middleware that guards an application."""
 
-    def __init__(self, inner: Any, settings: ServeSettings) -> None:
-        self.inner, self.settings = inner, settings
-        self.inside = 0  # requests that are being answered
+    def __init__(self, app: Any, settings: ServeSettings) -> None:
+        self.app, self.settings = app, settings
+        self.active_requests = 0  # open requests
         self.hosts = {*LOOPBACK, *settings.allow_hosts} if settings.local else None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer one request; the application's own start and stop go through."""
+        """Handle one request; other ASGI scopes are passed through."""
         if scope["type"] != "http":
-            await self.inner(scope, receive, send)
+            await self.app(scope, receive, send)
             return
-        began, answer = time.monotonic(), Answer(send)
-        self.inside += 1
+        started_at, response = time.monotonic(), GuardedResponse(send)
+        self.active_requests += 1
         try:
-            if self.inside > CROWD * self.settings.queue:
-                raise busy("there are too many requests at once; try again later")
-            self._check(scope)
-            body = await self._body(receive)
-            await self.inner(scope, replay(body, receive), answer.send)
+            if self.active_requests > MAX_REQUESTS_PER_PLACE * self.settings.queue_size:
+                raise build_busy_error("too many requests; retry later")
+            self._check_headers(scope)
+            body = await self._read_body(receive)
+            await self.app(scope, replay(body, receive), response.send)
         except RequestError as refused:
-            await answer.refuse(refused)
+            await response.send_error(refused)
         except UnreadError:
-            answer.status = WENT_AWAY  # the connection is closed, since the answer is not whole
+            response.status = CLIENT_CLOSED_REQUEST  # the incomplete response closes the connection
         except Exception as error:
             log_bug(error)
-            await answer.refuse(RequestError(500, OUR_BUG))
+            await response.send_error(RequestError(500, OUR_BUG))
         finally:
-            self.inside -= 1
-            log_request(scope, answer.status, time.monotonic() - began)
+            self.active_requests -= 1
+            log_request(scope, response.status, time.monotonic() - started_at)
 
-    def _check(self, scope: Any) -> None:
-        """Raise `RequestError` for a request whose body is not even read; the server throws it away as it comes."""
+    def _check_headers(self, scope: Any) -> None:
+        """Raise `RequestError` for a wrong Host, token or Content-Type, before the body is read."""
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        if self.hosts is not None and host_of(headers.get("host", "")) not in self.hosts:
-            raise RequestError(421, "the Host header names another server; --allow-hosts lets its name in")
+        if self.hosts is not None and parse_host(headers.get("host", "")) not in self.hosts:
+            raise RequestError(421, "unknown Host header; add the host name with --allow-hosts")
         if self.settings.token is not None and scope["path"].startswith("/api/"):
-            scheme, _, shown = headers.get("authorization", "").partition(" ")
-            if scheme.lower() != "bearer" or not same(shown.strip(), self.settings.token):
-                line = "a bearer token is needed, in the header Authorization"
+            scheme, _, sent_token = headers.get("authorization", "").partition(" ")
+            if scheme.lower() != "bearer" or not is_same_token(sent_token.strip(), self.settings.token):
+                line = "missing or wrong bearer token in the Authorization header"
                 raise RequestError(401, line, {"www-authenticate": "Bearer"})
-        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-        if scope["method"] == "POST" and kind != "application/json":
-            raise RequestError(415, "JSON is needed, with the header Content-Type: application/json")
+        media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+        if scope["method"] == "POST" and media_type != "application/json":
+            raise RequestError(415, "expected Content-Type: application/json")
 
-    async def _body(self, receive: Any) -> bytes:
-        """What the client sends; of what is too large, only so much that this is seen.
+    async def _read_body(self, receive: Any) -> bytes:
+        """Read the request body, or raise `RequestError` if it is too large or too slow.
 
-        The rest is thrown away as it comes, since many a client reads no answer before it has
-        sent all.
+        An oversized body is read and discarded, since many clients do not read the response
+        before they have sent everything.
         """
         body, size = bytearray(), 0
         try:
@@ -125,38 +125,40 @@ class Guard:
                 while True:
                     message = await receive()
                     if message["type"] == "http.disconnect":
-                        raise RequestError(WENT_AWAY, "the client went away")
+                        raise RequestError(CLIENT_CLOSED_REQUEST, "the client disconnected")
                     part = message.get("body", b"")
                     size += len(part)
-                    body += part[: self.settings.most_bytes + 1 - len(body)]
-                    if size > MOST_THROWN_AWAY:
-                        raise self._too_large({"connection": "close"})
+                    body += part[: self.settings.max_bytes + 1 - len(body)]
+                    if size > MAX_DISCARDED_BYTES:
+                        raise self._build_too_large_error({"connection": "close"})
                     if not message.get("more_body", False):
                         break
         except TimeoutError:
-            line = f"the request was not whole after {BODY_SECONDS:g} seconds; send it faster"
+            line = f"the request body was incomplete after {BODY_SECONDS:g} seconds"
             raise RequestError(408, line, {"connection": "close"}) from None
-        if size > self.settings.most_bytes:
-            raise self._too_large()
+        if size > self.settings.max_bytes:
+            raise self._build_too_large_error()
         return bytes(body)
 
-    def _too_large(self, headers: Mapping[str, str] | None = None) -> RequestError:
-        line = f"the request is larger than {self.settings.most_bytes} bytes; send less at once"
+    def _build_too_large_error(self, headers: Mapping[str, str] | None = None) -> RequestError:
+        line = f"the request must be at most {self.settings.max_bytes} bytes"
         return RequestError(413, line, headers)
 
 
-class Answer:
-    """What is sent back: with the headers of every answer, and its status known."""
+class GuardedResponse:
+    """The response: adds the security headers and records the status."""
 
     def __init__(self, send: Any) -> None:
         self._send, self.status = send, 0
 
     async def send(self, message: Any) -> None:
-        """Send on a message of the application."""
+        """Forward an ASGI message of the application."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            own = {name for name, _ in message["headers"]}
-            extra = [(name.encode(), value.encode()) for name, value in HEADERS.items() if name.encode() not in own]
+            header_names = {name for name, _ in message["headers"]}
+            extra = [
+                (name.encode(), value.encode()) for name, value in HEADERS.items() if name.encode() not in header_names
+            ]
             message = {**message, "headers": [*message["headers"], *extra]}
         try:
             async with asyncio.timeout(SEND_SECONDS):
@@ -164,44 +166,44 @@ class Answer:
         except TimeoutError:
             raise UnreadError from None
 
-    async def refuse(self, refused: RequestError) -> None:
-        """Send an error, unless an answer has begun already."""
+    async def send_error(self, error: RequestError) -> None:
+        """Send an error, unless the response has already started."""
         if self.status:
             return
-        body = json.dumps({"error": refused.line}).encode()
+        body = json.dumps({"error": error.line}).encode()
         headers = {"content-type": "application/json", "content-length": str(len(body)), "cache-control": "no-store"}
-        pairs = [(name.encode(), value.encode()) for name, value in {**headers, **refused.headers}.items()]
-        await self.send({"type": "http.response.start", "status": refused.status, "headers": pairs})
+        pairs = [(name.encode(), value.encode()) for name, value in {**headers, **error.headers}.items()]
+        await self.send({"type": "http.response.start", "status": error.status, "headers": pairs})
         await self.send({"type": "http.response.body", "body": body})
 
 
 def replay(body: bytes, receive: Any) -> Any:
-    """What gives a body that was read already, and then what else there is to receive."""
-    left = [{"type": "http.request", "body": body, "more_body": False}]
+    """Return a `receive` function that first yields a body that was already read."""
+    messages = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def received() -> Any:
-        return left.pop() if left else await receive()
+        return messages.pop() if messages else await receive()
 
     return received
 
 
-def host_of(header: str) -> str:
-    """The name in a Host header, without its port."""
+def parse_host(header: str) -> str:
+    """Return the host name of a Host header, without the port."""
     if header.startswith("["):
         return header[1:].partition("]")[0]
     return header.partition(":")[0].lower()
 
 
-def same(shown: str, token: str) -> bool:
-    """Whether two tokens are equal, in a time that does not tell how far they are."""
-    digests = [hashlib.sha256(each.encode("utf-8", "surrogatepass")).digest() for each in (shown, token)]
+def is_same_token(sent_token: str, token: str) -> bool:
+    """Return whether two tokens are equal, in constant time."""
+    digests = [hashlib.sha256(value.encode("utf-8", "surrogatepass")).digest() for value in (sent_token, token)]
     return hmac.compare_digest(*digests)
 
 
 def log_request(scope: Any, status: int, seconds: float) -> None:
-    """One line for a request: by its route and not its path, which may hold anything."""
+    """Log a request by its route; the raw path may contain private text."""
     route = getattr(scope.get("route"), "path", None)
-    known = scope["method"] in ("GET", "HEAD", "POST", "OPTIONS", "PUT", "DELETE", "PATCH")
-    method = scope["method"] if known else "other"
+    is_standard = scope["method"] in ("GET", "HEAD", "POST", "OPTIONS", "PUT", "DELETE", "PATCH")
+    method = scope["method"] if is_standard else "other"
     milliseconds = round(1000 * seconds, 1)
     log("request", method=method, route=route, status=status, milliseconds=milliseconds, **scope.get("regard", {}))

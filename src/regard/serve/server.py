@@ -1,4 +1,4 @@
-"""The server itself: a socket, signals, and an end at which nobody is cut off."""
+"""Run the server: socket, signals and graceful shutdown."""
 
 from __future__ import annotations
 
@@ -13,75 +13,75 @@ from pathlib import Path
 import uvicorn
 
 from regard.errors import RegardError
-from regard.serve.app import application
+from regard.serve.app import create_app
 from regard.serve.log import log
-from regard.serve.served import serve_runs
+from regard.serve.served_models import serve_runs
 from regard.serve.settings import ServeSettings
 
 STOP_SECONDS = 5.0
-"""That a model may still work when all clients are gone."""
+"""Timeout for the workers at shutdown."""
 
 
 def serve(runs: Sequence[Path], settings: ServeSettings, device: str = "cpu") -> None:
-    """Serve runs until a signal comes. The address is printed once requests, and signals, are heard."""
-    with listener(settings) as own:
+    """Serve runs until SIGINT or SIGTERM. Prints the address once the server accepts requests."""
+    with open_socket(settings) as listening_socket:
         models = serve_runs(runs, device, settings)
         config = uvicorn.Config(
-            application(models, settings),
+            create_app(models, settings),
             log_config=None,
-            log_level="critical",  # what is to be said, the guard says
+            log_level="critical",  # `Guard` logs requests and errors
             access_log=False,
             server_header=False,
             lifespan="off",
-            timeout_graceful_shutdown=math.ceil(settings.seconds),
+            timeout_graceful_shutdown=math.ceil(settings.timeout),
         )
 
-        def begun() -> None:
-            print(address_of(own, settings), flush=True)
+        def on_start() -> None:
+            print(format_address(listening_socket, settings), flush=True)
             log("listening", models=list(models), token=settings.token is not None, local=settings.local)
 
-        with quiet_signals():
-            Server(config, begun).run(sockets=[own])
+        with ignore_signals():
+            Server(config, on_start).run(sockets=[listening_socket])
         for model in models.values():
             model.worker.stop(STOP_SECONDS)
         log("stopped")
 
 
 class Server(uvicorn.Server):
-    """A server that says when it has begun."""
+    """A uvicorn server with a callback for its start."""
 
-    def __init__(self, config: uvicorn.Config, begun: Callable[[], object]) -> None:
+    def __init__(self, config: uvicorn.Config, on_start: Callable[[], object]) -> None:
         super().__init__(config)
-        self.begun = begun
+        self.on_start = on_start
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        self.begun()
+        self.on_start()
 
 
 @contextmanager
-def listener(settings: ServeSettings) -> Iterator[socket.socket]:
-    """A socket that listens where the settings say."""
+def open_socket(settings: ServeSettings) -> Iterator[socket.socket]:
+    """Open the listening socket, or raise `RegardError`."""
     try:
         family = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0][0]
-        own = socket.create_server((settings.host, settings.port), family=family, backlog=2048)
+        listening_socket = socket.create_server((settings.host, settings.port), family=family, backlog=2048)
     except OSError as error:
-        unnamed = isinstance(error, socket.gaierror)  # whose numbers are others
-        reason = error.strerror if unnamed else os.strerror(error.errno or 0)
+        unknown_host = isinstance(error, socket.gaierror)  # its errno is not one of the OS
+        reason = error.strerror if unknown_host else os.strerror(error.errno or 0)
         raise RegardError(f"cannot listen on {settings.host}, port {settings.port}: {reason}") from None
-    with own:
-        yield own
+    with listening_socket:
+        yield listening_socket
 
 
-def address_of(own: socket.socket, settings: ServeSettings) -> str:
-    """What to type into a browser."""
+def format_address(listening_socket: socket.socket, settings: ServeSettings) -> str:
+    """Return the URL of the server."""
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    return f"http://{host}:{own.getsockname()[1]}/"
+    return f"http://{host}:{listening_socket.getsockname()[1]}/"
 
 
 @contextmanager
-def quiet_signals() -> Iterator[None]:
-    """Let the signals that end the server end nothing else: it sends them on to itself when it has stopped."""
+def ignore_signals() -> Iterator[None]:
+    """Ignore SIGINT and SIGTERM, which uvicorn raises again after its shutdown."""
     kinds = (signal.SIGINT, signal.SIGTERM)
     before = [signal.signal(kind, lambda *_: None) for kind in kinds]
     try:

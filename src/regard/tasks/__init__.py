@@ -1,4 +1,4 @@
-"""Tasks, and the one table that training, the command line, the server, `look` and `explain` ask."""
+"""Tasks, and the table of all of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import RegardError, unknown_name
-from regard.recipe import Recipe, check_model, find_files, find_preset, fitting_models, read_sections
+from regard.recipe import Recipe, check_model, find_compatible_models, find_preset, parse_sections, resolve_paths
 from regard.settings import Table, read_toml
 from regard.tasks.base import Task
 from regard.tasks.label import LabelTask
@@ -15,45 +15,45 @@ from regard.tasks.pairs import PairTask
 from regard.tasks.tag import TagTask
 from regard.tasks.text import TextTask
 
-__all__ = ["TASKS", "Task", "read_recipe", "recipes", "task_of", "to_recipe"]
+__all__ = ["TASKS", "Task", "find_task", "get_recipes", "read_recipe_file", "to_recipe"]
 
 TASKS: dict[str, Task] = {task.name: task for task in (TagTask(), TextTask(), LabelTask(), PairTask())}
-"""Every task by its name, in the order in which they are asked whether data are theirs; pairs are all the rest."""
+"""Task name -> task. The first task that claims some data gets them; pairs claims all the rest."""
 
 
-def recipes() -> dict[str, type[Recipe]]:
-    """The recipe of every task, by the name of the task."""
+def get_recipes() -> dict[str, type[Recipe]]:
+    """Return the recipe class of every task, by task name."""
     return {name: task.recipe for name, task in TASKS.items()}
 
 
-def task_of(table: Mapping[str, Any], where: str = "recipe") -> Task:
-    """What a recipe is for: what its model learns, else what `data.task` says, else the first that claims its data."""
+def find_task(table: Mapping[str, Any], location: str = "recipe") -> Task:
+    """Return the task of a recipe: that of its model, else `data.task`, else the first task that claims the data."""
     model, data = (part if isinstance(part := table.get(name), Mapping) else {} for name in ("model", "data"))
-    told, preset = data.get("task"), model.get("name")
-    if told is not None and not (isinstance(told, str) and told in TASKS):
-        raise unknown_name(f"{where}: [data] task", told, TASKS)
+    task_name, preset = data.get("task"), model.get("name")
+    if task_name is not None and not (isinstance(task_name, str) and task_name in TASKS):
+        raise unknown_name(f"{location}: [data] task", task_name, TASKS)
     if preset is not None:
-        task = find_preset(preset, f"{where}: [model] name").task
-        if told not in (None, task):
-            raise RegardError(f"data.task is {told}; {preset} is for the task {task}")
+        task = find_preset(preset, f"{location}: [model] name").task
+        if task_name not in (None, task):
+            raise RegardError(f"data.task is {task_name}, but model {preset} is for the task {task}")
         return TASKS[task]
-    return TASKS[told] if told is not None else next(task for task in TASKS.values() if task.claims(data))
+    return TASKS[task_name] if task_name is not None else next(task for task in TASKS.values() if task.claims(data))
 
 
-def to_recipe(table: Mapping[str, Any], where: str) -> Recipe:
-    """A recipe from plain values, its model's settings checked against the preset."""
-    task = task_of(table, where)
-    recipe = read_sections(recipes(), task.name, table, where)
+def to_recipe(table: Mapping[str, Any], location: str) -> Recipe:
+    """Build a recipe from plain values, and check the settings of its model."""
+    task = find_task(table, location)
+    recipe = parse_sections(get_recipes(), task.name, table, location)
     if "name" in recipe.model:
-        check_model(recipe.model, where)
+        check_model(recipe.model, location)
     else:
-        fitting_models(recipe.model, where, task.presets)
+        find_compatible_models(recipe.model, location, task.presets)
     return recipe
 
 
-def read_recipe(path: Path) -> Table:
-    """The table of a recipe file, checked; a file that it names is looked for beside it first."""
+def read_recipe_file(path: Path) -> Table:
+    """Read and check a recipe file; files that it names are looked up in its folder first."""
     table = read_toml(path)
-    find_files(table, path.parent, recipes().values())
+    resolve_paths(table, path.parent, get_recipes().values())
     to_recipe(table, str(path))
     return table

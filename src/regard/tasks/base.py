@@ -1,6 +1,6 @@
-"""Task: all that is special to answering pairs, writing text, labelling or tagging, as one object.
+"""Task: everything specific to one kind of model (pairs, text, label, tag) in one object.
 
-Importing a task costs nothing: its methods import torch and the models when they are called,
+Importing a task is fast: its methods import torch and the models when they are called,
 so that `regard --help` stays fast.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from regard.settings import from_part, shown
+from regard.settings import format_value, parse_known_settings
 
 if TYPE_CHECKING:
     from regard.models import Model
@@ -20,83 +20,84 @@ if TYPE_CHECKING:
     from regard.tasks.actions import Action
     from regard.tasks.predictor import Predictor
     from regard.training.prepared import Prepared
-    from regard.training.talk import Talk
+    from regard.training.reporter import Reporter
 
 
 @dataclass(frozen=True)
 class DataSizes:
-    """What the card of a run says of its data."""
+    """The data section of a run's card."""
 
     origin: str
     train: int
-    valid: int
+    validation: int
 
 
 class Task(ABC):
-    """What a model learns, from the file it reads to the answer it gives.
+    """What a model is trained for: how to read its data, train it and answer with it.
 
-    Everything else (training, the command line, the server, `look`, `explain`) asks the task
-    and knows none by name. `TASKS` lists them.
+    Training, the command line, the server, `look` and `explain` use this interface and know no
+    task by name. `TASKS` lists all tasks.
     """
 
     name: ClassVar[str]  # in recipes, in the cards of runs and in `TASKS`
-    does: ClassVar[str]  # "answers texts": what a run of it does, for messages
-    reads: ClassVar[str]  # what can be trained on, for help
-    example: ClassVar[str]  # a command that trains one
-    next_step: ClassVar[str]  # a command to go on with after training; {run} stands for the folder
-    recipe: ClassVar[type[Recipe]]  # the dataclass of its recipe, a field for each section
-    presets: ClassVar[tuple[str, ...]]  # the models to choose among where none is named
-    unit: ClassVar[str]  # what its data are counted in: pair
-    batch_unit: ClassVar[str] = "token"  # what its batches are counted in
-    learnt_unit: ClassVar[str] = "target token"  # what is counted while it learns
+    description: ClassVar[str]  # what a run of this task does, for messages
+    data_help: ClassVar[str]  # the data to train on, for help
+    example: ClassVar[str]  # a command that trains a model
+    next_command: ClassVar[str]  # a command to run after training, with {run} for the folder
+    recipe: ClassVar[type[Recipe]]  # the recipe class, with one field per section
+    presets: ClassVar[tuple[str, ...]]  # the models to choose from if the recipe names none
+    unit: ClassVar[str]  # unit of the data: pair
+    batch_unit: ClassVar[str] = "token"  # unit of a batch
+    learned_unit: ClassVar[str] = "target token"  # unit of training speed
     options: ClassVar[Mapping[str, type]]
-    """Dataclasses of what can be said in a "request", "beside" its text (if anything), to "look" and to "explain"."""
-    actions: ClassVar[Mapping[str, type[Action]]]  # command -> what it does with a run of this task
-    record: ClassVar[type]  # the dataclass of an answer's record, for the server's description of itself
+    """Option classes: of a "request", of what comes with its text ("beside"), of "look" and of "explain"."""
+    actions: ClassVar[Mapping[str, type[Action]]]  # command -> its action on a run of this task
+    record: ClassVar[type]  # the dataclass of an answer's record, for the server's API schema
 
     def claims(self, data: Mapping[str, Any]) -> bool:
-        """Whether the [data] of a recipe, as plain values that nobody has checked, looks like data of this task."""
+        """Return whether the [data] section of a recipe, not yet checked, looks like data of this task."""
         return False
 
-    def check_base(self, recipe: Any, base: Run, where: str) -> None:
-        """Raise a `RegardError` for settings that make no sense in a run that starts from another."""
+    def check_base(self, recipe: Any, base: Run, location: str) -> None:
+        """Raise a `RegardError` for settings that are invalid in a run that starts from another run."""
         return
 
     @abstractmethod
-    def prepare(self, recipe: Any, run: Run, home: Run | None, device: str, talk: Talk) -> Prepared:
-        """Read and check the data, learn the tokenizers or take those of the run `home`, and choose what is not set."""
+    def prepare(self, recipe: Any, run: Run, existing_run: Run | None, device: str, reporter: Reporter) -> Prepared:
+        """Read and check the data, learn the tokenizers or load those of `existing_run`, and choose unset settings."""
 
-    def pretrain(self, run: Run, ready: Any, model: Model, device: str, talk: Talk) -> None:
-        """Train the model before its main training, where the recipe asks for that."""
+    def pretrain(self, run: Run, prepared: Any, model: Model, device: str, reporter: Reporter) -> None:
+        """Pretrain the model, if the recipe says so."""
         return
 
     def clean_up(self, run: Run) -> None:
-        """Remove what a run has no use for once it is trained."""
+        """Remove files that a trained run no longer needs."""
         return
 
     def load_tokenizers(self, run: Run) -> Any:
-        """The tokenizers of a run: of source and target, unless a task has others."""
-        from regard.training.going_on import tokenizers_of
+        """Load the tokenizers of a run: source and target by default."""
+        from regard.training.resume import load_tokenizers
 
-        return tokenizers_of(run)
+        return load_tokenizers(run)
 
     @abstractmethod
-    def predictor_class(self) -> type[Predictor[Any]]:
-        """What a trained model works as."""
+    def get_predictor_class(self) -> type[Predictor[Any]]:
+        """Return the predictor class of the task."""
 
     def describe(self, card: Card, run: Run) -> list[str]:
-        """The lines of `regard inspect` about data and vocabulary."""
-        sizes = from_part(DataSizes, card.get("data"), f"{run.card_file}: [data]")
+        """Return the lines of `regard inspect` about data and vocabulary."""
+        sizes = parse_known_settings(DataSizes, card.get("data"), f"{run.card_file}: [data]")
         return [
-            f"data: {sizes.origin}; {count_of(sizes.train, self.unit)} to train on, {sizes.valid:,} to validate with",
+            f"data: {sizes.origin}; {format_count(sizes.train, self.unit)} for training, "
+            f"{sizes.validation:,} for validation",
             self.describe_vocabulary(card.get("vocabulary"), run),
         ]
 
     @abstractmethod
     def describe_vocabulary(self, table: Any, run: Run) -> str:
-        """The line of `regard inspect` about the vocabulary, of which the card of the run has this table."""
+        """Return the line of `regard inspect` about the vocabulary; `table` is from the card of the run."""
 
 
-def count_of(count: int | None, what: str) -> str:
-    """How many there are, in words: 1 pair, 1,000 pairs."""
-    return f"{shown(count) if count is None else f'{count:,}'} {what}{'' if count == 1 else 's'}"
+def format_count(count: int | None, unit: str) -> str:
+    """Format a count with its unit: 1 pair, 1,000 pairs."""
+    return f"{format_value(count) if count is None else f'{count:,}'} {unit}{'' if count == 1 else 's'}"

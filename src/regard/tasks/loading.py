@@ -1,4 +1,4 @@
-"""Load a run: from its folder to a predictor of its task."""
+"""Load a run folder as a predictor of its task."""
 
 from __future__ import annotations
 
@@ -19,12 +19,22 @@ if TYPE_CHECKING:
 
 
 def load(path: str | Path, device: str | torch.device = "cpu") -> Any:
-    """The trained model of a run folder, as what it can do: answer, write on, label or tag.
+    """Load a trained model from a run folder.
+
+    Args:
+        path: The run folder, as created by `regard train` or `regard.train`.
+        device: The device to load the model on.
+
+    Returns:
+        The predictor for the task of the run: `PairPredictor`, `TextPredictor`, `LabelPredictor` or `TagPredictor`.
+
+    Raises:
+        RegardError: If the folder is not a run, or a file in it is missing or corrupt.
 
     Example:
         >>> regard.load("runs/dates").predict("vendredi 3 mars 2017").text
         '2017-03-03'
-        >>> regard.load("runs/book").generate("The ", tokens=20, seed=1).text
+        >>> regard.load("runs/book").generate("The ", max_tokens=20, seed=1).text
         'night was dark, and no'
     """
     import torch
@@ -32,38 +42,38 @@ def load(path: str | Path, device: str | torch.device = "cpu") -> Any:
     from regard.recipe import build_model
 
     run = Run(Path(path))
-    task, card, recipe = task_of_run(run.path), run.read_card(), read_recipe(run)
+    task, card, recipe = get_run_task(run.path), run.read_card(), read_run_recipe(run)
     tokenizers = task.load_tokenizers(run)
     parameters = run.read_parameters()
-    with torch.device("meta"):  # without memory, which wrong sizes might ask too much of
-        described = build_model(recipe, tokenizers).state_dict()
-    if {n: t.shape for n, t in parameters.items()} != {n: t.shape for n, t in described.items()}:
-        raise RegardError(f"{run.model_file}: does not hold the parameters that recipe.toml describes")
+    with torch.device("meta"):  # allocates nothing, in case the sizes in the recipe are wrong and huge
+        expected_state = build_model(recipe, tokenizers).state_dict()
+    if {n: t.shape for n, t in parameters.items()} != {n: t.shape for n, t in expected_state.items()}:
+        raise RegardError(f"{run.model_file} does not match recipe.toml: parameters differ")
     model = build_model(recipe, tokenizers)
     model.load_state_dict(parameters)
-    return task.predictor_class()(model, tokenizers, recipe, card, str(device))
+    return task.get_predictor_class()(model, tokenizers, recipe, card, str(device))
 
 
-def read_recipe(run: Run) -> Recipe:
-    """The recipe of a run, which names its model."""
+def read_run_recipe(run: Run) -> Recipe:
+    """Read the recipe of a run and check that it names a model."""
     recipe = to_recipe(run.read_recipe(), str(run.recipe_file))
     if "name" not in recipe.model:
-        raise RegardError(f"{run.recipe_file}: [model] has no name; restore the file from a copy")
+        raise RegardError(f"{run.recipe_file}: missing name in [model]")
     return recipe
 
 
-def load_like(predictor: Predictor[Any], path: Path, given: Invocation) -> Any:
-    """Load another run, which must be of the same task as one that is loaded."""
-    other = task_of_run(path)
+def load_same_task(predictor: Predictor[Any], path: Path, invocation: Invocation) -> Any:
+    """Load another run of the same task as a predictor."""
+    other = get_run_task(path)
     if other.name != predictor.task_name:
-        raise RegardError(f"{path}: {other.does}, where {given.run} {predictor.task.does}; give a run of the same task")
-    return load(path, given.device)
+        raise RegardError(f"{path}: expected a run of the task {predictor.task_name}, got {other.name}")
+    return load(path, invocation.device)
 
 
-def task_of_run(path: Path) -> Task:
-    """The task of a run."""
+def get_run_task(path: Path) -> Task:
+    """Return the task of a run."""
     run = Run(path)
     name = run.read_card().get("task")
     if not isinstance(name, str) or name not in TASKS:
-        raise RegardError(f"{run.card_file}: has the task {name!r}; there are: {', '.join(TASKS)}")
+        raise RegardError(f"{run.card_file}: unknown task {name!r}; choose from {', '.join(TASKS)}")
     return TASKS[name]

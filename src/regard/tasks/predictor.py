@@ -1,7 +1,7 @@
-"""Predictor: a trained model at work, and Answer: what it gives, whatever its task.
+"""Predictor and Answer: the interface of trained models, the same for every task.
 
-The command line, the server, `look` and `explain` know these two alone. A predictor answers
-requests; an answer can write itself as a record and as lines, and has its attention weights.
+The command line, the server, `look` and `explain` use only these two. A predictor answers
+requests; an answer has attention weights and can be formatted as a record or as lines.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from regard.models import Model
 from regard.recipe import Recipe
 from regard.run import Card
 from regard.tasks.base import Task
-from regard.tasks.options import names_of
+from regard.tasks.options import get_field_names
 from regard.tasks.progress import Progress
 
 if TYPE_CHECKING:
-    from regard.explaining.methods import Subject
+    from regard.attribution.methods import Subject
     from regard.views.attention_map import AttentionMap
 
 Result = TypeVar("Result")
@@ -32,35 +32,35 @@ Result = TypeVar("Result")
 
 @runtime_checkable
 class Answer(Protocol):
-    """What a predictor gives for one request."""
+    """The answer of a predictor to one request."""
 
     @property
     def weights(self) -> Any:
-        """The attention weights, None unless they were asked for."""
+        """The attention weights, or None if they were not requested."""
 
     def record(self) -> dict[str, Any]:
-        """The answer as JSON has it, for `--jsonl` and for the server."""
+        """Return the answer as a JSON object, for `--jsonl` and the server."""
 
     def lines(self, options: Any) -> list[str]:
-        """The answer as `regard predict` writes it, by the options of that command."""
+        """Return the answer as `regard predict` prints it; `options` are those of the command."""
 
 
 class Request(NamedTuple):
-    """What to answer, in the form its predictor reads, and how: the request options of its task."""
+    """The input of a predictor, and the request options of its task."""
 
-    subject: Any
+    input: Any
     options: Any
 
 
-class Answering(TypedDict, total=False):
-    """What every `predict` can be told."""
+class PredictOptions(TypedDict, total=False):
+    """The options of every `predict` method."""
 
     return_weights: bool
     progress: Progress | None
 
 
-class Part(NamedTuple):
-    """A part of an answer that is still growing, as JSON has it."""
+class PartialAnswer(NamedTuple):
+    """A part of an unfinished answer, as a JSON object."""
 
     content: dict[str, Any]
 
@@ -84,113 +84,116 @@ class Predictor(ABC, Generic[AnswerT]):
 
     @property
     def task(self) -> Task:
-        """What the model was trained for."""
+        """The task of the model."""
         from regard.tasks import TASKS
 
         return TASKS[self.task_name]
 
     @property
     def name(self) -> str:
-        """The preset of the model."""
+        """The preset name of the model."""
         return str(self.recipe.model["name"])
 
     @property
     def parameters(self) -> int:
-        """How many parameters the model has."""
+        """The number of parameters of the model."""
         return sum(parameter.numel() for parameter in self.model.parameters())
 
     @property
     @abstractmethod
     def summary(self) -> str:
-        """What it works with, in a few words."""
+        """A short description of its tokens or labels, for `repr`."""
 
     def check_attention(self) -> None:
         """Raise a `RegardError` if the model has no attention to show."""
         if not self.model.attentions:
-            raise RegardError(f"{self.name}: this model has no attention, so no weights to show")
+            raise RegardError(f"{self.name} has no attention weights to show")
 
     @abstractmethod
-    def subject(self, text: str, **further: Any) -> Any:
-        """What a request is about, in the form that `answer` reads, from a text and what belongs to it.
+    def build_input(self, text: str, **further: Any) -> Any:
+        """Build the input of a request from a text and its extra fields, such as a second text.
 
-        Of `further` there is what `takes` names and the request options do not have.
+        `further` has the names in `accepted_options` that are not request options.
         """
 
     @property
-    def defaults(self) -> dict[str, Any]:
-        """The request options that are another value than those of the dataclass unless they are set."""
+    def default_options(self) -> dict[str, Any]:
+        """Defaults of request options that differ from those of the option class."""
         return {}
 
     @property
-    def takes(self) -> frozenset[str]:
-        """What a request may say besides its text: names of request options, and of what belongs to the text."""
-        return frozenset(names_of(self.task.options["request"]))
+    def accepted_options(self) -> frozenset[str]:
+        """The names of request options and extra fields that the model accepts."""
+        return frozenset(get_field_names(self.task.options["request"]))
 
     @abstractmethod
     def check(self, options: Any) -> None:
-        """Raise a `RegardError` for request options that this model cannot answer by."""
+        """Raise a `RegardError` for request options that the model does not support."""
 
     @abstractmethod
     def answer(
         self, requests: Sequence[Request], *, return_weights: bool = False, progress: Progress | None = None
     ) -> list[AnswerT]:
-        """Answer requests that have equal options, or at least an equal `batch_key`."""
+        """Answer requests with equal options, or at least an equal `batch_key`."""
 
     def batch_key(self, request: Request, *, streamed: bool = False) -> Hashable:
-        """Requests with equal keys can be answered together; one whose key is None cannot."""
+        """Return a key for batching: requests with equal keys are answered together, those with None alone."""
         return request.options
 
-    def steps(self, requests: Sequence[Request], *, streamed: bool = False) -> Iterator[list[AnswerT | Part | None]]:
-        """Answer requests with an equal `batch_key` step by step: of each a part, its answer, or nothing.
+    def answer_in_steps(
+        self, requests: Sequence[Request], *, streamed: bool = False
+    ) -> Iterator[list[AnswerT | PartialAnswer | None]]:
+        """Answer requests with an equal `batch_key` step by step.
 
-        Where it is not `streamed`, nobody waits for the parts.
+        Each step yields, for each request, a part of its answer, the answer, or None. Parts are used only
+        if `streamed`.
         """
         yield list(self.answer(requests))
 
-    def limited(self, options: Any, subject: Any, most_tokens: int) -> Any:
-        """Request or look options by which no more than `most_tokens` tokens are written for a subject."""
+    def limit_tokens(self, options: Any, input_: Any, max_tokens: int) -> Any:
+        """Return request or look options that limit the output to `max_tokens` tokens."""
         return options
 
     @abstractmethod
     def attention_map(self, answer: Any) -> AttentionMap:
-        """The weights of an answer as a record that every view draws."""
+        """Return the weights of an answer as an attention map."""
 
     @abstractmethod
     def look(self, text: str, options: Any) -> AttentionMap:
-        """Where the model looks while it reads a text; `options` are those of its task."""
+        """Return the attention map of a text; `options` are the look options of the task."""
 
     @abstractmethod
     def explain(self, text: Any, options: Any) -> Subject:
-        """What is to be explained of a text; `options` are those of its task."""
+        """Return the prediction to explain for a text; `options` are the explain options of the task."""
 
     @torch.no_grad()
-    def watched(self, run: Callable[[], Result]) -> tuple[Result, Mapping[str, list[Weights]]]:
-        """Run something of the model, and give with it the weights of each attention, kind -> layers."""
-        with watch(self.model) as seen:
+    def run_watched(self, run: Callable[[], Result]) -> tuple[Result, Mapping[str, list[Weights]]]:
+        """Run a function, and return its result and the recorded weights: attention kind -> layers."""
+        with watch(self.model) as recorded:
             result = run()
         attentions = self.model.attentions.items()
         return result, {
-            kind: [seen.joined(path) for path in paths]
+            kind: [recorded.join_steps(path) for path in paths]
             for kind, paths in attentions
-            if all(path in seen for path in paths)  # something may run a part of the model alone
+            if all(path in recorded for path in paths)  # the function may run only a part of the model
         }
 
 
-def as_record(answer: Answer, kind: type[Any]) -> dict[str, Any]:
-    """What an answer has of the fields of a record, as JSON has it; those that are None are left out."""
-    values = {each.name: getattr(answer, each.name) for each in fields(kind)}
+def build_record(answer: Answer, kind: type[Any]) -> dict[str, Any]:
+    """Build the record of an answer as a JSON object, without fields that are None."""
+    values = {field.name: getattr(answer, field.name) for field in fields(kind)}
     values = {name: value.tolist() if isinstance(value, torch.Tensor) else value for name, value in values.items()}
     return {name: value for name, value in values.items() if value is not None}
 
 
-def as_texts(what: str, given: Any) -> list[str]:
-    """One text or several as a list, or a `RegardError`."""
-    if isinstance(given, str):
-        return [given]
-    if not isinstance(given, Iterable):
-        raise RegardError(f"{what}: found {type(given).__name__}; a text or a list of texts is needed")
-    texts = list(given)
-    for number, text in enumerate(texts, start=1):
+def as_texts(caller: str, value: Any) -> list[str]:
+    """Return one or several texts as a list; raise a `RegardError` for other types."""
+    if isinstance(value, str):
+        return [value]
+    if not isinstance(value, Iterable):
+        raise RegardError(f"{caller}: expected a string or a list of strings, got {type(value).__name__}")
+    texts = list(value)
+    for index, text in enumerate(texts, start=1):
         if not isinstance(text, str):
-            raise RegardError(f"{what}: text {number} is {text!r}; a text is needed")
+            raise RegardError(f"{caller}: text {index}: expected a string, got {type(text).__name__}")
     return texts

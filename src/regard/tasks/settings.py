@@ -1,4 +1,4 @@
-"""Settings that every task has."""
+"""Settings shared by all tasks."""
 
 from __future__ import annotations
 
@@ -13,29 +13,33 @@ Kind = Literal["auto", "characters", "words", "bpe", "unigram", "bytes"]
 
 @dataclass(frozen=True, kw_only=True)
 class DataSettings:
-    """Where examples come from."""
+    """Settings of the data."""
 
-    task: str | None = None  # what is learnt, where neither the model nor the data tell
-    train: str | None = setting(None, "path", "origin", "may_change")  # DATA, as it is called in a recipe
-    valid: str | None = setting(None, "path", "may_change")  # the like to validate with, or a part of train is held out
-    held_out: float = 0.05  # the share of train to validate with, where no valid is given
+    task: str | None = None  # task to train for (default: from the model or the data)
+    train: str | None = setting(
+        None, "path", "origin", "may_change"
+    )  # training data; the DATA argument on the command line
+    validation: str | None = setting(
+        None, "path", "may_change"
+    )  # validation data (default: a share of the training data)
+    validation_share: float = 0.05  # share of the training data to validate with, without --validation
 
-    def check_given(self, wanted: str) -> None:
-        """Raise a `RegardError` unless there is something to train on, such as is wanted."""
+    def check_train_given(self, expected: str) -> None:
+        """Raise a `RegardError` if no training data are given; `expected` describes them."""
         if self.train is None:
-            raise RegardError(f"data: nothing to train on; give {wanted}")
-        self.check_share()
+            raise RegardError(f"data: training data are required: {expected}")
+        self.check_validation_share()
 
-    def check_share(self) -> None:
-        """Raise a `RegardError` unless a part can be held out."""
-        if not 0 < self.held_out < 1:
-            raise RegardError(f"data: held_out is {self.held_out}; a share above 0 and below 1 is needed")
+    def check_validation_share(self) -> None:
+        """Raise a `RegardError` if `validation_share` is out of bounds."""
+        if not 0 < self.validation_share < 1:
+            raise RegardError(f"data: validation_share must be above 0 and below 1, got {self.validation_share}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextSettings:
-    """How text becomes tokens."""
+    """Settings of tokenization."""
 
-    kind: Kind = "auto"  # of tokens
-    size: int | None = None  # of a vocabulary; to suit the data unless set
-    least_count: int = 1  # a word (or character) that is rarer is unknown
+    tokenizer: Kind = "auto"  # kind of tokens
+    vocab_size: int | None = None  # size of the vocabulary (default: chosen from the data)
+    min_frequency: int = 1  # treat words or characters with a lower count as unknown

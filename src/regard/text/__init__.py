@@ -1,26 +1,26 @@
-"""Text <-> numbers: characters, words, subwords and bytes."""
+"""Tokenizers: characters, words, subwords and bytes."""
 
-from regard.text.choose import Choice, choose_kind, choose_text_kind, vocabulary_size
-from regard.text.learn import learn, learn_text
-from regard.text.lexicon import Lexicon, learn_lexicon, words_of
-from regard.text.pair import Tokenizers, learn_pair
+from regard.text.choose import KindChoice, choose_kind, choose_text_kind, choose_vocabulary_size
+from regard.text.learn import learn_lm_tokenizer, learn_tokenizer
 from regard.text.steps import TextSteps
-from regard.text.tokenizer import KINDS, Encoded, Tokenizer
+from regard.text.tokenizer import KINDS, EncodedText, Tokenizer
+from regard.text.tokenizer_pair import TokenizerPair, learn_tokenizer_pair
+from regard.text.word_vocabulary import WordVocabulary, learn_word_vocabulary, split_words
 
 __all__ = [
     "KINDS",
-    "Choice",
-    "Encoded",
-    "Lexicon",
+    "EncodedText",
+    "KindChoice",
     "TextSteps",
     "Tokenizer",
-    "Tokenizers",
+    "TokenizerPair",
+    "WordVocabulary",
     "choose_kind",
     "choose_text_kind",
-    "learn",
-    "learn_lexicon",
-    "learn_pair",
-    "learn_text",
-    "vocabulary_size",
-    "words_of",
+    "choose_vocabulary_size",
+    "learn_lm_tokenizer",
+    "learn_tokenizer",
+    "learn_tokenizer_pair",
+    "learn_word_vocabulary",
+    "split_words",
 ]

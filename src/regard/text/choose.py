@@ -1,4 +1,4 @@
-"""Which kind of tokens, and how many, suit some texts."""
+"""Choose the kind of tokenizer and the vocabulary size for a corpus."""
 
 from __future__ import annotations
 
@@ -11,91 +11,99 @@ from typing import NamedTuple
 
 from regard.text.tokenizer import Kind
 
-FEW_SYMBOLS = 300  # as many different words, each seen SEEN_OFTEN times on average, are symbols rather than a language
+FEW_SYMBOLS = 300  # up to this many distinct words, seen SEEN_OFTEN times on average, are symbols, not a language
 SEEN_OFTEN = 5
-FEW_WORDS = 3.0  # a side of so few words a text is spelt rather than written
-SHORT = 60.0  # characters a text, up to which it can be spelt
-FEW_CHARACTERS = 2_000_000  # as much running text is spelt: of more, subwords can be learnt
-TEXT_WORDS = 50_000  # the size of a vocabulary of words of running text
-MANY_DIGITS = 0.1  # of all characters, in numbers of two digits and more: dates and amounts are spelt
+FEW_WORDS = 3.0  # up to this many words per text, use characters
+SHORT_CHARACTERS = 60.0  # up to this many characters per text, characters are an option
+FEW_CHARACTERS = 2_000_000  # up to this much running text, use characters; with more, learn subwords
+TEXT_WORDS = 50_000  # default vocabulary size for words of running text
+MIN_DIGIT_SHARE = 0.1  # share of digits in multi-digit numbers from which to use characters (dates, amounts)
 
 
-class Choice(NamedTuple):
-    """A kind of tokens and why, in a sentence."""
+class KindChoice(NamedTuple):
+    """A kind of tokenizer and the reason for choosing it."""
 
     kind: Kind
     reason: str
 
 
 @dataclass(frozen=True)
-class Counts:
-    """What the choice depends on."""
+class TextStatistics:
+    """Statistics that the choice depends on."""
 
     texts: Sequence[str]
 
     @cached_property
     def words(self) -> Counter[str]:
-        """How often each word is seen."""
+        """Count of each word."""
         return Counter(word for text in self.texts for word in text.split())
 
     @cached_property
     def running_words(self) -> int:
-        """How many words are seen in all."""
+        """Total number of words."""
         return self.words.total()
 
     @cached_property
     def characters(self) -> int:
-        """How many characters are seen in all."""
+        """Total number of characters."""
         return sum(map(len, self.texts))
 
     @cached_property
     def digits(self) -> int:
-        """How many digits are seen in words of two and more."""
-        found = {word: sum(map(str.isdigit, word)) for word in self.words}
-        return sum(self.words[word] * digits for word, digits in found.items() if digits > 1)
+        """Number of digits in words with at least two digits."""
+        digit_counts = {word: sum(map(str.isdigit, word)) for word in self.words}
+        return sum(self.words[word] * digits for word, digits in digit_counts.items() if digits > 1)
 
 
-def choose_kind(texts: Sequence[str]) -> Choice:
-    """Choose the tokens of one side of a corpus; the other may have others.
+def choose_kind(texts: Sequence[str]) -> KindChoice:
+    """Choose the kind of tokenizer for one side of a corpus.
 
-    In this order: `characters` for short texts with many digits (dates, amounts); `words` where few symbols are seen
-    over and over (phones, letters apart by spaces, toy languages); `characters` for a few short words (spelling,
-    inflection, names); `bpe` for all else.
+    The first rule that applies decides: `characters` for short texts with many digits (dates, amounts); `words` for a
+    small set of frequent symbols (phones, letters separated by spaces, toy languages); `characters` for texts of a
+    few short words (spelling, inflection, names); otherwise `bpe`.
+
+    Args:
+        texts: All texts of the side.
+
+    Returns:
+        The kind, and the reason in one line.
     """
-    counts = Counts(texts)
-    number = max(len(texts), 1)
-    words, length = counts.running_words / number, counts.characters / number
-    if length <= SHORT and counts.digits > MANY_DIGITS * counts.characters:
+    counts = TextStatistics(texts)
+    text_count = max(len(texts), 1)
+    words, length = counts.running_words / text_count, counts.characters / text_count
+    if length <= SHORT_CHARACTERS and counts.digits > MIN_DIGIT_SHARE * counts.characters:
         share = counts.digits / counts.characters
-        return Choice("characters", f"characters: {share:.0%} of the characters are digits of longer numbers")
+        return KindChoice("characters", f"characters: {share:.0%} of the characters are digits in multi-digit numbers")
     if 0 < len(counts.words) <= FEW_SYMBOLS and counts.running_words >= SEEN_OFTEN * len(counts.words):
         often = counts.running_words / len(counts.words)
-        return Choice("words", f"words: there are only {len(counts.words)}, each seen {often:.0f} times on average")
-    a_text = f"a text has {words:.1f} words and {length:.0f} characters on average"
-    if words <= FEW_WORDS and length <= SHORT:
-        return Choice("characters", f"characters: {a_text}")
-    return Choice("bpe", f"bpe: {a_text}, and there are {len(counts.words)} different words")
+        return KindChoice(
+            "words", f"words: only {len(counts.words)} distinct words, each seen {often:.0f} times on average"
+        )
+    averages = f"texts average {words:.1f} words and {length:.0f} characters"
+    if words <= FEW_WORDS and length <= SHORT_CHARACTERS:
+        return KindChoice("characters", f"characters: {averages}")
+    return KindChoice("bpe", f"bpe: {averages}, with {len(counts.words)} distinct words")
 
 
-def choose_text_kind(characters: int) -> Choice:
-    """Choose the tokens of running text that has so many characters: `characters` for up to two million, else `bpe`."""
+def choose_text_kind(characters: int) -> KindChoice:
+    """Choose the kind of tokenizer for running text: `characters` for up to two million characters, otherwise `bpe`."""
     if characters <= FEW_CHARACTERS:
-        return Choice("characters", f"characters: the text has {characters}, too few for a vocabulary of subwords")
-    return Choice("bpe", f"bpe: the text has {characters} characters, enough for a vocabulary of subwords")
+        return KindChoice("characters", f"characters: the text has {characters} characters, too few to learn subwords")
+    return KindChoice("bpe", f"bpe: the text has {characters} characters, enough to learn subwords")
 
 
-def vocabulary_size(kind: Kind, texts: Sequence[str]) -> int:
-    """The size a vocabulary has unless told otherwise.
+def choose_vocabulary_size(kind: Kind, texts: Sequence[str]) -> int:
+    """Return the default vocabulary size.
 
-    For `bpe` and `unigram` ten times the square root of the number of running words, in whole thousands from 1,000
-    to 16,000: about 1,000 for 10,000 words, 6,000 for 350,000, 16,000 for 2,500,000. Where words are longer than six
-    characters on average, as in scripts without spaces, six characters are taken for one. For `characters` and
-    `words` all there are, 30,000 at most; for `bytes` 260.
+    For `bpe` and `unigram`, ten times the square root of the number of words, rounded to thousands, from 1,000 to
+    16,000: about 1,000 for 10,000 words, 6,000 for 350,000, 16,000 for 2,500,000. If words are longer than six
+    characters on average (as in scripts without spaces), six characters count as a word. For `characters` and `words`,
+    at most 30,000; for `bytes`, 260.
     """
     if kind == "bytes":
         return 260
     if kind in ("characters", "words"):
         return 30_000
-    counts = Counts(texts)
+    counts = TextStatistics(texts)
     running = max(counts.running_words, counts.characters // 6)
     return min(max(round(10 * math.sqrt(running) / 1000), 1), 16) * 1000

@@ -1,4 +1,4 @@
-"""TextSteps: what is done to a text before it is cut into tokens, and undone afterwards."""
+"""TextSteps: preprocessing of a text before tokenization, and its inverse."""
 
 from __future__ import annotations
 
@@ -13,56 +13,60 @@ from regard.errors import RegardError
 
 @dataclass(frozen=True, kw_only=True)
 class TextSteps:
-    """Steps from a text to what a tokenizer sees, in this order.
+    """Preprocessing steps, applied in the order of the fields.
 
-    Lower case and a normalised punctuation are lost for good; Moses' tokens are joined again by `undo`. The steps of
-    Moses need the package sacremoses.
+    Lowercasing and punctuation normalization cannot be undone; `undo` joins Moses tokens again. The Moses steps
+    require the package sacremoses.
     """
 
-    lowercase: bool = False
-    normalise_punctuation: bool = False  # as Moses does: quotes, dashes and spaces in one form; for `moses`, or English
-    moses: str | None = None  # the language by whose rules words and punctuation are set apart, e.g. "de"
+    lowercase: bool = False  # convert text to lower case
+    normalize_punctuation: bool = (
+        False  # unify quotes, dashes and spaces as Moses does, by the rules of `moses` or English
+    )
+    moses: str | None = None  # language whose Moses rules separate words and punctuation, e.g. "de"
 
     def __post_init__(self) -> None:
         if self.moses is not None and not re.fullmatch("[a-z]{2,3}", self.moses):
-            raise RegardError(f'moses: "{self.moses}" is no language; a code of two or three letters is, such as "en"')
+            raise RegardError(
+                f'moses: expected a language code of two or three letters, such as "en", got "{self.moses}"'
+            )
 
     def apply(self, text: str) -> str:
-        """The text as the tokenizer is to see it."""
+        """Return the preprocessed text."""
         check_characters(text)
         if self.lowercase:
             text = text.lower()
-        if self.normalise_punctuation:
-            text = moses_tool("MosesPunctNormalizer", self.moses or "en").normalize(text)
+        if self.normalize_punctuation:
+            text = load_moses_tool("MosesPunctNormalizer", self.moses or "en").normalize(text)
         if self.moses is not None:
-            tokenizer = moses_tool("MosesTokenizer", self.moses)
+            tokenizer = load_moses_tool("MosesTokenizer", self.moses)
             text = tokenizer.tokenize(text, aggressive_dash_splits=False, return_str=True, escape=True)
         return text
 
     def undo(self, text: str) -> str:
-        """A text that a model wrote, as a reader wants to see it."""
+        """Detokenize a text that a model produced."""
         if self.moses is None:
             return text
-        return moses_tool("MosesDetokenizer", self.moses).detokenize(text.split(), unescape=True)
+        return load_moses_tool("MosesDetokenizer", self.moses).detokenize(text.split(), unescape=True)
 
 
 NO_STEPS = TextSteps()
 
 
 def check_characters(text: str) -> None:
-    """Raise a `RegardError` for half of a surrogate pair, which JSON can hold but no encoding of text can."""
+    """Raise a `RegardError` for an unpaired surrogate, which JSON can contain but text encodings cannot."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
         code = ord(text[error.start])
-        raise RegardError(f"text: character {error.start + 1} is U+{code:04X}, half of a surrogate pair") from None
+        raise RegardError(f"text: character {error.start + 1} is U+{code:04X}, an unpaired surrogate") from None
 
 
 @cache
-def moses_tool(name: str, language: str) -> Any:
-    """One of the tools of sacremoses, which are slow to make and keep nothing of what they read."""
+def load_moses_tool(name: str, language: str) -> Any:
+    """Return a cached sacremoses tool; tools are slow to create and stateless."""
     try:
         sacremoses = import_module("sacremoses")
-    except ModuleNotFoundError as error:  # sacremoses, or what it needs
+    except ModuleNotFoundError as error:  # sacremoses or one of its dependencies
         raise RegardError(f"moses: {error.name} is not installed; pip install 'regard[moses]'") from None
     return getattr(sacremoses, name)(lang=language)

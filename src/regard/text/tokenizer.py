@@ -1,4 +1,4 @@
-"""Tokenizer: a text as numbers, and back."""
+"""Tokenizer: encode text to token ids and decode it again."""
 
 from __future__ import annotations
 
@@ -15,41 +15,45 @@ import tokenizers
 
 from regard.batch import BOS, EOS, PAD, UNKNOWN
 from regard.errors import RegardError
-from regard.text.pieces import WHITESPACE, byte_characters, shown, words_of_pieces
+from regard.text.pieces import WHITESPACE, format_piece, list_byte_characters, map_pieces_to_words
 from regard.text.steps import NO_STEPS, TextSteps
 
 Kind = Literal["bpe", "bytes", "characters", "unigram", "words"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-"""The kinds of tokens there are."""
+"""The kinds of tokenizers."""
 
 SPECIAL = {PAD: "<pad>", UNKNOWN: "<unk>", BOS: "<bos>", EOS: "<eos>"}
-"""How the first four numbers are shown."""
+"""Displayed form of the special tokens, which have the first four ids."""
 
 BEGIN, END = SPECIAL[BOS], SPECIAL[EOS]
 
 RESERVED = tuple(" " + SPECIAL[number] for number in range(4))
-"""Their entries in a vocabulary. None else has a space in it, so no text such as "<eos>" is ever taken for them."""
+"""Vocabulary entries of the special tokens. No other entry contains a space, so text such as "<eos>" never matches."""
 
 WORDS = re.compile(rf"\n|[^{WHITESPACE}]+")
-"""The words of a text of several lines, the ends of its lines among them."""
+"""Words of a multi-line text, including line endings."""
 
 
-class Encoded(NamedTuple):
-    """A text cut into tokens."""
+class EncodedText(NamedTuple):
+    """A tokenized text."""
 
     ids: list[int]
-    tokens: list[str]  # as they look in the text, "▁" for a space
-    words: list[int | None]  # the place of the word each belongs to; None for what is only space
+    tokens: list[str]  # as displayed, "▁" for a space
+    word_indices: list[int | None]  # index of the word of each token; None for whitespace
 
 
 @dataclass(frozen=True, eq=False)
 class Tokenizer:
-    """A text as numbers, and back; made by `learn`.
+    """A tokenizer, as returned by `learn_tokenizer` and `learn_lm_tokenizer`.
 
-    The numbers come without <bos> and <eos>. `bpe`, `bytes` and `unigram` are made of bytes: they know every text and
-    give it back as it was. `characters` does so for the characters it knows, and `words` for known words apart by
-    single spaces, or by ends of lines if it is made by `learn_text`. (The steps, where there are any, come before all
-    that.)
+    Ids do not include <bos> and <eos>. `bpe`, `bytes` and `unigram` work on bytes, so they encode any text without
+    loss. `characters` is lossless for known characters, and `words` for known words separated by single spaces (or line
+    endings, with `learn_lm_tokenizer`). All of this applies to the text after `steps`.
+
+    Example:
+        >>> tokenizer = learn_tokenizer("words", ["a small cat", "a small dog"])
+        >>> tokenizer.decode(tokenizer.encode("a dog"))
+        'a dog'
     """
 
     kind: Kind
@@ -58,134 +62,141 @@ class Tokenizer:
 
     @property
     def size(self) -> int:
-        """How many numbers there are."""
+        """Vocabulary size."""
         return self.model.get_vocab_size()
 
     def encode(self, text: str, dropout: float = 0.0, seed: int = 0) -> list[int]:
-        """The numbers of a text.
+        """Return the token ids of a text.
 
-        With dropout, each merge of `bpe` is left out with that probability whenever it could be made (Provilkov et
-        al. 2020). Which ones depends on seed and text alone, so that a run that resumes sees the same again.
+        Args:
+            text: Text to encode.
+            dropout: Probability of skipping each merge of `bpe` (BPE-dropout, Provilkov et al. 2020).
+            seed: Seed of the dropout. The result depends only on seed and text, so a resumed run sees the same tokens.
+
+        Raises:
+            RegardError: `dropout` is out of range, or the tokenizer is not `bpe`.
         """
         if dropout == 0.0:
             return self.model.encode(self.steps.apply(text)).ids
         if self.kind != "bpe":
-            raise RegardError(f'dropout: is for the merges of bpe; this tokenizer is of the kind "{self.kind}"')
+            raise RegardError(f'dropout requires a bpe tokenizer, got "{self.kind}"')
         if not 0.0 <= dropout <= 1.0:
-            raise RegardError(f"dropout: {dropout} is not between 0 and 1")
+            raise RegardError(f"dropout must be at least 0 and at most 1, got {dropout}")
         return self._encode_with_dropout(self.steps.apply(text), dropout, seed)
 
     def encode_all(self, texts: Sequence[str], dropout: float = 0.0, seed: int = 0) -> list[list[int]]:
-        """The numbers of each text."""
+        """Return the token ids of each text."""
         return [self.encode(text, dropout, seed) for text in texts]
 
-    def encoded(self, text: str) -> Encoded:
-        """The numbers of a text, with the tokens to show and the words they belong to.
+    def encode_with_words(self, text: str) -> EncodedText:
+        """Encode a text, with the tokens to display and the words they belong to.
 
-        Words are those of `str.split` in the text after the steps: with Moses, the tokens of Moses. A token that is
-        unknown is shown as it stands in the text.
+        Words are those of `str.split` after preprocessing; with Moses, they are Moses tokens. Unknown tokens are
+        displayed as they appear in the text.
         """
         text = self.steps.apply(text)
         ids = self.model.encode(text).ids
-        pieces = [self._pieces[number] for number in ids]
+        pieces = [self._pieces[token_id] for token_id in ids]
         if self.kind == "characters":
             pieces = [character.encode() for character in text]
         elif self.kind == "words":
-            pieces = [word_piece(word) for word in (WORDS.findall(text) if self._keeps_lines else text.split())]
-        return Encoded(ids, [self._shown(piece) for piece in pieces], words_of_pieces(pieces))
+            pieces = [encode_word(word) for word in (WORDS.findall(text) if self._keeps_lines else text.split())]
+        return EncodedText(ids, [self._format_piece(piece) for piece in pieces], map_pieces_to_words(pieces))
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of some numbers, with the steps undone: <pad>, <bos> and <eos> are left out, <unk> is not."""
-        return self.steps.undo(self.written(ids))
+        """Return the text of token ids, with the steps undone; <pad>, <bos> and <eos> are omitted, <unk> is not."""
+        return self.steps.undo(self.decode_raw(ids))
 
-    def written(self, ids: Sequence[int]) -> str:
-        """The text of some numbers as the model wrote it, before the steps are undone."""
-        text = b"".join(self._pieces[number] for number in ids).decode("utf-8", "replace")
+    def decode_raw(self, ids: Sequence[int]) -> str:
+        """Return the text of token ids without undoing the steps."""
+        text = b"".join(self._pieces[token_id] for token_id in ids).decode("utf-8", "replace")
         text = text.replace("\n ", "\n") if self._keeps_lines else text
         return text.removeprefix(" ") if self.starts_with_space else text
 
-    def tokens_of(self, ids: Sequence[int]) -> list[str]:
-        """Each number as a token to show."""
-        return [SPECIAL[number] if number in SPECIAL else self._shown(self._pieces[number]) for number in ids]
+    def ids_to_tokens(self, ids: Sequence[int]) -> list[str]:
+        """Return the tokens to display."""
+        return [
+            SPECIAL[token_id] if token_id in SPECIAL else self._format_piece(self._pieces[token_id]) for token_id in ids
+        ]
 
-    def piece(self, number: int) -> bytes:
-        """The bytes of text that a number stands for; none for <pad>, <bos> and <eos>."""
-        return self._pieces[number]
+    def id_to_piece(self, token_id: int) -> bytes:
+        """Return the bytes of a token; empty for <pad>, <bos> and <eos>."""
+        return self._pieces[token_id]
 
-    def words_of(self, ids: Sequence[int]) -> list[int | None]:
-        """The place of the word each number belongs to, among the words of `written(ids)`."""
-        return words_of_pieces([self._pieces[number] for number in ids])
+    def ids_to_word_indices(self, ids: Sequence[int]) -> list[int | None]:
+        """Return the index of the word of each token, among the words of `decode_raw(ids)`."""
+        return map_pieces_to_words([self._pieces[token_id] for token_id in ids])
 
-    def _shown(self, piece: bytes) -> str:
-        return shown(piece.removeprefix(b" ") if self.kind == "words" else piece)
+    def _format_piece(self, piece: bytes) -> str:
+        return format_piece(piece.removeprefix(b" ") if self.kind == "words" else piece)
 
     @cached_property
     def starts_with_space(self) -> bool:
-        """Whether a space goes before every text, so that its first word looks like all others."""
-        return self.kind == "words" or self._normalised("a") == " a"
+        """Whether a space is added before every text, so its first word is encoded like the others."""
+        return self.kind == "words" or self._normalize("a") == " a"
 
     @cached_property
     def _keeps_lines(self) -> bool:
-        """Whether the end of a line is a word of its own."""
-        return self.kind == "words" and "\n" in self._numbers
+        """Whether a line ending is a word."""
+        return self.kind == "words" and "\n" in self._ids
 
     @cached_property
     def _pieces(self) -> list[bytes]:
-        """The bytes of text each number stands for."""
-        entries = sorted(self._numbers, key=self._numbers.__getitem__)[len(RESERVED) :]
+        """Bytes of each token."""
+        entries = sorted(self._ids, key=self._ids.__getitem__)[len(RESERVED) :]
         space = b" " if self.kind == "words" else b""
         if self.kind == "words":
-            pieces = [word_piece(entry) for entry in entries]
+            pieces = [encode_word(entry) for entry in entries]
         elif self.kind == "characters":
             pieces = [entry.encode() for entry in entries]
         else:
-            byte_of = {character: byte for byte, character in enumerate(byte_characters())}
+            byte_of = {character: byte for byte, character in enumerate(list_byte_characters())}
             pieces = [bytes(byte_of[character] for character in entry) for entry in entries]
         return [b"", space + SPECIAL[UNKNOWN].encode(), b"", b"", *pieces]
 
     @cached_property
-    def _numbers(self) -> dict[str, int]:
-        """The number of each entry of the vocabulary."""
+    def _ids(self) -> dict[str, int]:
+        """Id of each vocabulary entry."""
         return self.model.get_vocab()
 
     @cached_property
     def _ranks(self) -> dict[tuple[str, str], int]:
-        """The merges of bpe, and which comes before which."""
+        """Rank of each BPE merge."""
         merges = json.loads(self.model.to_str())["model"]["merges"]
         return {(left, right): rank for rank, (left, right) in enumerate(merges)}
 
-    def _normalised(self, text: str) -> str:
-        """A text as the model sees it before it cuts it into chunks."""
+    def _normalize(self, text: str) -> str:
+        """Apply the normalizer of the model."""
         normalizer = self.model.normalizer
         return text if normalizer is None else normalizer.normalize_str(text)
 
     def _encode_with_dropout(self, text: str, dropout: float, seed: int) -> list[int]:
         random = Random(f"{seed} {text}")  # hashed by SHA-512: the same on every machine
-        text = self._normalised(text)
+        text = self._normalize(text)
         chunks = [chunk for chunk, _ in self.model.pre_tokenizer.pre_tokenize_str(text)]
-        symbols = [symbol for chunk in chunks for symbol in merged(chunk, self._ranks, dropout, random)]
-        return [self._numbers[symbol] for symbol in symbols]
+        symbols = [symbol for chunk in chunks for symbol in merge_symbols(chunk, self._ranks, dropout, random)]
+        return [self._ids[symbol] for symbol in symbols]
 
 
-def word_piece(word: str) -> bytes:
-    """The bytes of a word: a space goes before it, but not before the end of a line."""
+def encode_word(word: str) -> bytes:
+    """Return the bytes of a word, with a leading space except for a line ending."""
     return word.encode() if word == "\n" else b" " + word.encode()
 
 
-def merged(chunk: str, ranks: dict[tuple[str, str], int], dropout: float, random: Random) -> list[str]:
-    """Merge the symbols of a chunk, the lowest rank first, each possible merge being dropped anew at every step."""
+def merge_symbols(chunk: str, ranks: dict[tuple[str, str], int], dropout: float, random: Random) -> list[str]:
+    """Merge the symbols of a chunk, lowest rank first, dropping each possible merge at random at every step."""
     symbols = list(chunk)
     while True:
-        possible = [(ranks[pair], place) for place, pair in enumerate(pairwise(symbols)) if pair in ranks]
-        kept = [merge for merge in possible if random.random() >= dropout]
-        if not kept:
+        possible = [(ranks[pair], index) for index, pair in enumerate(pairwise(symbols)) if pair in ranks]
+        surviving = [merge for merge in possible if random.random() >= dropout]
+        if not surviving:
             return symbols
-        _, place = min(kept)
-        symbols[place : place + 2] = [symbols[place] + symbols[place + 1]]
+        _, index = min(surviving)
+        symbols[index : index + 2] = [symbols[index] + symbols[index + 1]]
 
 
-def is_spelt(tokenizer: Tokenizer) -> bool:
-    """Whether tokens are single letters, though spaces may stand between them."""
+def is_character_level(tokenizer: Tokenizer) -> bool:
+    """Return whether tokens are single characters, possibly separated by spaces."""
     if tokenizer.kind != "words":
         return tokenizer.kind in ("characters", "bytes")
     entries = tokenizer.model.get_vocab().keys() - set(RESERVED)

@@ -1,4 +1,4 @@
-"""A text as units that a reader takes in: its words, or its tokens where these are no parts of words."""
+"""Split a text into units for display: words, or tokens if these are not parts of words."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from typing import NamedTuple
 
 from regard.text.tokenizer import Kind
 
-OF_SUBWORDS: tuple[Kind, ...] = ("bpe", "bytes", "unigram")
-"""Kinds of tokens that are mostly parts of words."""
+SUBWORD_KINDS: tuple[Kind, ...] = ("bpe", "bytes", "unigram")
+"""Kinds whose tokens are mostly parts of words."""
 
 
-class Unit(NamedTuple):
-    """A word, or a token of a text that has no more than one word, and where its tokens stand."""
+class TextUnit(NamedTuple):
+    """A word (or a token, in a text of at most one word) and the indices of its tokens."""
 
     text: str
-    places: tuple[int, ...]
-    spaces: tuple[int, ...] = ()  # tokens of no word before it, which are left out with it
+    token_indices: tuple[int, ...]
+    space_indices: tuple[int, ...] = ()  # whitespace tokens before it, which are removed with it
 
 
-def units_of(kind: Kind, written: str, tokens: Sequence[str], words: Sequence[int | None]) -> list[Unit]:
-    """A text as words where its tokens are parts of them, otherwise its tokens."""
-    names = written.split()
-    if kind not in OF_SUBWORDS or len(names) < 2:
-        return [Unit(token, (place,)) for place, token in enumerate(tokens)]
-    found: list[Unit] = []
+def split_into_units(kind: Kind, text: str, tokens: Sequence[str], words: Sequence[int | None]) -> list[TextUnit]:
+    """Split a text into words if its tokens are parts of words, otherwise into tokens."""
+    names = text.split()
+    if kind not in SUBWORD_KINDS or len(names) < 2:
+        return [TextUnit(token, (index,)) for index, token in enumerate(tokens)]
+    units: list[TextUnit] = []
     spaces: tuple[int, ...] = ()
     for word, group in groupby(range(len(tokens)), words.__getitem__):
         if word is None:
             spaces = tuple(group)
         else:
-            found.append(Unit(names[word], tuple(group), spaces))
+            units.append(TextUnit(names[word], tuple(group), spaces))
             spaces = ()
-    return found
+    return units

@@ -1,1 +1,1 @@
-"""Loss, schedule, loop, checkpoints."""
+"""Training: loss, optimizer, schedule, loop and resuming."""

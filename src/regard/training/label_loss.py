@@ -1,4 +1,4 @@
-"""The loss of labels and of tags, as one module with the model."""
+"""Training steps of classifiers and taggers, and weights for imbalanced classes."""
 
 from __future__ import annotations
 
@@ -10,49 +10,52 @@ from torch import Tensor
 
 from regard.models.attentive_classifier import AttentiveClassifier, label_loss
 from regard.models.attentive_tagger import AttentiveTagger
-from regard.models.language import Carried
+from regard.models.language_model import SegmentState
 from regard.sentences import NO_TAG, LabelBatch, TagBatch
 from regard.training.loss import Loss, TrainingStep
 
 
 class LabelStep(TrainingStep):
-    """A classifier and its loss, summed over the examples, and how many they are."""
+    """A classifier with its loss, summed over the examples."""
 
     model: AttentiveClassifier
 
-    def forward(self, batch: LabelBatch, carried: Carried = ()) -> Loss:
+    def forward(self, batch: LabelBatch, recurrent_state: SegmentState = ()) -> Loss:
         assert batch.targets is not None
-        several, logits = self.model.config.several, self.model(batch)
-        loss = label_loss(logits, batch.targets, several=several, smoothing=self.smoothing, weights=self.weights)
+        multi_label, logits = self.model.config.multi_label, self.model(batch)
+        loss = label_loss(
+            logits, batch.targets, multi_label=multi_label, smoothing=self.smoothing, weights=self.weights
+        )
         return Loss(loss, loss.new_full((), len(batch), dtype=torch.long))
 
 
 class TagStep(TrainingStep):
-    """A tagger and its loss, summed over the words, and how many they are."""
+    """A tagger with its loss, summed over the words."""
 
     model: AttentiveTagger
 
-    def forward(self, batch: TagBatch, carried: Carried = ()) -> Loss:
+    def forward(self, batch: TagBatch, recurrent_state: SegmentState = ()) -> Loss:
         assert batch.tags is not None
         loss = self.model.loss(self.model(batch), batch, smoothing=self.smoothing, weights=self.weights)
         return Loss(loss, (batch.tags != NO_TAG).sum())
 
 
-def class_weights(counts: Sequence[int], power: float) -> Float[Tensor, " labels"] | None:
-    """What an example of each label counts: the rarer the more, such that all together count as before.
+def compute_class_weights(counts: Sequence[int], power: float) -> Float[Tensor, " labels"] | None:
+    """Return a weight per label that is higher for rarer labels and keeps the total weight.
 
-    With a power of 1 every label counts the same in all; with 0 every example does.
+    With a power of 1 all labels have the same total weight; with 0 all examples have the
+    same weight (None).
     """
     if not power:
         return None
-    numbers = torch.tensor(counts, dtype=torch.float64)
-    weights = numbers.clamp_min(1) ** -power
-    return (weights * numbers.sum() / (weights * numbers).sum()).float()
+    label_counts = torch.tensor(counts, dtype=torch.float64)
+    weights = label_counts.clamp_min(1) ** -power
+    return (weights * label_counts.sum() / (weights * label_counts).sum()).float()
 
 
-def positive_weights(counts: Sequence[int], examples: int, power: float) -> Float[Tensor, " labels"] | None:
-    """What having a label counts, beside not having it, where a text can have several."""
+def compute_positive_weights(counts: Sequence[int], examples: int, power: float) -> Float[Tensor, " labels"] | None:
+    """Return the weight of positive relative to negative examples of each label, for multi-label texts."""
     if not power:
         return None
-    numbers = torch.tensor(counts, dtype=torch.float64).clamp_min(1)
-    return (((examples - numbers).clamp_min(1) / numbers) ** power).float()
+    label_counts = torch.tensor(counts, dtype=torch.float64).clamp_min(1)
+    return (((examples - label_counts).clamp_min(1) / label_counts) ** power).float()

@@ -1,4 +1,4 @@
-"""The loss of a batch, as one module that can be wrapped, compiled or distributed."""
+"""Training steps: a model with its loss, as one module that can be compiled or wrapped."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from regard.batch import PAD, Batch, TextBatch
-from regard.models.language import Carried
+from regard.models.language_model import SegmentState
 
 
 class Loss(NamedTuple):
-    """The loss of a batch in nats, summed over its target tokens; how many they are; what the next batch gets."""
+    """The loss of a batch in nats summed over target tokens, their number, and the state for the next batch."""
 
     total: Float[Tensor, ""]
     tokens: Int[Tensor, ""]
-    carried: Carried = ()
+    recurrent_state: SegmentState = ()
 
 
 class TrainingStep(nn.Module, ABC):
-    """A model and its loss. It keeps nothing from batch to batch: what is carried on is given and returned.
+    """A model with its loss. It is stateless: the recurrent state is passed in and returned.
 
     Args:
-        model: What is trained.
-        smoothing: The share of the probability asked for that is spread over all classes (Szegedy et al. 2016).
-        weights: What each class counts, where not all count the same.
+        model: The model to train.
+        smoothing: Label smoothing: the share of probability spread over all classes (Szegedy et al. 2016).
+        weights: The weight of each class; None for equal weights.
     """
 
     weights: Tensor | None
@@ -38,36 +38,36 @@ class TrainingStep(nn.Module, ABC):
         self.register_buffer("weights", weights)
 
     @abstractmethod
-    def forward(self, batch: Any, carried: Carried = ()) -> Loss:
-        """The loss of a batch, which may go on where the one before ended."""
+    def forward(self, batch: Any, recurrent_state: SegmentState = ()) -> Loss:
+        """Return the loss of a batch, which may continue the previous one."""
 
 
 class PairStep(TrainingStep):
-    """A model of pairs and its loss over all target tokens."""
+    """A sequence-to-sequence model with its loss over all target tokens."""
 
-    def forward(self, batch: Batch, carried: Carried = ()) -> Loss:
+    def forward(self, batch: Batch, recurrent_state: SegmentState = ()) -> Loss:
         assert batch.target_out is not None
         return Loss(summed_loss(self.model(batch), batch.target_out, self.smoothing), (batch.target_out != PAD).sum())
 
 
 class TextStep(TrainingStep):
-    """A language model and its loss, which reads a text on from segment to segment.
+    """A language model with its loss, continued from segment to segment.
 
-    What the model carries on is given on without its gradient: back-propagation through
-    time ends where a segment begins. A number that is not finite is forgotten: the cell of an
-    LSTM can grow to infinity behind a loss that is finite, and would spoil every later gradient.
+    The segment state is detached (truncated backpropagation through time). Values that are
+    not finite become zero: the cell of an LSTM can reach infinity while the loss is finite,
+    and would make all later gradients NaN.
     """
 
-    def forward(self, batch: TextBatch, carried: Carried = ()) -> Loss:
-        logits, carried = self.model(batch.tokens, None if batch.fresh else carried)
-        kept = tuple(tensor.detach().nan_to_num(0.0, 0.0, 0.0) for tensor in carried)
-        return Loss(summed_loss(logits, batch.targets, self.smoothing), (batch.targets != PAD).sum(), kept)
+    def forward(self, batch: TextBatch, recurrent_state: SegmentState = ()) -> Loss:
+        logits, recurrent_state = self.model(batch.tokens, None if batch.fresh else recurrent_state)
+        detached_state = tuple(tensor.detach().nan_to_num(0.0, 0.0, 0.0) for tensor in recurrent_state)
+        return Loss(summed_loss(logits, batch.targets, self.smoothing), (batch.targets != PAD).sum(), detached_state)
 
 
 def summed_loss(
     logits: Float[Tensor, "batch target vocabulary"], target: Int[Tensor, "batch target"], smoothing: float = 0.0
 ) -> Float[Tensor, ""]:
-    """Cross-entropy in nats, summed over the tokens that are no padding."""
+    """Return the cross-entropy in nats, summed over all tokens except padding."""
     return functional.cross_entropy(
         logits.flatten(0, 1).float(), target.flatten(), ignore_index=PAD, label_smoothing=smoothing, reduction="sum"
     )

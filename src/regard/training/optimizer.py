@@ -1,4 +1,4 @@
-"""AdamW over named parameters, whose memory can be written to a file and read back."""
+"""AdamW with state keyed by parameter name, and a moving average of the parameters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from regard.training.settings import TrainingSettings
 class Optimizer:
     """AdamW (Loshchilov and Hutter 2019).
 
-    Biases and norms do not decay, nor does what was `learnt_elsewhere`, most of which may never have a gradient.
+    Weight decay skips biases, norms and pretrained vectors (`learned_elsewhere`), most of which never get a gradient.
     """
 
     def __init__(self, model: nn.Module, settings: TrainingSettings) -> None:
@@ -23,7 +23,7 @@ class Optimizer:
         decaying: list[nn.Parameter] = []
         staying: list[nn.Parameter] = []
         for parameter in self.parameters.values():
-            decays = parameter.ndim >= 2 and not getattr(parameter, "learnt_elsewhere", False)
+            decays = parameter.ndim >= 2 and not getattr(parameter, "learned_elsewhere", False)
             (decaying if decays else staying).append(parameter)
         groups = [{"params": decaying, "weight_decay": settings.weight_decay}, {"params": staying, "weight_decay": 0.0}]
         self.adam = torch.optim.AdamW(
@@ -33,46 +33,46 @@ class Optimizer:
             eps=1e-9,
             fused=True,
         )
-        self.clip = settings.clip
+        self.clip = settings.max_grad_norm
 
-    def divide(self, tokens: Int[Tensor, ""]) -> None:
-        """Make the gradient of a sum over tokens that of their mean."""
+    def divide_gradients(self, tokens: Int[Tensor, ""]) -> None:
+        """Turn the gradient of a summed loss into that of the mean over tokens."""
         gradients = [p.grad for p in self.parameters.values() if p.grad is not None]
         torch._foreach_div_(gradients, tokens.to(gradients[0].dtype))
 
-    def step(self, rate: float) -> Tensor:
-        """One update; returns the norm that the gradient had.
+    def step(self, learning_rate: float) -> Tensor:
+        """Make one update; return the gradient norm before clipping.
 
-        Where that is not finite, parameters and memory stay as they are, which is decided where the gradient
-        lies: a GPU is not waited for.
+        If the norm is not finite, nothing is updated. This is decided on the device, without
+        waiting for it.
         """
         norm = nn.utils.clip_grad_norm_(self.parameters.values(), self.clip or torch.inf, foreach=True)
         for group in self.adam.param_groups:
-            group["lr"] = rate
+            group["lr"] = learning_rate
         self.adam.found_inf = norm.isfinite().logical_not().float()  # type: ignore[attr-defined]
         self.adam.step()
         self.adam.zero_grad(set_to_none=True)
         return norm
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Its memory by name: `moment.NAME`, `square.NAME` and `steps.NAME`."""
-        found = {}
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return the state as `moment.NAME`, `square.NAME` and `steps.NAME`."""
+        tensors = {}
         for name, parameter in self.parameters.items():
             state = self.adam.state.get(parameter)
             if state:
-                found[f"moment.{name}"], found[f"square.{name}"] = state["exp_avg"], state["exp_avg_sq"]
-                found[f"steps.{name}"] = state["step"]
-        return found
+                tensors[f"moment.{name}"], tensors[f"square.{name}"] = state["exp_avg"], state["exp_avg_sq"]
+                tensors[f"steps.{name}"] = state["step"]
+        return tensors
 
-    def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take over a copy of the memory that `tensors` gave."""
+    def load_state_dict(self, tensors: Mapping[str, Tensor]) -> None:
+        """Load a copy of what `state_dict` returned."""
         for name, parameter in self.parameters.items():
             if f"steps.{name}" not in tensors:  # it had no gradient yet
                 continue
             if tensors[f"moment.{name}"].shape != parameter.shape:
                 raise RegardError(
-                    f"checkpoint: {name} is {tuple(tensors[f'moment.{name}'].shape)}, in the model "
-                    f"{tuple(parameter.shape)}; a checkpoint of the same model is needed"
+                    f"checkpoint does not match the model: {name}: expected shape {tuple(parameter.shape)}, "
+                    f"got {tuple(tensors[f'moment.{name}'].shape)}"
                 )
             self.adam.state[parameter] = {
                 "step": tensors[f"steps.{name}"].to(parameter.device, copy=True),
@@ -82,34 +82,34 @@ class Optimizer:
 
 
 class MovingAverage:
-    """Parameters that follow those of a model slowly, and may take their place for a while."""
+    """An exponential moving average of a model's parameters, which can be swapped with them."""
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.model, self.decay = model, decay
         self.values = {name: p.detach().clone() for name, p in model.named_parameters()}
 
     @torch.no_grad()
-    def follow(self, step: int, updated: Bool[Tensor, ""]) -> None:
-        """Go a little way towards the model; a longer one at first, so that the random start is soon forgotten.
+    def update(self, step: int, updated: Bool[Tensor, ""]) -> None:
+        """Move the averages towards the model, faster at first to forget the random initialization.
 
-        Where the model was not updated, the averages stay as they are.
+        If the model was not updated, the averages do not change either.
         """
         decay = min(self.decay, (1 + step) / (10 + step))
-        mine = [self.values[name] for name, _ in self.model.named_parameters()]
-        way = torch._foreach_sub([p.detach() for p in self.model.parameters()], mine)
-        torch._foreach_mul_(way, updated.to(mine[0].dtype) * (1 - decay))
-        torch._foreach_add_(mine, way)
+        averages = [self.values[name] for name, _ in self.model.named_parameters()]
+        difference = torch._foreach_sub([p.detach() for p in self.model.parameters()], averages)
+        torch._foreach_mul_(difference, updated.to(averages[0].dtype) * (1 - decay))
+        torch._foreach_add_(averages, difference)
 
     @torch.no_grad()
-    def restore(self, values: Mapping[str, Tensor]) -> None:
-        """Take over a copy of other averages."""
+    def load_state_dict(self, values: Mapping[str, Tensor]) -> None:
+        """Load a copy of other averages."""
         for name, value in self.values.items():
             value.copy_(values[name])
 
     @torch.no_grad()
     def swap(self) -> None:
-        """Exchange the model's parameters for the averages, or back."""
+        """Swap the model's parameters with the averages."""
         for name, parameter in self.model.named_parameters():
-            held = parameter.detach().clone()
+            previous = parameter.detach().clone()
             parameter.copy_(self.values[name])
-            self.values[name].copy_(held)
+            self.values[name].copy_(previous)

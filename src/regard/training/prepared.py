@@ -1,4 +1,4 @@
-"""Prepared: everything that training needs, settled, whatever is trained on."""
+"""Everything training needs, prepared by a task."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from regard.training.loss import TrainingStep
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
-    """Data and settings, with nothing left open."""
+    """Data and settings of a training run, with all defaults filled in."""
 
     recipe: Recipe
     tokenizers: Any
     batches: Batches
     validate: Validate
     step: Callable[[Any, float], TrainingStep]  # a model and its label smoothing -> the model with its loss
-    first: Any  # a batch as the model takes it
-    longest: int = 0  # the most places that any text needs
-    data: Card  # what the run's card says of the data, their checksum `sha256` among it
-    each: str  # what a batch is counted in: tokens, tokens a side, words
-    amount: str  # how much there is to train on, in words
+    first_batch: Any  # an example batch, as input of the model
+    max_length: int = 0  # the number of positions the longest text needs
+    data: Card  # the data entry of the run's card, with the checksum `sha256`
+    batch_unit: str  # the unit of the batch size: tokens, tokens a side, words
+    summary: str  # the amount of training data, in words
 
-    def initialise(self, model: Any) -> None:
-        """Set those parameters of a new model that are known already."""
+    def initialize(self, model: Any) -> None:
+        """Initialize parameters of a new model that are known in advance."""
         return

@@ -1,4 +1,4 @@
-"""Ctrl-C as a wish: the step is finished, the checkpoint saved, and only then training ends."""
+"""Stop on Ctrl-C only after the current step, so that a checkpoint can be saved."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from types import FrameType, TracebackType
 from typing import Any
 
 
-class StopAsked:
-    """True from the first Ctrl-C (or SIGTERM) on; a second one stops at once.
+class StopRequest:
+    """A flag that the first Ctrl-C (or SIGTERM) sets; a second one raises KeyboardInterrupt.
 
-    A signal that was ignored before still is. Signals reach the main thread alone;
-    elsewhere nothing is changed.
+    Signals that were ignored before stay ignored. Outside the main thread, which alone
+    receives signals, nothing changes.
     """
 
     def __init__(self) -> None:
-        self.asked = False
-        self._before: dict[int, Any] = {}
+        self.requested = False
+        self._previous_handlers: dict[int, Any] = {}
 
     def __bool__(self) -> bool:
-        return self.asked
+        return self.requested
 
-    def __enter__(self) -> StopAsked:
+    def __enter__(self) -> StopRequest:
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                if signal.getsignal(number) not in (signal.SIG_IGN, None):  # None: set by another than Python
-                    self._before[number] = signal.signal(number, self._ask)
+            for signal_number in (signal.SIGINT, signal.SIGTERM):
+                if signal.getsignal(signal_number) not in (signal.SIG_IGN, None):  # None: not set from Python
+                    self._previous_handlers[signal_number] = signal.signal(signal_number, self._request_stop)
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
+        for signal_number, handler in self._previous_handlers.items():
+            signal.signal(signal_number, handler)
 
-    def _ask(self, number: int, frame: FrameType | None) -> None:
-        if self.asked:
+    def _request_stop(self, signal_number: int, frame: FrameType | None) -> None:
+        if self.requested:
             raise KeyboardInterrupt
-        self.asked = True
+        self.requested = True

@@ -1,1 +1,1 @@
-"""Pictures of attention; what draws them is imported only when something is drawn."""
+"""Views of attention maps: terminal, SVG, PNG, HTML and notebook. Drawing libraries are imported on first use."""

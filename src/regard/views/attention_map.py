@@ -1,13 +1,13 @@
-"""AttentionMap: who looks at what, as plain arrays and words; every view is drawn from one.
+"""AttentionMap: attention weights with their row and column labels, the input of every view.
 
-    picture = AttentionMap(("katzen", "schlafen"), ("cats", "sleep"), weights)
-    picture.select(layer=0, head="mean")  # (rows, columns)
-    print(picture.draw())  # in the terminal
-    picture.picture("look.png")
-    picture.html("look.html")  # in the browser
-    picture.save("look.json")
+    attention_map = AttentionMap(("katzen", "schlafen"), ("cats", "sleep"), weights)
+    attention_map.select(layer=0, head="mean")  # (rows, columns)
+    print(attention_map.draw())  # in the terminal
+    attention_map.save_picture("look.png")
+    attention_map.save_html("look.html")  # in the browser
+    attention_map.save("look.json")
 
-Nothing here needs torch, so that a map can be drawn where no model is.
+This module does not import torch, so maps can be drawn without it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy as np
 from jaxtyping import Float, Float32, Int
 
 from regard.errors import RegardError, unknown_name
-from regard.files import reading, write_text
+from regard.files import wrap_read_errors, write_text
 from regard.views.fields import (
     FORMAT,
     Alternatives,
@@ -36,13 +36,13 @@ from regard.views.fields import (
 from regard.views.weights import (
     MapWeights,
     TopWeights,
+    as_map_weights,
     check_weights,
-    known_weights,
-    largest,
+    is_same_weights,
+    keep_largest,
     mean_matrix,
     mean_received,
-    same_weights,
-    weights_record,
+    to_weights_record,
 )
 
 FIELDS = ("title", "merged", "rows", "columns", "links", "weights")
@@ -50,26 +50,44 @@ OPTIONAL = ("alternatives",)
 MERGED = ("tokens", "words")
 PICTURES = (".png", ".svg", ".pdf")
 
-Choice = int | str | None
-"""One layer or head by number (from 0, or from the end with -1), or "mean" over all; None is "mean" too."""
+IndexOrMean = int | str | None
+"""A layer or head index (negative counts from the end), or "mean" over all; None is the same as "mean"."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class AttentionMap:
-    """How much every row (target: who looks) looks at every column (source: what is looked at)."""
+    """Attention weights of every row (query, target) over every column (key, source), by layer and head.
+
+    Args:
+        rows: Labels of the rows.
+        columns: Labels of the columns.
+        weights: An array of shape (layers, heads, rows, columns), stored as float32, or `TopWeights`.
+        title: Title of the map.
+        merged: What a row and a column is: "tokens", or "words" merged from them.
+        links: The gold alignment, as pairs (column, row), that is (source, target).
+        alternatives: For every row, the texts the model considered and their probabilities, best first.
+
+    Raises:
+        RegardError: The labels, weights, links or alternatives are invalid or do not match.
+
+    Example:
+        >>> attention_map = AttentionMap(("a", "b"), ("x", "y"), [[[[0.9, 0.1], [0.2, 0.8]]]])
+        >>> attention_map.select().shape
+        (2, 2)
+    """
 
     rows: tuple[str, ...]
     columns: tuple[str, ...]
-    weights: MapWeights  # (layers, heads, rows, columns), kept as float32; or the largest of each row
+    weights: MapWeights
     title: str = ""
-    merged: str = "tokens"  # what a row and a column is: tokens, or words merged from them
-    links: frozenset[tuple[int, int]] | None = None  # the true alignment: (column, row), that is (source, target)
-    alternatives: Alternatives | None = None  # what a row might have been: texts and probabilities, best first
+    merged: str = "tokens"
+    links: frozenset[tuple[int, int]] | None = None
+    alternatives: Alternatives | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rows", as_labels("rows", self.rows))
         object.__setattr__(self, "columns", as_labels("columns", self.columns))
-        object.__setattr__(self, "weights", known_weights(self.weights))
+        object.__setattr__(self, "weights", as_map_weights(self.weights))
         object.__setattr__(self, "links", as_links(self.links))
         object.__setattr__(self, "alternatives", as_alternatives(self.alternatives, len(self.rows)))
         if self.merged not in MERGED:
@@ -80,45 +98,45 @@ class AttentionMap:
     def __repr__(self) -> str:
         sizes = zip(("layers", "heads", "rows", "columns"), self.weights.shape, strict=True)
         shape = ", ".join(f"{name} {size}" for name, size in sizes)
-        kept = f", the largest {self.kept} of a row" if self.kept else ""
-        return f"AttentionMap({self.title!r}: {shape}, by {self.merged}{kept})"
+        suffix = f", top {self.top_k} weights per row" if self.top_k else ""
+        return f"AttentionMap({self.title!r}: {shape}, by {self.merged}{suffix})"
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, AttentionMap):
             return NotImplemented
-        return self._words() == other._words() and same_weights(self.weights, other.weights)
+        return self._get_labels() == other._get_labels() and is_same_weights(self.weights, other.weights)
 
     def __hash__(self) -> int:
-        return hash(self._words())
+        return hash(self._get_labels())
 
-    def _words(self) -> tuple[object, ...]:
-        """All but the weights."""
+    def _get_labels(self) -> tuple[object, ...]:
+        """Return all fields except the weights."""
         return (self.rows, self.columns, self.title, self.merged, self.links, self.alternatives)
 
     @property
     def layers(self) -> int:
-        """How many layers there are."""
+        """Number of layers."""
         return self.weights.shape[0]
 
     @property
     def heads(self) -> int:
-        """How many heads a layer has."""
+        """Number of heads per layer."""
         return self.weights.shape[1]
 
     @property
-    def kept(self) -> int | None:
-        """How many weights of each row there are; None where all are."""
-        return self.weights.kept if isinstance(self.weights, TopWeights) else None
+    def top_k(self) -> int | None:
+        """Number of weights kept per row, or None if all are kept."""
+        return self.weights.top_k if isinstance(self.weights, TopWeights) else None
 
-    def select(self, layer: Choice = "mean", head: Choice = "mean") -> Float32[np.ndarray, "rows columns"]:
-        """The weights of one layer and head, or their mean over all layers, all heads, or both."""
-        layers = chosen("layer", layer, self.layers)
-        heads = chosen("head", head, self.heads)
+    def select(self, layer: IndexOrMean = "mean", head: IndexOrMean = "mean") -> Float32[np.ndarray, "rows columns"]:
+        """Return the weights of one layer and head, or their mean over all layers, all heads, or both."""
+        layers = to_slice("layer", layer, self.layers)
+        heads = to_slice("head", head, self.heads)
         return mean_matrix(self.weights, layers, heads)
 
-    def received(self, layer: Choice = "mean", head: Choice = "mean") -> Float32[np.ndarray, " columns"]:
-        """What every column gets from all rows together."""
-        return mean_received(self.weights, chosen("layer", layer, self.layers), chosen("head", head, self.heads))
+    def received(self, layer: IndexOrMean = "mean", head: IndexOrMean = "mean") -> Float32[np.ndarray, " columns"]:
+        """Return the total weight that every column receives from all rows."""
+        return mean_received(self.weights, to_slice("layer", layer, self.layers), to_slice("head", head, self.heads))
 
     @classmethod
     def from_top(
@@ -134,32 +152,41 @@ class AttentionMap:
         links: frozenset[tuple[int, int]] | None = None,
         alternatives: Alternatives | None = None,
     ) -> AttentionMap:
-        """A map of the largest weights of each row, which `Weights.top` and `Weights.received` give.
+        """Build a map from the largest weights per row, as returned by `Weights.top` and `Weights.received`.
 
-        A row that has fewer holds -1 in `indices`, and 0 in `values`.
+        Args:
+            rows: Labels of the rows.
+            columns: Labels of the columns.
+            values: The largest weights of every row; 0 where a row has fewer.
+            indices: Their columns; -1 where a row has fewer.
+            received: The total weight of every column.
+            title: Title of the map.
+            merged: "tokens" or "words".
+            links: The gold alignment, as pairs (column, row).
+            alternatives: For every row, texts and their probabilities, best first.
         """
         weights = TopWeights(values, indices, received)
         return cls(tuple(rows), tuple(columns), weights, title, merged, links, alternatives)
 
     def keep_top(self, count: int) -> AttentionMap:
-        """The same map with the largest `count` weights of each row alone."""
+        """Return the map with only the largest `count` weights of each row."""
         if count < 1:
-            raise RegardError(f"keep_top: found {count}; give a whole number above 0")
-        return replace(self, weights=largest(self.weights, count))
+            raise RegardError(f"keep_top: count must be a positive integer, got {count}")
+        return replace(self, weights=keep_largest(self.weights, count))
 
-    def caption(self, layer: Choice = "mean", head: Choice = "mean") -> str:
-        """The title, and which layer and head are shown where there are several."""
-        shown = []
+    def caption(self, layer: IndexOrMean = "mean", head: IndexOrMean = "mean") -> str:
+        """Return the title, followed by the layer and head if the map has several."""
+        parts = []
         for name, choice, count in (("layer", layer, self.layers), ("head", head, self.heads)):
-            start = chosen(name, choice, count).start
+            start = to_slice(name, choice, count).start
             if count > 1:
-                shown.append(f"mean of {count} {name}s" if choice in ("mean", None) else f"{name} {start}")
-        if self.kept:
-            shown.append(f"the largest {self.kept} of a row")
-        return " · ".join(part for part in (self.title, ", ".join(shown)) if part)
+                parts.append(f"mean of {count} {name}s" if choice in ("mean", None) else f"{name} {start}")
+        if self.top_k:
+            parts.append(f"top {self.top_k} weights per row")
+        return " · ".join(part for part in (self.title, ", ".join(parts)) if part)
 
     def record(self) -> dict[str, Any]:
-        """The map as plain data, ready for JSON; `from_record` reads the same weights from it, to the bit."""
+        """Return the map as JSON-serializable data; `from_record` restores the weights bit by bit."""
         record = {
             "format": FORMAT,
             "title": self.title,
@@ -167,106 +194,120 @@ class AttentionMap:
             "rows": list(self.rows),
             "columns": list(self.columns),
             "links": None if self.links is None else [list(link) for link in sorted(self.links)],
-            "weights": weights_record(self.weights),
+            "weights": to_weights_record(self.weights),
         }
         if self.alternatives is not None:
-            record["alternatives"] = [[list(each) for each in several] for several in self.alternatives]
+            record["alternatives"] = [
+                [list(alternative) for alternative in row_alternatives] for row_alternatives in self.alternatives
+            ]
         return record
 
     @classmethod
     def from_record(cls, record: object) -> AttentionMap:
-        """The map that `record` described."""
+        """Build a map from the output of `record`.
+
+        Raises:
+            RegardError: The record is invalid or has an unsupported format.
+        """
         if not isinstance(record, Mapping):
-            raise RegardError(f"found {type(record).__name__}; an attention map is a JSON object")
+            raise RegardError(f"expected a JSON object, got {type(record).__name__}")
         check_format(record.get("format"))
         for name in FIELDS:
             if name not in record:
-                raise RegardError(f'has no "{name}"; an attention map has {", ".join(FIELDS)}')
+                raise RegardError(f'attention map: "{name}" is required')
         for name in record:
             if name not in ("format", *FIELDS, *OPTIONAL):
-                raise unknown_name("attention map", name, (*FIELDS, *OPTIONAL))
+                raise unknown_name("attention map: field", name, (*FIELDS, *OPTIONAL))
         for name in ("title", "merged"):
             if not isinstance(record[name], str):
-                raise RegardError(f"attention map: {name} is {record[name]!r}; give a text")
+                raise RegardError(f"attention map: {name}: expected a string, got {type(record[name]).__name__}")
         rows, columns = as_labels("rows", record["rows"]), as_labels("columns", record["columns"])
-        weights, links = known_weights(record["weights"]), as_links(record["links"])
+        weights, links = as_map_weights(record["weights"]), as_links(record["links"])
         alternatives = as_alternatives(record.get("alternatives"), len(rows))
         return cls(rows, columns, weights, record["title"], record["merged"], links, alternatives)
 
-    def draw(self, *, layer: Choice = "mean", head: Choice = "mean") -> str:
-        """The map as text for the terminal; `regard.views.terminal.draw` has more options."""
+    def draw(self, *, layer: IndexOrMean = "mean", head: IndexOrMean = "mean") -> str:
+        """Return the map as text for the terminal. `regard.views.terminal.draw` has more options."""
         from regard.views.terminal import draw
 
         return draw(self, layer=layer, head=head)
 
-    def svg(self, view: str = "matrix", *, layer: Choice = "mean", head: Choice = "mean") -> str:
-        """The map as an SVG drawing: "matrix", "lines", or "heads", which shows them all."""
-        from regard.views.svg.views import view_svg
+    def to_svg(self, view: str = "matrix", *, layer: IndexOrMean = "mean", head: IndexOrMean = "mean") -> str:
+        """Return the map as SVG. Views are "matrix", "lines" and "heads" (a grid of all heads)."""
+        from regard.views.svg.views import draw_svg
 
-        return view_svg(self, view, layer=layer, head=head)
+        return draw_svg(self, view, layer=layer, head=head)
 
-    def picture(self, path: str | Path, *, view: str = "matrix", layer: Choice = "mean", head: Choice = "mean") -> Path:
-        """Draw the map into a .svg file or, as a matrix, into .png or .pdf too; returns the path."""
+    def save_picture(
+        self, path: str | Path, *, view: str = "matrix", layer: IndexOrMean = "mean", head: IndexOrMean = "mean"
+    ) -> Path:
+        """Save the map as .svg, or in the matrix view also as .png or .pdf; return the path."""
         from regard.views.matrix import save_matrix
         from regard.views.svg.views import save_svg
 
         save = save_matrix if view == "matrix" else partial(save_svg, view=view)
         return save(self, path, layer=layer, head=head)
 
-    def page(self, *, view: str = "matrix", layer: Choice = "mean", head: Choice = "mean") -> str:
-        """The map as one HTML file, whole in itself, in which all views can be turned over, and what it shows first."""
-        from regard.views.page import map_page
+    def to_html(self, *, view: str = "matrix", layer: IndexOrMean = "mean", head: IndexOrMean = "mean") -> str:
+        """Return a self-contained interactive HTML page that opens with this view, layer and head."""
+        from regard.views.page import build_map_page
 
-        return map_page(self, view=view, layer=layer, head=head)
+        return build_map_page(self, view=view, layer=layer, head=head)
 
-    def html(self, path: str | Path, *, view: str = "matrix", layer: Choice = "mean", head: Choice = "mean") -> Path:
-        """Write `page` into a file; returns the path."""
-        write_text(Path(path), self.page(view=view, layer=layer, head=head))
+    def save_html(
+        self, path: str | Path, *, view: str = "matrix", layer: IndexOrMean = "mean", head: IndexOrMean = "mean"
+    ) -> Path:
+        """Save the page of `to_html`; return the path."""
+        write_text(Path(path), self.to_html(view=view, layer=layer, head=head))
         return Path(path)
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
-        from regard.views.page import frame
+        """Return the HTML representation for notebooks."""
+        from regard.views.page import build_iframe
 
-        return frame(self)
+        return build_iframe(self)
 
     def save(self, path: str | Path) -> None:
-        """Write the map as JSON, whole or not at all."""
+        """Save the map as JSON (atomically)."""
         path = Path(path)
         if path.suffix.lower() in PICTURES:
-            raise RegardError(f'{path}: save writes JSON; for a picture call picture("{path}")')
-        write_text(path, json.dumps(self.record()) + "\n")  # in ASCII: any token, half a surrogate too
+            raise RegardError(f'{path}: save writes JSON; use save_picture("{path}") for a picture')
+        write_text(path, json.dumps(self.record()) + "\n")  # ASCII, since a token may hold a lone surrogate
 
     @classmethod
     def load(cls, path: str | Path) -> AttentionMap:
-        """Read a map that `save` wrote."""
+        """Load a map written by `save`.
+
+        Raises:
+            RegardError: The file cannot be read or is not an attention map.
+        """
         try:
-            with reading(Path(path)):
+            with wrap_read_errors(Path(path)):
                 text = Path(path).read_text(encoding="utf-8")
         except UnicodeDecodeError:
-            raise RegardError(f"{path}: is not text; an attention map is a JSON file") from None
+            raise RegardError(f"{path} is not valid JSON: not UTF-8 text") from None
         try:
             record = json.loads(text)
-        except (ValueError, RecursionError) as error:  # the last for thousands of lists within lists
-            raise RegardError(f"{path}: is not JSON: {error}") from None
+        except (ValueError, RecursionError) as error:  # RecursionError for deeply nested lists
+            raise RegardError(f"{path} is not valid JSON: {error}") from None
         try:
             return cls.from_record(record)
         except RegardError as error:
             raise RegardError(f"{path}: {error}") from None
 
 
-def check_map(what: str, found: object) -> None:
-    """Raise a `RegardError` for what is no map, such as the prediction that one can be made of."""
-    if not isinstance(found, AttentionMap):
+def check_map(function: str, value: object) -> None:
+    """Raise `RegardError` if the value is not an attention map."""
+    if not isinstance(value, AttentionMap):
         raise RegardError(
-            f"{what}: found {type(found).__name__}; an AttentionMap is needed, as model.attention_map(prediction) gives"
+            f"{function}: expected an AttentionMap, got {type(value).__name__}; call model.attention_map(...)"
         )
 
 
-def chosen(name: str, choice: Choice, count: int) -> slice:
-    """The layers or heads that a choice means."""
+def to_slice(name: str, choice: IndexOrMean, count: int) -> slice:
+    """Convert a layer or head choice to a slice."""
     if choice is None or choice == "mean":
         return slice(0, count)
     if not isinstance(choice, int) or not -count <= choice < count:
-        raise RegardError(f'{name}: there is no "{choice}"; give a number from 0 to {count - 1}, or "mean"')
+        raise RegardError(f'{name} must be from 0 to {count - 1} or "mean", got {choice}')
     return slice(choice % count, choice % count + 1)

@@ -1,7 +1,7 @@
-"""HTML pages that are whole in themselves: nothing is loaded, and nothing runs but what is written into them.
+"""Self-contained HTML pages that load nothing from elsewhere.
 
-A Content-Security-Policy names the style and the script of the page by their hashes, so
-that markup which came in with a word could neither run nor fetch anything.
+The Content-Security-Policy allows only the inline style and script, by their hashes, so
+markup injected by a token could neither run nor load anything.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from html import escape
 from importlib import resources
 
 
-def static(name: str) -> str:
-    """A style or script of the package."""
+def read_static(name: str) -> str:
+    """Read a style or script file of the package."""
     return resources.files("regard.views").joinpath("static", name).read_text(encoding="utf-8")
 
 
-def document(title: str, body: str, *, style: str, script: str = "") -> str:
-    """A page of a body that is markup already; the title is text."""
+def build_document(title: str, body: str, *, style: str, script: str = "") -> str:
+    """Build an HTML page. `body` is HTML, `title` is plain text."""
     parts = [
         "<!doctype html>",
         '<html lang="en">',
         "<head>",
         '<meta charset="utf-8">',
-        f'<meta http-equiv="Content-Security-Policy" content="{policy(style, script)}">',
+        f'<meta http-equiv="Content-Security-Policy" content="{build_policy(style, script)}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<title>{escape(title)}</title>",
         f"<style>{style}</style>",
@@ -38,12 +38,12 @@ def document(title: str, body: str, *, style: str, script: str = "") -> str:
     return "\n".join(parts) + "\n"
 
 
-def policy(style: str, script: str) -> str:
-    """What the page may do: show this style, run this script, and no more."""
-    runs = f"script-src '{digest(script)}'; " if script else ""
-    return f"default-src 'none'; {runs}style-src '{digest(style)}'; base-uri 'none'; form-action 'none'"
+def build_policy(style: str, script: str) -> str:
+    """Return a Content-Security-Policy that allows only this style and script."""
+    script_rule = f"script-src '{hash_source(script)}'; " if script else ""
+    return f"default-src 'none'; {script_rule}style-src '{hash_source(style)}'; base-uri 'none'; form-action 'none'"
 
 
-def digest(text: str) -> str:
-    """The hash by which a policy names an inline style or script."""
+def hash_source(text: str) -> str:
+    """Return the CSP hash source of an inline style or script."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -1,4 +1,4 @@
-"""The fields of an attention map's record, checked: what is wrong with one is said in a line."""
+"""Validate the fields of an attention map."""
 
 from __future__ import annotations
 
@@ -14,64 +14,67 @@ FORMAT = "regard.attention_map/1"
 Alternatives = tuple[tuple[tuple[str, float], ...], ...]
 
 
-def as_labels(name: str, found: Any) -> tuple[str, ...]:
-    """The words of one side, as a tuple, or a `RegardError`."""
-    labels = (None,) if isinstance(found, str) or not hasattr(found, "__iter__") else tuple(found)
+def as_labels(name: str, value: Any) -> tuple[str, ...]:
+    """Convert the labels of one side to a tuple, or raise `RegardError`."""
+    labels = (None,) if isinstance(value, str) or not hasattr(value, "__iter__") else tuple(value)
     if not all(isinstance(label, str) for label in labels):
-        raise RegardError(f"attention map: {name} are {found!r}; give a sequence of texts")
+        raise RegardError(f"attention map: {name}: expected a sequence of strings, got {value!r}")
     if not labels:
-        raise RegardError(f"attention map: there are no {name}; give at least one")
+        raise RegardError(f"attention map: {name} must not be empty")
     return labels
 
 
-def as_links(found: Any) -> frozenset[tuple[int, int]] | None:
-    """The links as pairs of whole numbers, or a `RegardError`."""
-    if found is None:
+def as_links(value: Any) -> frozenset[tuple[int, int]] | None:
+    """Convert links to pairs of integers, or raise `RegardError`."""
+    if value is None:
         return None
     try:
-        return frozenset((operator.index(column), operator.index(row)) for column, row in found)
+        return frozenset((operator.index(column), operator.index(row)) for column, row in value)
     except (TypeError, ValueError):
-        raise RegardError(f"attention map: links are {found!r}; give pairs of whole numbers, (column, row)") from None
+        raise RegardError(f"attention map: links: expected pairs of integers (column, row), got {value!r}") from None
 
 
 def check_links(links: frozenset[tuple[int, int]], columns: int, rows: int) -> None:
-    """Raise a `RegardError` unless every link lies in the map."""
+    """Raise `RegardError` for a link outside the map."""
     for column, row in sorted(links):
         if not (0 <= column < columns and 0 <= row < rows):
             raise RegardError(
-                f"attention map: the link (column {column}, row {row}) lies outside; "
-                f"columns go from 0 to {columns - 1}, rows from 0 to {rows - 1}"
+                f"attention map: link (column {column}, row {row}) is out of range; "
+                f"columns are 0 to {columns - 1}, rows 0 to {rows - 1}"
             )
 
 
-def as_alternatives(found: Any, rows: int) -> Alternatives | None:
-    """For every row pairs of a text and its probability, or a `RegardError`."""
-    if found is None:
+def as_alternatives(value: Any, rows: int) -> Alternatives | None:
+    """Convert the alternatives of every row to (text, probability) pairs, or raise `RegardError`."""
+    if value is None:
         return None
-    if isinstance(found, str) or not hasattr(found, "__len__") or len(found) != rows:
-        raise RegardError(f"attention map: alternatives are {found!r}; give a sequence for each of {rows} rows")
-    return tuple(tuple(as_alternative(row, each) for each in several) for row, several in enumerate(found))
+    if isinstance(value, str) or not hasattr(value, "__len__") or len(value) != rows:
+        raise RegardError(f"attention map: alternatives: expected one sequence for each of {rows} rows, got {value!r}")
+    return tuple(
+        tuple(as_alternative(row, alternative) for alternative in row_alternatives)
+        for row, row_alternatives in enumerate(value)
+    )
 
 
-def as_alternative(row: int, found: Any) -> tuple[str, float]:
-    """A text and its probability, or a `RegardError`."""
+def as_alternative(row: int, value: Any) -> tuple[str, float]:
+    """Convert one alternative to (text, probability), or raise `RegardError`."""
     try:
-        text, probability = found
+        text, probability = value
         if isinstance(text, str) and 0 <= probability <= 1:
             return text, float(probability)
     except (TypeError, ValueError):
         pass
     raise RegardError(
-        f"attention map: an alternative of row {row} is {found!r}; give a text and a probability between 0 and 1"
+        f"attention map: alternatives of row {row}: expected a string and a probability between 0 and 1, got {value!r}"
     )
 
 
-def check_format(found: object) -> None:
-    """Raise a `RegardError` unless this version of regard reads the format."""
-    if found == FORMAT:
+def check_format(format_name: object) -> None:
+    """Raise `RegardError` unless this version of regard can read the format."""
+    if format_name == FORMAT:
         return
     name, version = FORMAT.split("/")
-    match = re.fullmatch(rf"{re.escape(name)}/([0-9]+)", found) if isinstance(found, str) else None
+    match = re.fullmatch(rf"{re.escape(name)}/([0-9]+)", format_name) if isinstance(format_name, str) else None
     if match and int(match[1]) > int(version):
-        raise RegardError(f'has format "{found}", of a newer regard; this one reads "{FORMAT}"')
-    raise RegardError(f'has format {json.dumps(found)}; an attention map says "{FORMAT}"')
+        raise RegardError(f'format "{format_name}" requires a newer regard; this one reads "{FORMAT}"')
+    raise RegardError(f'not an attention map: expected format "{FORMAT}", got {json.dumps(format_name)}')

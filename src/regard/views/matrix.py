@@ -1,14 +1,15 @@
-"""An attention map as a picture for a page: source words above, target words on the left, a shaded cell for each pair.
+"""Save an attention map as a heat map: source words above, target words on the left.
 
-    save_matrix(picture, "look.png")  # or .svg, .pdf
+    save_matrix(attention_map, "look.png")  # or .svg, .pdf
 
-Only the SVG is drawn without matplotlib.
+PNG and PDF require matplotlib.
 """
 
 from __future__ import annotations
 
 import io
 import math
+import textwrap
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,28 +18,28 @@ from typing import TYPE_CHECKING, Any
 
 from regard.errors import RegardError
 from regard.files import write_bytes, write_text
-from regard.views.attention_map import PICTURES, AttentionMap, Choice, check_map
-from regard.views.display import ELLIPSIS, clusters, harmless
+from regard.views.attention_map import PICTURES, AttentionMap, IndexOrMean, check_map
+from regard.views.display import ELLIPSIS, sanitize_text, split_graphemes
 from regard.views.shades import RAMP, ceiling
-from regard.views.svg.matrix import matrix_svg
+from regard.views.svg.matrix import draw_matrix_svg
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.image import AxesImage
 
-DATES: dict[str, dict[str, Any]] = {  # the metadata to leave out, so that the same picture is the same file
+DATES: dict[str, dict[str, Any]] = {  # metadata to omit, for reproducible files
     ".png": {},
     ".pdf": {"CreationDate": None},
 }
 
-CELL, LONGEST = 0.34, 24.0  # inches: the side of a cell while there are few, and of the whole when there are many
-FONT, SMALLEST_FONT = 10.0, 4.0  # points
-DOTS = 130  # an inch
-LABEL = 40  # a word longer than this is cut
+CELL, LARGEST_CELL, SHORTEST, LONGEST = 0.34, 0.6, 4.0, 24.0  # inches: a cell, and the longer side of the matrix
+FONT, SMALLEST_FONT, LARGEST_FONT = 10.0, 4.0, 13.0  # points
+DOTS = 130  # per inch
+LABEL = 40  # maximum characters of a label
 LINK = "#D55E00"
 
-FAMILIES = (  # tried in turn for every character; the first comes with matplotlib
+FAMILIES = (  # tried in this order for every character; the first comes with matplotlib
     "DejaVu Sans",
     "Noto Sans",
     "Noto Sans CJK SC",
@@ -55,57 +56,75 @@ FAMILIES = (  # tried in turn for every character; the first comes with matplotl
 )
 
 
-def save_matrix(picture: AttentionMap, path: str | Path, *, layer: Choice = "mean", head: Choice = "mean") -> Path:
-    """Draw the map into a .png, .svg or .pdf file, whole or not at all; returns the path."""
+def save_matrix(
+    picture: AttentionMap, path: str | Path, *, layer: IndexOrMean = "mean", head: IndexOrMean = "mean"
+) -> Path:
+    """Save the map as .png, .svg or .pdf (atomically).
+
+    Args:
+        picture: The attention map.
+        path: The file to write.
+        layer: Layer index, or "mean".
+        head: Head index, or "mean".
+
+    Returns:
+        The path.
+
+    Raises:
+        RegardError: The suffix is not supported, matplotlib is missing, or the file cannot be written.
+    """
     check_map("save_matrix", picture)
     path = Path(path)
-    ending = check_ending(path)
-    if ending == ".svg":
-        write_text(path, matrix_svg(picture, layer=layer, head=head))
+    suffix = check_suffix(path)
+    if suffix == ".svg":
+        write_text(path, draw_matrix_svg(picture, layer=layer, head=head))
         return path
     content = io.BytesIO()
-    with drawing():
-        figure = matrix_figure(picture, layer=layer, head=head)
-        figure.savefig(content, format=ending[1:], metadata=DATES[ending], bbox_inches="tight", pad_inches=0.1)
+    with use_matplotlib():
+        figure = build_figure(picture, layer=layer, head=head)
+        figure.savefig(content, format=suffix[1:], metadata=DATES[suffix], bbox_inches="tight", pad_inches=0.1)
     write_bytes(path, content.getvalue())
     return path
 
 
-def check_ending(path: Path) -> str:
-    """The ending of a picture's name, or a `RegardError` for one that means no picture."""
-    ending = path.suffix.lower()
-    if ending not in PICTURES:
-        raise RegardError(f'{path}: pictures are written as {", ".join(PICTURES)}; found "{path.suffix}"')
-    return ending
+def check_suffix(path: Path) -> str:
+    """Return the lowercase suffix of a picture, or raise `RegardError` if it is not supported."""
+    suffix = path.suffix.lower()
+    if suffix not in PICTURES:
+        raise RegardError(f'{path}: expected {", ".join(PICTURES[:-1])} or {PICTURES[-1]}, got "{path.suffix}"')
+    return suffix
 
 
-def matrix_figure(picture: AttentionMap, *, layer: Choice = "mean", head: Choice = "mean") -> Figure:
-    """The map as a matplotlib figure of one cell matrix, which fills it, with words and colour bar around.
+def build_figure(picture: AttentionMap, *, layer: IndexOrMean = "mean", head: IndexOrMean = "mean") -> Figure:
+    """Build a matplotlib figure of the map.
 
-    Words stand outside the figure's own area: save it with `bbox_inches="tight"`.
+    The labels and the color bar are outside the figure area: save it with `bbox_inches="tight"`.
     """
-    with drawing():
+    with use_matplotlib():
         from matplotlib.figure import Figure
 
-        cell = min(CELL, LONGEST / max(len(picture.rows), len(picture.columns)))
+        longer = max(len(picture.rows), len(picture.columns))
+        cell = min(max(CELL, min(LARGEST_CELL, SHORTEST / longer)), LONGEST / longer)
         width, height = cell * len(picture.columns), cell * len(picture.rows)
         figure = Figure(figsize=(width, height), dpi=DOTS, facecolor="white")
         axes = figure.add_axes((0, 0, 1, 1))
         image = draw_cells(axes, picture, layer, head)
         draw_words(axes, picture, cell * 72)
         draw_links(axes, picture, cell * 72)
-        draw_bar(figure, image)
-        axes.set_title(harmless(picture.caption(layer, head)), loc="left", fontsize=FONT + 1, pad=8, parse_math=False)
+        draw_colorbar(figure, image)
+        per_line = max(24, int(width * 72 / (0.55 * (FONT + 1))))  # so that the title is as wide as the cells
+        title = textwrap.fill(sanitize_text(picture.caption(layer, head)), per_line)
+        axes.set_title(title, loc="left", fontsize=FONT + 1, pad=8, parse_math=False)
     return figure
 
 
 @contextmanager
-def drawing() -> Iterator[None]:
-    """Matplotlib set so that any word can be drawn, and the same picture is the same file."""
+def use_matplotlib() -> Iterator[None]:
+    """Configure matplotlib for any script and for reproducible files, or raise `RegardError` if it is missing."""
     try:
         from matplotlib import font_manager, rc_context
     except ImportError:
-        raise RegardError("the picture needs matplotlib: pip install 'regard[plot]'") from None
+        raise RegardError("pictures require matplotlib: pip install 'regard[plot]'") from None
     installed = set(font_manager.fontManager.get_font_names())
     style: dict[Any, Any] = {
         "font.family": [family for family in FAMILIES if family in installed],
@@ -113,27 +132,27 @@ def drawing() -> Iterator[None]:
         "svg.hashsalt": "regard",
     }
     with rc_context(style), warnings.catch_warnings():
-        # A word in a script that no font here has is drawn as boxes: the picture is worth having all the same.
+        # Words without a matching font are drawn as boxes.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         warnings.filterwarnings("ignore", message="Matplotlib currently does not support")
         yield
 
 
-def draw_cells(axes: Axes, picture: AttentionMap, layer: Choice, head: Choice) -> AxesImage:
-    """The weights, a square for each."""
+def draw_cells(axes: Axes, picture: AttentionMap, layer: IndexOrMean, head: IndexOrMean) -> AxesImage:
+    """Draw the weights as a heat map."""
     from matplotlib.colors import LinearSegmentedColormap
 
     weights = picture.select(layer, head)
-    colours = LinearSegmentedColormap.from_list("regard", [[part / 255 for part in colour] for colour in RAMP])
-    return axes.imshow(weights, cmap=colours, vmin=0, vmax=ceiling(weights), interpolation="nearest", aspect="auto")
+    colormap = LinearSegmentedColormap.from_list("regard", [[part / 255 for part in color] for color in RAMP])
+    return axes.imshow(weights, cmap=colormap, vmin=0, vmax=ceiling(weights), interpolation="nearest", aspect="auto")
 
 
 def draw_words(axes: Axes, picture: AttentionMap, cell: float) -> None:
-    """Source words above, target words on the left; where they would be too small to read, only some of them."""
-    size = max(SMALLEST_FONT, min(FONT, 0.6 * cell))
-    step = math.ceil(1.4 * size / cell)  # at 45 degrees a line of text needs that much width
+    """Draw source words above and target words on the left, skipping some if there is no room for all."""
+    size = max(SMALLEST_FONT, min(FONT * max(1, cell / (CELL * 72)), LARGEST_FONT, 0.6 * cell))
+    step = math.ceil(1.4 * size / cell)  # width of a line of text at 45 degrees
     for axis, words in ((axes.xaxis, picture.columns), (axes.yaxis, picture.rows)):
-        axis.set_ticks(range(0, len(words), step), labels=shown(words[::step]), fontsize=size, parse_math=False)
+        axis.set_ticks(range(0, len(words), step), labels=format_labels(words[::step]), fontsize=size, parse_math=False)
     axes.xaxis.tick_top()
     axes.tick_params(length=0, pad=4)
     for label in axes.get_xticklabels():
@@ -142,25 +161,25 @@ def draw_words(axes: Axes, picture: AttentionMap, cell: float) -> None:
         spine.set(color="#BBBBBB", linewidth=0.6)
 
 
-def shown(words: Sequence[str]) -> list[str]:
-    """The words as they are written beside the cells."""
-    parts = [clusters(harmless(word)) for word in words]
+def format_labels(words: Sequence[str]) -> list[str]:
+    """Sanitize and shorten the labels."""
+    parts = [split_graphemes(sanitize_text(word)) for word in words]
     return ["".join(part if len(part) <= LABEL else [*part[: LABEL - 1], ELLIPSIS]) for part in parts]
 
 
 def draw_links(axes: Axes, picture: AttentionMap, cell: float) -> None:
-    """A frame around every cell that is linked in the true alignment."""
+    """Draw a frame around every cell of the gold alignment."""
     from matplotlib.patches import Rectangle
 
-    line = min(2.0, cell / 8)
-    inset = line / cell / 2  # the frame lies inside its cell
+    line = min(3.0, cell / 8)
+    inset = line / cell / 2  # keeps the frame inside its cell
     for column, row in sorted(picture.links or ()):
         corner, side = (column - 0.5 + inset, row - 0.5 + inset), 1 - 2 * inset
         axes.add_patch(Rectangle(corner, side, side, fill=False, edgecolor=LINK, linewidth=line))
 
 
-def draw_bar(figure: Figure, image: AxesImage) -> None:
-    """The shades from nothing to the darkest, on the right of the cells."""
+def draw_colorbar(figure: Figure, image: AxesImage) -> None:
+    """Draw the color scale to the right of the cells."""
     width, height = figure.get_size_inches()
     long = max(height, 1.0) / height
     bar = figure.colorbar(image, cax=figure.add_axes((1 + 0.15 / width, 1 - long, 0.12 / width, long)))

@@ -1,11 +1,11 @@
-"""From weights to shades, alike in every view."""
+"""Map weights to colors; shared by all views."""
 
 from __future__ import annotations
 
 import numpy as np
 from jaxtyping import Float
 
-RAMP = (  # from paper to deep blue; each step is darker by the same 8 of CIE L*
+RAMP = (  # from the background to deep blue in equal steps of 8 in CIE L*
     (242, 248, 252),
     (201, 228, 247),
     (163, 207, 241),
@@ -19,7 +19,7 @@ RAMP = (  # from paper to deep blue; each step is darker by the same 8 of CIE L*
     (18, 36, 81),
 )
 
-DARK_RAMP = (  # the same for a dark page: from its paper to pale blue, each step lighter by 8
+DARK_RAMP = (  # for dark mode: from the background to pale blue, each step lighter by 8
     (30, 34, 44),
     (43, 49, 77),
     (47, 67, 115),
@@ -37,31 +37,31 @@ CEILINGS = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
 
 
 def ceiling(weights: Float[np.ndarray, "..."]) -> float:
-    """The weight that gets the darkest shade: the smallest round number that none exceeds.
+    """Return the weight of the darkest shade: the smallest round number that no weight exceeds.
 
-    Attention that is sure of itself is always shown on 0 to 1; a faint average can still be seen.
+    So a peaked distribution is shown on a scale of 0 to 1, and a flat average is still visible.
     """
     return min((top for top in CEILINGS if weights.max(initial=0) <= top), default=1.0)
 
 
-Colour = tuple[int, int, int]
+Color = tuple[int, int, int]
 
 
-def rgb(shade: float, ramp: tuple[Colour, ...] = RAMP) -> Colour:
-    """The colour of a shade between 0 and 1."""
-    places = np.linspace(0, 1, len(ramp))
-    red, green, blue = (round(float(np.interp(shade, places, channel))) for channel in zip(*ramp, strict=True))
+def shade_to_rgb(shade: float, ramp: tuple[Color, ...] = RAMP) -> Color:
+    """Return the color of a shade between 0 and 1."""
+    stops = np.linspace(0, 1, len(ramp))
+    red, green, blue = (round(float(np.interp(shade, stops, channel))) for channel in zip(*ramp, strict=True))
     return red, green, blue
 
 
-def ink(paper: Colour) -> Colour:
-    """Black or white, whichever is easier to read on a colour."""
-    parts = np.array(paper) / 255
-    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+def choose_text_color(background: Color) -> Color:
+    """Return black or white, whichever has more contrast with the background."""
+    channels = np.array(background) / 255
+    linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
     luminance = float(linear @ [0.2126, 0.7152, 0.0722])
-    return (0, 0, 0) if luminance > 0.179 else (255, 255, 255)  # on 0.179 the contrast of both is 4.6
+    return (0, 0, 0) if luminance > 0.179 else (255, 255, 255)  # at 0.179 both have a contrast of 4.6
 
 
-def hexadecimal(colour: Colour) -> str:
-    """A colour as SVG and CSS write it."""
-    return "#{:02x}{:02x}{:02x}".format(*colour)
+def to_hex(color: Color) -> str:
+    """Format a color as #rrggbb."""
+    return "#{:02x}{:02x}{:02x}".format(*color)

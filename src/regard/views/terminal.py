@@ -1,9 +1,9 @@
-"""An attention map in the terminal: shaded cells, in as many colours as there are.
+"""Draw an attention map in the terminal as shaded cells.
 
-    print(draw(picture))
+    print(draw(attention_map))
 
-Rows look at columns. Column labels are written downwards; where the columns do not
-fit side by side, cells become narrower, and then the map goes on in a panel below.
+Column labels are vertical. If the columns do not fit the width, cells become narrower,
+and then the map continues in a panel below.
 """
 
 from __future__ import annotations
@@ -17,77 +17,87 @@ from itertools import groupby, zip_longest
 from typing import Protocol, runtime_checkable
 
 from regard.errors import RegardError, unknown_name
-from regard.views.attention_map import AttentionMap, Choice, check_map
+from regard.views.attention_map import AttentionMap, IndexOrMean, check_map
 from regard.views.display import (
     ELLIPSIS,
     REPLACEMENT,
-    broken,
-    centred,
-    clusters,
-    cut,
+    align_center,
+    align_right,
     display_width,
-    harmless,
-    left_padded,
+    sanitize_text,
+    split_graphemes,
+    truncate,
+    wrap_text,
 )
-from regard.views.shades import ceiling, rgb
+from regard.views.shades import ceiling, shade_to_rgb
 
-COLOURS = ("auto", "truecolor", "256", "ascii")
+COLOR_MODES = ("auto", "truecolor", "256", "ascii")
 SHADES = " .:-=+*#%@"
-NUMBERS = (231, 153, 110, 68, 26, 20, 18)  # of the 256 colours: from white to deep blue, each as much darker
+COLOR_CODES = (231, 153, 110, 68, 26, 20, 18)  # of the 256 colors, from white to deep blue in even steps
 RESET = "\x1b[0m"
-MARK = "o"  # upon a cell that is linked in the true alignment
+MARK = "o"  # marks a link of the gold alignment
 
 NARROWEST_TERMINAL = 30
-TITLE = 3  # a title takes no more than these lines
-LABEL = 24  # a row's label takes no more than these columns,
-HEIGHT = 12  # and a column's no more than these lines
-CELLS = (3, 2, 1)  # how wide a cell may be, best first
+TITLE = 3  # maximum lines of a title
+LABEL = 24  # maximum columns of a row label
+HEIGHT = 12  # maximum lines of a column label
+CELL_WIDTHS = (3, 2, 1)  # in order of preference
 
 
 @runtime_checkable
 class Stream(Protocol):
-    """Where text is written to, as far as it matters here."""
+    """An output stream that may be a terminal."""
 
     def isatty(self) -> bool:
-        """Whether it is a terminal."""
+        """Return whether the stream is a terminal."""
 
 
 def draw(
     picture: AttentionMap,
     *,
     width: int | None = None,
-    colour: str = "auto",
-    layer: Choice = "mean",
-    head: Choice = "mean",
+    color: str = "auto",
+    layer: IndexOrMean = "mean",
+    head: IndexOrMean = "mean",
 ) -> str:
-    """The map as lines of text that fit `width` (that of the terminal, unless given).
+    """Return the map as text.
 
-    `colour` is "truecolor", "256", "ascii" (shades of characters), or "auto": what
-    standard output can show.
+    Args:
+        picture: The attention map.
+        width: Maximum width in columns (default: that of the terminal).
+        color: "truecolor", "256", "ascii" (shades of characters), or "auto" for what standard output supports.
+        layer: Layer index, or "mean".
+        head: Head index, or "mean".
+
+    Raises:
+        RegardError: An argument is invalid.
     """
     check_map("draw", picture)
-    room, colour = known_width(width), known_colour(colour)
+    max_width, color = resolve_width(width), resolve_color(color)
     weights = picture.select(layer, head)
     top = ceiling(weights)
-    grid = fit(picture, room, colour)
+    grid = fit_grid(picture, max_width, color)
     cells = [
-        [grid.cell(min(1.0, weight / top), linked=(column, row) in (picture.links or ())) for column, weight in line]
+        [
+            grid.format_cell(min(1.0, weight / top), linked=(column, row) in (picture.links or ()))
+            for column, weight in line
+        ]
         for row, line in enumerate(map(enumerate, weights.tolist()))
     ]
     blocks = []
     for start in range(0, len(picture.columns), grid.columns):
         panel = slice(start, start + grid.columns)
-        rows = [grid.line(name, line[panel]) for name, line in zip(picture.rows, cells, strict=True)]
-        blocks.append("\n".join([*grid.heads(picture.columns[panel]), *rows]))
-    caption = broken(harmless(picture.caption(layer, head)), room, TITLE)
-    return "\n".join([*caption, "\n\n".join(blocks), legend(grid, top, marked=bool(picture.links))])
+        rows = [grid.format_row(name, line[panel]) for name, line in zip(picture.rows, cells, strict=True)]
+        blocks.append("\n".join([*grid.format_headings(picture.columns[panel]), *rows]))
+    caption = wrap_text(sanitize_text(picture.caption(layer, head)), max_width, TITLE)
+    return "\n".join([*caption, "\n\n".join(blocks), format_legend(grid, top, marked=bool(picture.links))])
 
 
-def detect_colour(stream: Stream, environ: Mapping[str, str]) -> str:
-    """What may be written to a stream: "truecolor", "256" or "ascii".
+def detect_color(stream: Stream, environ: Mapping[str, str]) -> str:
+    """Return the color mode of a stream: "truecolor", "256" or "ascii".
 
-    NO_COLOR forbids colour, FORCE_COLOR asks for it even where nobody seems to watch
-    (0: none; 3: all); else COLORTERM and TERM say what the terminal can do.
+    NO_COLOR disables color, FORCE_COLOR enables it even without a terminal (0: none,
+    3: truecolor); otherwise COLORTERM and TERM decide.
     """
     force = environ.get("FORCE_COLOR", "").lower()
     if environ.get("NO_COLOR") or force in ("0", "false"):
@@ -102,96 +112,98 @@ def detect_colour(stream: Stream, environ: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True)
 class Grid:
-    """How the cells are set: their size, how many stand side by side, and in what colours."""
+    """Layout of the cells: sizes, columns per panel and color mode."""
 
-    label: int  # columns of the terminal for the rows' labels
-    size: int  # and for a cell
-    columns: int  # cells in a panel
-    colour: str
+    label_width: int  # width of the row labels
+    cell_width: int
+    columns: int  # cells per panel row
+    color: str
 
     @property
     def edge(self) -> str:
-        """What stands beside the cells: without colour, blank ones would have no end."""
-        return "|" if self.colour == "ascii" else ""
+        """Border of a row of cells, needed without color."""
+        return "|" if self.color == "ascii" else ""
 
-    def cell(self, shade: float, *, linked: bool) -> tuple[str, str]:
-        """The colour and the characters of a cell."""
-        blank = SHADES[round(shade * (len(SHADES) - 1))] if self.colour == "ascii" else " "
-        left = self.size // 2
-        text = blank * left + MARK + blank * (self.size - left - 1) if linked else blank * self.size
-        return paint(shade, self.colour), text
+    def format_cell(self, shade: float, *, linked: bool) -> tuple[str, str]:
+        """Return the color code and the characters of a cell."""
+        blank = SHADES[round(shade * (len(SHADES) - 1))] if self.color == "ascii" else " "
+        left = self.cell_width // 2
+        text = blank * left + MARK + blank * (self.cell_width - left - 1) if linked else blank * self.cell_width
+        return get_color_code(shade, self.color), text
 
-    def line(self, name: str, cells: Sequence[tuple[str, str]]) -> str:
-        """A row: its label and its cells."""
-        label = left_padded(cut(harmless(name), self.label), self.label)
-        return f"{label} {self.edge}{joined(cells)}{self.edge}"
+    def format_row(self, name: str, cells: Sequence[tuple[str, str]]) -> str:
+        """Return a row: its label and its cells."""
+        label = align_right(truncate(sanitize_text(name), self.label_width), self.label_width)
+        return f"{label} {self.edge}{join_cells(cells)}{self.edge}"
 
-    def heads(self, names: Sequence[str]) -> list[str]:
-        """The lines above a panel: every column's label, written downwards onto the first row."""
-        lines = zip_longest(*(reversed(letters(name)) for name in names), fillvalue=" ")
-        indent = " " * (self.label + 1 + len(self.edge))
-        above = [indent + "".join(centred(cluster, self.size) for cluster in line) for line in lines]
+    def format_headings(self, names: Sequence[str]) -> list[str]:
+        """Return the lines above a panel: the column labels, written vertically."""
+        lines = zip_longest(*(reversed(split_label(name)) for name in names), fillvalue=" ")
+        indent = " " * (self.label_width + 1 + len(self.edge))
+        above = [indent + "".join(align_center(cluster, self.cell_width) for cluster in line) for line in lines]
         return [line.rstrip() for line in reversed(above)]
 
 
-def fit(picture: AttentionMap, room: int, colour: str) -> Grid:
-    """The widest cells with which all columns stand side by side, or else several panels of equal width."""
-    label = min(LABEL, room // 3, max(display_width(harmless(name)) for name in picture.rows))
-    grid = Grid(label, 0, 0, colour)
-    space = room - label - 1 - 2 * len(grid.edge)
+def fit_grid(picture: AttentionMap, max_width: int, color: str) -> Grid:
+    """Choose the widest cells that fit all columns, or else split them into equal panels."""
+    label_width = min(LABEL, max_width // 3, max(display_width(sanitize_text(name)) for name in picture.rows))
+    grid = Grid(label_width, 0, 0, color)
+    space = max_width - label_width - 1 - 2 * len(grid.edge)
     count = len(picture.columns)
-    least = max(display_width(cluster) for name in picture.columns for cluster in ("", *letters(name)))
-    if picture.links and colour == "ascii":
-        least = max(least, 2)  # the mark leaves the shade room beside it
-    for size in CELLS:
-        if size >= least and size * count <= space:
-            return Grid(label, size, count, colour)
-    size = max(2, least)
-    panels = -(-count // (space // size))
-    return Grid(label, size, -(-count // panels), colour)
+    min_cell_width = max(display_width(cluster) for name in picture.columns for cluster in ("", *split_label(name)))
+    if picture.links and color == "ascii":
+        min_cell_width = max(min_cell_width, 2)  # room for the shade next to the mark
+    for cell_width in CELL_WIDTHS:
+        if cell_width >= min_cell_width and cell_width * count <= space:
+            return Grid(label_width, cell_width, count, color)
+    cell_width = max(2, min_cell_width)
+    panels = -(-count // (space // cell_width))
+    return Grid(label_width, cell_width, -(-count // panels), color)
 
 
-def letters(name: str) -> list[str]:
-    """A column's label, a character for each line."""
-    parts = [part if display_width(part) <= CELLS[0] else REPLACEMENT for part in clusters(harmless(name))]
+def split_label(name: str) -> list[str]:
+    """Split a column label into one character per line."""
+    parts = [
+        part if display_width(part) <= CELL_WIDTHS[0] else REPLACEMENT for part in split_graphemes(sanitize_text(name))
+    ]
     return parts if len(parts) <= HEIGHT else [*parts[: HEIGHT - 1], ELLIPSIS]
 
 
-def paint(shade: float, colour: str) -> str:
-    """The sequence that sets a cell's colour, and that of a mark upon it."""
-    if colour == "ascii":
+def get_color_code(shade: float, color: str) -> str:
+    """Return the escape sequence for the colors of a cell and its mark."""
+    if color == "ascii":
         return ""
-    if colour == "256":
-        return f"\x1b[38;5;{231 if shade > 0.5 else 16};48;5;{NUMBERS[round(shade * (len(NUMBERS) - 1))]}m"
+    if color == "256":
+        return f"\x1b[38;5;{231 if shade > 0.5 else 16};48;5;{COLOR_CODES[round(shade * (len(COLOR_CODES) - 1))]}m"
     mark = "255;255;255" if shade > 0.5 else "0;0;0"
-    return f"\x1b[38;2;{mark};48;2;{';'.join(map(str, rgb(shade)))}m"
+    return f"\x1b[38;2;{mark};48;2;{';'.join(map(str, shade_to_rgb(shade)))}m"
 
 
-def joined(cells: Sequence[tuple[str, str]]) -> str:
-    """Cells side by side, each colour set once for all that follow."""
+def join_cells(cells: Sequence[tuple[str, str]]) -> str:
+    """Join cells, setting the color once per run of equal ones."""
     runs = [(code, "".join(text for _, text in run)) for code, run in groupby(cells, key=lambda cell: cell[0])]
     return "".join(code + text + (RESET if code else "") for code, text in runs)
 
 
-def legend(grid: Grid, top: float, *, marked: bool) -> str:
-    """The shades from nothing to the darkest, and what that stands for."""
-    narrow = Grid(grid.label, 1, grid.columns, grid.colour)
+def format_legend(grid: Grid, top: float, *, marked: bool) -> str:
+    """Return the color scale with its maximum."""
+    narrow = Grid(grid.label_width, 1, grid.columns, grid.color)
     steps = len(SHADES) - 1
-    shades = joined([narrow.cell(step / steps, linked=False) for step in range(steps + 1)])
-    return f"0 {shades} {top:g}" + (f"  {MARK} gold" if marked else "")
+    shades = join_cells([narrow.format_cell(step / steps, linked=False) for step in range(steps + 1)])
+    return f"0 {shades} {top:g}" + (f"  {MARK} gold alignment" if marked else "")
 
 
-def known_width(width: int | None) -> int:
-    """The columns to fill."""
+def resolve_width(width: int | None) -> int:
+    """Return the width in columns, or raise `RegardError` if it is too narrow."""
     if width is None:
         return max(NARROWEST_TERMINAL, shutil.get_terminal_size().columns)
     if width < NARROWEST_TERMINAL:
-        raise RegardError(f"width: found {width}; a map needs {NARROWEST_TERMINAL} columns or more")
+        raise RegardError(f"width must be at least {NARROWEST_TERMINAL}, got {width}")
     return width
 
 
-def known_colour(colour: str) -> str:
-    """The colours to draw with."""
-    if colour not in COLOURS:
-        raise unknown_name("colour", colour, COLOURS)
-    return detect_colour(sys.stdout, os.environ) if colour == "auto" else colour
+def resolve_color(color: str) -> str:
+    """Return the color mode, resolving "auto"."""
+    if color not in COLOR_MODES:
+        raise unknown_name("color", color, COLOR_MODES)
+    return detect_color(sys.stdout, os.environ) if color == "auto" else color

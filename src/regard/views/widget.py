@@ -1,10 +1,10 @@
-"""An attention map as a notebook widget: the viewer of the page, tied to Python.
+"""Notebook widget of an attention map, synchronized with Python.
 
-    shown = map_widget(picture)
-    shown  # in a cell
-    shown.layer, shown.head = 2, "mean"  # turns the viewer; a choice made there is read the same way
+    widget = build_widget(attention_map)
+    widget  # in a cell
+    widget.layer, widget.head = 2, "mean"  # updates the viewer; choices made there can be read back
 
-Needs anywidget: pip install 'regard[notebook]'.
+Requires anywidget: pip install 'regard[notebook]'.
 """
 
 from __future__ import annotations
@@ -13,32 +13,38 @@ from functools import cache
 from typing import Any
 
 from regard.errors import RegardError
-from regard.views.attention_map import AttentionMap, Choice, check_map
-from regard.views.document import static
-from regard.views.page import VIEWS, joined_modules, shown_first, slim
+from regard.views.attention_map import AttentionMap, IndexOrMean, check_map
+from regard.views.document import read_static
+from regard.views.page import VIEWS, bundle_modules, limit_weights, resolve_initial_view
 
 
-def map_widget(picture: AttentionMap, *, view: str = "matrix", layer: Choice = "mean", head: Choice = "mean") -> Any:
-    """The map as a widget, which has `view`, `layer`, `head` and the `record` that is shown."""
-    check_map("map_widget", picture)
-    first = shown_first(picture, view, layer, head)
-    return widget_class()(record=slim(picture).record(), **first)
+def build_widget(
+    picture: AttentionMap, *, view: str = "matrix", layer: IndexOrMean = "mean", head: IndexOrMean = "mean"
+) -> Any:
+    """Build a widget with the traits `view`, `layer`, `head` and `record`.
+
+    Raises:
+        RegardError: anywidget is not installed, or the map has no such view, layer or head.
+    """
+    check_map("build_widget", picture)
+    first = resolve_initial_view(picture, view, layer, head)
+    return get_widget_class()(record=limit_weights(picture).record(), **first)
 
 
 @cache
-def widget_class() -> Any:
-    """The class of the widget, made when anywidget is first needed."""
+def get_widget_class() -> Any:
+    """Return the widget class, created when anywidget is first needed."""
     try:
         from anywidget import AnyWidget
         from traitlets import Dict, Enum, Int, Union
     except ImportError:
-        raise RegardError("the widget needs anywidget: pip install 'regard[notebook]'") from None
+        raise RegardError("the widget requires anywidget: pip install 'regard[notebook]'") from None
 
     class MapWidget(AnyWidget):
-        """An attention map in a notebook."""
+        """Notebook widget of an attention map."""
 
-        _esm = joined_modules("widget")
-        _css = static("viewer.css")
+        _esm = bundle_modules("widget")
+        _css = read_static("viewer.css")
         record = Dict().tag(sync=True)
         view = Enum(VIEWS, "matrix").tag(sync=True)
         layer = Union([Int(), Enum(("mean",))], default_value="mean").tag(sync=True)

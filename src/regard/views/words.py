@@ -1,9 +1,9 @@
-"""A text whose words are shaded by their weights, in the terminal and as a page.
+"""Text with words shaded by their weights, in the terminal and as an HTML page.
 
     print(shade_words(("a", "dull", "film"), (0.1, 0.7, 0.2), title="negative"))
-    words_page([(words, weights, title), ...])
+    build_words_page([(words, weights, title), ...])
 
-This is the view of attention that has no rows: what a classifier looked at.
+Use it for attention without rows, such as that of a classifier.
 """
 
 from __future__ import annotations
@@ -17,116 +17,147 @@ import numpy as np
 from jaxtyping import Float32
 
 from regard.errors import RegardError
-from regard.views.display import broken, cut, display_width, harmless, isolated
-from regard.views.document import document, static
-from regard.views.shades import DARK_RAMP, RAMP, Colour, ceiling, hexadecimal, ink, rgb
-from regard.views.terminal import RESET, SHADES, TITLE, Grid, known_colour, known_width, legend, paint
+from regard.views.display import display_width, isolate_direction, sanitize_text, truncate, wrap_text
+from regard.views.document import build_document, read_static
+from regard.views.shades import DARK_RAMP, RAMP, Color, ceiling, choose_text_color, shade_to_rgb, to_hex
+from regard.views.terminal import (
+    RESET,
+    SHADES,
+    TITLE,
+    Grid,
+    format_legend,
+    get_color_code,
+    resolve_color,
+    resolve_width,
+)
 from regard.views.weights import EXCESS
 
 Number = TypeVar("Number", int, float)
 
-LEVELS = 20  # shades of a page, besides that of no weight
-EMPTY = " "  # a word of no characters still has a place
+LEVELS = 20  # shades of a page, not counting zero
+EMPTY = " "  # shown for an empty word
 
 
 @dataclass(frozen=True)
 class ShadedWords:
-    """The words as they can be shown, with a weight and a shade for each."""
+    """Sanitized words with their weights and shades."""
 
     words: tuple[str, ...]
     weights: Float32[np.ndarray, " words"]
     title: str
-    top: float  # the weight that gets the darkest shade
+    top: float  # weight of the darkest shade
 
     @property
     def shades(self) -> list[float]:
-        """The part of the darkest shade that every word gets."""
+        """Shade of every word, from 0 to 1."""
         return [min(1.0, weight / self.top) for weight in self.weights.tolist()]
 
 
-def shaded(words: Sequence[str], weights: Any, title: str = "") -> ShadedWords:
-    """The words and weights checked, or a `RegardError`."""
+def build_shaded_words(words: Sequence[str], weights: Any, title: str = "") -> ShadedWords:
+    """Validate words and weights, or raise `RegardError`."""
     if isinstance(words, str) or not all(isinstance(word, str) for word in words):
-        raise RegardError(f"words: found {words!r}; give a sequence of texts")
-    numbers = np.asarray(weights, dtype=np.float32)
-    if numbers.shape != (len(words),):
-        raise RegardError(f"words: found {len(words)} words and weights of shape {numbers.shape}; give one for each")
-    wrong = np.flatnonzero(~((numbers >= 0) & (numbers <= 1 + EXCESS)))  # a NaN is wrong as well
+        raise RegardError(f"words: expected a sequence of strings, got {words!r}")
+    values = np.asarray(weights, dtype=np.float32)
+    if values.shape != (len(words),):
+        raise RegardError(f"words: expected {len(words)} weights, got shape {values.shape}")
+    wrong = np.flatnonzero(~((values >= 0) & (values <= 1 + EXCESS)))  # catches NaN as well
     if len(wrong):
-        raise RegardError(f"words: the weight of word {wrong[0]} is {numbers[wrong[0]]:g}; weights lie between 0 and 1")
-    shown = tuple(harmless(word) or EMPTY for word in words)
-    return ShadedWords(shown, numbers, harmless(title), ceiling(numbers))
+        raise RegardError(f"words: weight {wrong[0]} must be between 0 and 1, got {values[wrong[0]]:g}")
+    sanitized = tuple(sanitize_text(word) or EMPTY for word in words)
+    return ShadedWords(sanitized, values, sanitize_text(title), ceiling(values))
 
 
 def shade_words(
-    words: Sequence[str], weights: Any, *, title: str = "", width: int | None = None, colour: str = "auto"
+    words: Sequence[str], weights: Any, *, title: str = "", width: int | None = None, color: str = "auto"
 ) -> str:
-    """The text for the terminal: words upon their shades or, without colour, above them.
+    """Return a text for the terminal with words on shaded backgrounds or, without color, above their shades.
 
-    Lines fit `width` (that of the terminal, unless given); `colour` is "truecolor", "256",
-    "ascii", or "auto": what standard output can show.
+    Args:
+        words: The words.
+        weights: A weight between 0 and 1 for each word.
+        title: Title above the text.
+        width: Maximum width in columns (default: that of the terminal).
+        color: "truecolor", "256", "ascii", or "auto" for what standard output supports.
+
+    Raises:
+        RegardError: An argument is invalid.
+
+    Example:
+        >>> print(shade_words(("a", "dull", "film"), (0.1, 0.7, 0.2), width=30, color="ascii"))
+        a dull film
+        . **** ::::
+        0  .:-=+*#%@ 1
     """
-    text = shaded(words, weights, title)
-    room, colour = known_width(width), known_colour(colour)
-    return "\n".join([*broken(text.title, room, TITLE), *shaded_lines(text, room, colour), scale(text.top, colour)])
+    text = build_shaded_words(words, weights, title)
+    max_width, color = resolve_width(width), resolve_color(color)
+    return "\n".join(
+        [
+            *wrap_text(text.title, max_width, TITLE),
+            *format_shaded_lines(text, max_width, color),
+            format_scale(text.top, color),
+        ]
+    )
 
 
 def shade_steps(
-    words: Sequence[str], steps: Iterable[tuple[str, Any]], *, width: int | None = None, colour: str = "auto"
+    words: Sequence[str], steps: Iterable[tuple[str, Any]], *, width: int | None = None, color: str = "auto"
 ) -> str:
-    """The same words under one title after the other, shaded by other weights each time, all on one scale.
+    """Return the same words once per step, each with its own title and weights, all on one scale.
 
-    Steps are titles and weights; the rest is as in `shade_words`.
+    `steps` are (title, weights) pairs; for the rest, see `shade_words`.
     """
-    texts = [shaded(words, weights, title) for title, weights in steps]
-    room, colour = known_width(width), known_colour(colour)
+    texts = [build_shaded_words(words, weights, title) for title, weights in steps]
+    max_width, color = resolve_width(width), resolve_color(color)
     top = max(text.top for text in texts)
-    blocks = [[*broken(text.title, room), *shaded_lines(replace(text, top=top), room, colour)] for text in texts]
-    return "\n\n".join([*map("\n".join, blocks), scale(top, colour)])
+    blocks = [
+        [*wrap_text(text.title, max_width), *format_shaded_lines(replace(text, top=top), max_width, color)]
+        for text in texts
+    ]
+    return "\n\n".join([*map("\n".join, blocks), format_scale(top, color)])
 
 
-def shaded_lines(text: ShadedWords, room: int, colour: str) -> list[str]:
-    """The words and their shades in lines of no more than `room` columns."""
-    pairs = [(cut(word, room), shade) for word, shade in zip(text.words, text.shades, strict=True)]
-    return [line for pairs in wrapped(pairs, room) for line in shaded_line(pairs, colour)]
+def format_shaded_lines(text: ShadedWords, max_width: int, color: str) -> list[str]:
+    """Return the shaded words in lines of at most `max_width` columns."""
+    pairs = [(truncate(word, max_width), shade) for word, shade in zip(text.words, text.shades, strict=True)]
+    return [line for pairs in wrap_words(pairs, max_width) for line in format_shaded_line(pairs, color)]
 
 
-def scale(top: float, colour: str) -> str:
-    """The shades, and what the darkest stands for."""
-    return legend(Grid(0, 1, 0, colour), top, marked=False)
+def format_scale(top: float, color: str) -> str:
+    """Return the color scale with its maximum."""
+    return format_legend(Grid(0, 1, 0, color), top, marked=False)
 
 
-def shaded_line(pairs: Sequence[tuple[str, float]], colour: str) -> list[str]:
-    """One line of words and shades: in colour a line of the terminal, without it two."""
-    if colour != "ascii":
-        return [" ".join(f"{paint(shade, colour)}{isolated(word)}{RESET}" for word, shade in pairs)]
+def format_shaded_line(pairs: Sequence[tuple[str, float]], color: str) -> list[str]:
+    """Return one line of shaded words: a terminal line in color, two without."""
+    if color != "ascii":
+        return [" ".join(f"{get_color_code(shade, color)}{isolate_direction(word)}{RESET}" for word, shade in pairs)]
     steps = len(SHADES) - 1
     below = " ".join(SHADES[round(shade * steps)] * display_width(word) for word, shade in pairs)
-    return [" ".join(isolated(word) for word, _ in pairs).rstrip(), below.rstrip()]
+    return [" ".join(isolate_direction(word) for word, _ in pairs).rstrip(), below.rstrip()]
 
 
-def wrapped(pairs: Iterable[tuple[str, Number]], room: int) -> list[list[tuple[str, Number]]]:
-    """The words, each with its number, in lines of no more than `room` columns with the blanks between."""
+def wrap_words(pairs: Iterable[tuple[str, Number]], max_width: int) -> list[list[tuple[str, Number]]]:
+    """Split (word, value) pairs into lines of at most `max_width` columns, separated by spaces."""
     lines: list[list[tuple[str, Number]]] = []
-    taken = room
-    for word, number in pairs:
+    used_width = max_width
+    for word, value in pairs:
         size = display_width(word)
-        if taken + 1 + size > room:
+        if used_width + 1 + size > max_width:
             lines.append([])
-            taken = -1
-        lines[-1].append((word, number))
-        taken += 1 + size
+            used_width = -1
+        lines[-1].append((word, value))
+        used_width += 1 + size
     return lines
 
 
-def words_page(texts: Iterable[tuple[Sequence[str], Any, str]]) -> str:
-    """An HTML page, whole in itself, of any number of (words, weights, title)."""
-    sections = [section(shaded(words, weights, title)) for words, weights, title in texts]
-    return document("Words by their weights", "\n".join(sections), style=static("words.css") + shade_rules())
+def build_words_page(texts: Iterable[tuple[Sequence[str], Any, str]]) -> str:
+    """Build a self-contained HTML page from (words, weights, title) tuples."""
+    sections = [format_section(build_shaded_words(words, weights, title)) for words, weights, title in texts]
+    return build_document("Word weights", "\n".join(sections), style=read_static("words.css") + build_shade_css())
 
 
-def section(text: ShadedWords) -> str:
-    """One text: its title, its words upon their shades, and the numbers as a table."""
+def format_section(text: ShadedWords) -> str:
+    """Return the HTML of one text: title, shaded words, and a table of the weights."""
     pairs = [(escape(word), f"{weight:.4g}") for word, weight in zip(text.words, text.weights.tolist(), strict=True)]
     levels = [round(shade * LEVELS) for shade in text.shades]
     words = [
@@ -134,20 +165,20 @@ def section(text: ShadedWords) -> str:
         for level, (word, weight) in zip(levels, pairs, strict=True)
     ]
     rows = "".join(f'<tr><th scope="row">{word}</th><td>{weight}</td></tr>' for word, weight in pairs)
-    numbers = f"<details><summary>Weights (the darkest: {text.top:g})</summary><table>{rows}</table></details>"
+    details = f"<details><summary>Weights (darkest: {text.top:g})</summary><table>{rows}</table></details>"
     title = [f'<h2 dir="auto">{escape(text.title)}</h2>'] if text.title else []
-    return "\n".join(["<section>", *title, f'<p dir="auto">{" ".join(words)}</p>', numbers, "</section>"])
+    return "\n".join(["<section>", *title, f'<p dir="auto">{" ".join(words)}</p>', details, "</section>"])
 
 
-def shade_rules() -> str:
-    """The style of every shade, on light pages and on dark ones."""
+def build_shade_css() -> str:
+    """Return the CSS of all shades, for light and dark mode."""
     light, dark = (
-        "".join(shade_rule(level, rgb(level / LEVELS, ramp)) for level in range(LEVELS + 1))
+        "".join(format_shade_rule(level, shade_to_rgb(level / LEVELS, ramp)) for level in range(LEVELS + 1))
         for ramp in (RAMP, DARK_RAMP)
     )
     return f"{light}@media (prefers-color-scheme: dark) {{\n{dark}}}\n"
 
 
-def shade_rule(level: int, colour: Colour) -> str:
-    """The style of one shade."""
-    return f".s{level} {{ background: {hexadecimal(colour)}; color: {hexadecimal(ink(colour))}; }}\n"
+def format_shade_rule(level: int, color: Color) -> str:
+    """Return the CSS rule of one shade."""
+    return f".s{level} {{ background: {to_hex(color)}; color: {to_hex(choose_text_color(color))}; }}\n"

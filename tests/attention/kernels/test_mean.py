@@ -1,4 +1,4 @@
-"""`uniform` as a mean of values, and where it must not be one."""
+"""`uniform` as a mean of values, and cases where that does not apply."""
 
 import pytest
 import torch
@@ -38,8 +38,8 @@ def test_the_output_is_memory_that_can_be_written():
         {"visible": torch.eye(4, 7, dtype=torch.bool)},
         {"visible": ~lengths(torch.tensor([2, 6]))},
         {"visible": lengths(torch.tensor([2, 6])), "bias": torch.linspace(0, 1, 7, dtype=torch.float64)},
-        {"normaliser": "sparsemax"},
-        {"normaliser": "none"},
+        {"normalizer": "sparsemax"},
+        {"normalizer": "none"},
         {"visible": lengths(torch.tensor([2, 6])), "dropout": 0.5},
         {"visible": lengths(torch.tensor([2, 6])) & torch.tensor([False] + [True] * 6)},
     ],
@@ -47,9 +47,9 @@ def test_the_output_is_memory_that_can_be_written():
 )
 def test_uniform_on_any_terms_is_what_the_reference_gives(settings):
     query, keys, values = tensors(2)
-    found = []
+    results = []
     for path in (None, "reference"):
         torch.manual_seed(0)
         out, weights = attend(query, keys, values, "uniform", **settings, path=path, return_weights=True)
-        found.append((out, weights.dense()))
-    torch.testing.assert_close(found[0], found[1])
+        results.append((out, weights.dense()))
+    torch.testing.assert_close(results[0], results[1])

@@ -1,4 +1,4 @@
-"""Memory of the fused paths: what a fresh process needs at its peak."""
+"""Peak memory of the fused paths in a fresh process."""
 
 import subprocess
 import sys

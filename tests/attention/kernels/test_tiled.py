@@ -1,11 +1,11 @@
-"""The tiled path with tiles so small that every edge of them is met."""
+"""The tiled path, with tiles small enough to test all of their edges."""
 
 import pytest
 import torch
 
 from regard import attend, causal, window
 from regard.attention.call import Call
-from regard.attention.gradients import Gradients
+from regard.attention.gradients import GradientSums
 
 from ..cases import FINITE, NAMES, STEPS, make_score, tensors
 
@@ -17,25 +17,25 @@ def small_tiles(monkeypatch):
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("rule", [None, causal(), window(1, 1)], ids=["all", "causal", "window"])
-@pytest.mark.parametrize("normaliser", ["softmax", "entmax15", "none"])
-def test_tiles_equal_the_reference_gradients_included(name, rule, normaliser):
-    if (normaliser == "entmax15" and name in [*FINITE, "hard"]) or (normaliser == "none" and name == "hard"):
+@pytest.mark.parametrize("normalizer", ["softmax", "entmax15", "none"])
+def test_tiles_equal_the_reference_gradients_included(name, rule, normalizer):
+    if (normalizer == "entmax15" and name in [*FINITE, "hard"]) or (normalizer == "none" and name == "hard"):
         pytest.skip("not offered")
     query, keys, values = (tensor.requires_grad_() for tensor in tensors(2, n=7, m=7))
     score = make_score(name)
-    wanted = [query, keys, values, *(p for p in score.parameters() if p.requires_grad)]
-    found = []
+    expected = [query, keys, values, *(p for p in score.parameters() if p.requires_grad)]
+    results = []
     for path in ("reference", "tiled"):
         out, weights = attend(
-            query, keys, values, score, visible=rule, normaliser=normaliser, path=path, return_weights=True
+            query, keys, values, score, visible=rule, normalizer=normalizer, path=path, return_weights=True
         )
         loss = out.square().sum() + weights[..., 1:4, 2:].square().sum()
-        gradients = torch.autograd.grad(loss, wanted, allow_unused=name in STEPS, materialize_grads=name in STEPS)
+        gradients = torch.autograd.grad(loss, expected, allow_unused=name in STEPS, materialize_grads=name in STEPS)
         answers = (
-            weights.reduce("received") if normaliser == "none" else weights.reduce("received", "entropy", "argmax")
+            weights.reduce("received") if normalizer == "none" else weights.reduce("received", "entropy", "argmax")
         )
-        found.append((out, weights.dense(), *gradients, *answers))
-    torch.testing.assert_close(found[1], found[0])
+        results.append((out, weights.dense(), *gradients, *answers))
+    torch.testing.assert_close(results[1], results[0])
 
 
 def test_only_tiles_within_reach_are_computed(monkeypatch):
@@ -61,11 +61,11 @@ def test_parameters_swapped_for_a_call_are_those_of_its_backward():
         def forward(self, path):
             return attend(query, keys, values, self.score, path=path)
 
-    found = []
+    gradients = []
     for path in ("reference", "tiled"):
         out = torch.func.functional_call(Layer(), {f"score.{name}": value for name, value in other.items()}, (path,))
-        found.append(torch.autograd.grad(out.square().sum(), list(other.values())))
-    torch.testing.assert_close(found[1], found[0])
+        gradients.append(torch.autograd.grad(out.square().sum(), list(other.values())))
+    torch.testing.assert_close(gradients[1], gradients[0])
 
 
 @pytest.mark.parametrize("name", ["boxcar", "exact", "hard"])
@@ -73,13 +73,13 @@ def test_backward_does_no_work_for_what_learns_nothing(name, monkeypatch):
     query, keys, values = tensors(2)
     score = make_score(name)
     walked = []
-    plain = Gradients.tile
-    monkeypatch.setattr(Gradients, "tile", lambda self, *where: walked.append(plain(self, *where)) or walked[-1])
+    plain = GradientSums.tile
+    monkeypatch.setattr(GradientSums, "tile", lambda self, *where: walked.append(plain(self, *where)) or walked[-1])
     out, weights = attend(query.requires_grad_(), keys, values, score, path="tiled", return_weights=True)
     assert not torch.autograd.grad(out.sum() + weights.dense().square().sum(), query)[0].any()
-    assert walked == []  # no tile is looked at again
+    assert walked == []  # no tile is recomputed
     out = attend(query, keys, values.requires_grad_(), score, path="tiled")
-    (found,) = torch.autograd.grad(out.square().sum(), values)
-    assert [pull for _, pull in walked] == [None] * len(walked)  # the weights alone, for the values
+    (gradient,) = torch.autograd.grad(out.square().sum(), values)
+    assert [pull for _, pull in walked] == [None] * len(walked)  # only the weights, for the gradient of the values
     again = attend(query, keys, values, score, path="reference")
-    torch.testing.assert_close(found, torch.autograd.grad(again.square().sum(), values)[0])
+    torch.testing.assert_close(gradient, torch.autograd.grad(again.square().sum(), values)[0])

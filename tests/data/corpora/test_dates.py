@@ -4,8 +4,8 @@ from datetime import date, datetime, timedelta
 
 import pytest
 
-from regard.data.corpora import generate
-from regard.data.corpora.dates import LANGUAGES, Dates, is_clear, locale, patterns, write
+from regard.data.corpora import generate_examples
+from regard.data.corpora.dates import LANGUAGES, Dates, format_date, get_locale, is_clear, list_patterns
 from regard.errors import RegardError
 
 KNOWN = [  # written by hand
@@ -36,29 +36,29 @@ KNOWN = [  # written by hand
 def test_languages_and_ways_to_write():
     assert len(set(LANGUAGES)) == 32
     for language in LANGUAGES:
-        assert len(patterns(language)) >= 3, language
-        assert all(is_clear(pattern) for pattern in patterns(language))
+        assert len(list_patterns(language)) >= 3, language
+        assert all(is_clear(pattern) for pattern in list_patterns(language))
 
 
 @pytest.mark.parametrize(("language", "written"), KNOWN)
 def test_known_dates(language, written):
-    assert written in {write(date(2024, 3, 5), language, pattern) for pattern in patterns(language)}
+    assert written in {format_date(date(2024, 3, 5), language, pattern) for pattern in list_patterns(language)}
 
 
 def test_no_written_form_is_two_days():
     meaning: dict[str, date] = {}
     days = [date(year, 1, 1) + timedelta(days) for year in (1911, 2012) for days in range(365)]
     for language in LANGUAGES:
-        for pattern in patterns(language):
+        for pattern in list_patterns(language):
             for day in days:
-                assert meaning.setdefault(write(day, language, pattern), day) == day, (language, pattern)
+                assert meaning.setdefault(format_date(day, language, pattern), day) == day, (language, pattern)
     assert len(meaning) > 60_000
 
 
 def test_english_reads_back():
     formats = ["%b %d, %Y", "%B %d, %Y", "%A, %B %d, %Y", "%a, %b %d, %Y", "%d %B %Y", "%d %b %Y", "%A, %d %B %Y"]
     seen = set()
-    for example in generate("dates", 300, languages=("en",)):
+    for example in generate_examples("dates", 300, languages=("en",)):
         read = {day for form in formats if (day := read_as(example.source, form))}
         assert read == {example.target}
         seen.add(re.sub(r"[a-z]+", "x", re.sub(r"\d+", "9", example.source.lower())))
@@ -73,7 +73,7 @@ def read_as(text, form):
 
 
 def test_numbers_of_the_date_are_in_every_form():
-    for example in generate("dates", 1000, seed=3):
+    for example in generate_examples("dates", 1000, seed=3):
         year, month, day = (int(number) for number in example.target.split("-"))
         numbers = [int(number) for number in re.findall(r"\d+", example.source)]
         assert {year, day} <= set(numbers), example
@@ -84,7 +84,7 @@ def test_numbers_of_the_date_are_in_every_form():
 
 
 def test_years_are_those_asked_for():
-    assert {e.target[:4] for e in generate("dates", 200, first_year=1999, last_year=2000)} == {"1999", "2000"}
+    assert {e.target[:4] for e in generate_examples("dates", 200, first_year=1999, last_year=2000)} == {"1999", "2000"}
 
 
 def test_which_patterns_are_clear():
@@ -96,15 +96,15 @@ def test_which_patterns_are_clear():
 
 def test_settings_are_checked():
     for settings, message in [
-        ({"languages": ("tlh",)}, f'languages: there is no "tlh"; there are: {", ".join(sorted(LANGUAGES))}'),
-        ({"languages": ()}, f"languages: is empty; name at least one of {', '.join(sorted(LANGUAGES))}"),
+        ({"languages": ("tlh",)}, f'unknown languages "tlh"; choose from {", ".join(sorted(LANGUAGES))}'),
+        ({"languages": ()}, f"languages is empty; choose from {', '.join(sorted(LANGUAGES))}"),
         (
             {"first_year": 2100, "last_year": 1900},
-            "first_year is 2100, last_year 1900; both must have four digits, and the last not be before the first",
+            "first_year and last_year must have four digits, with first_year <= last_year, got 2100 and 1900",
         ),
         (
             {"first_year": 999},
-            "first_year is 999, last_year 2100; both must have four digits, and the last not be before the first",
+            "first_year and last_year must have four digits, with first_year <= last_year, got 999 and 2100",
         ),
     ]:
         with pytest.raises(RegardError) as caught:
@@ -114,8 +114,8 @@ def test_settings_are_checked():
 
 def test_without_babel_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "babel", None)
-    locale.cache_clear()
-    patterns.cache_clear()
+    get_locale.cache_clear()
+    list_patterns.cache_clear()
     with pytest.raises(RegardError) as caught:
-        generate("dates", 1)
+        generate_examples("dates", 1)
     assert str(caught.value) == "dates: Babel is not installed; pip install 'regard[demo]'"

@@ -2,8 +2,8 @@ import sys
 
 import pytest
 
-from regard.data.corpora import built_in, generate
-from regard.data.corpora.numbers import LANGUAGES, Numbers, write, writer
+from regard.data.corpora import generate_built_in, generate_examples
+from regard.data.corpora.numbers import LANGUAGES, Numbers, get_converter, number_to_words
 from regard.errors import RegardError
 
 SMALL = (
@@ -29,7 +29,7 @@ def read_english(words):
 
 
 def test_english_reads_back():
-    for example in generate("numbers", 400, languages=("en",)):
+    for example in generate_examples("numbers", 400, languages=("en",)):
         assert str(read_english(example.source)) == example.target
 
 
@@ -50,43 +50,43 @@ def test_english_reads_back():
     ],
 )
 def test_known_numbers(language, words):
-    assert write(42317, language) == words
+    assert number_to_words(42317, language) == words
 
 
 def test_no_words_name_two_numbers():
     meaning: dict[str, int] = {}
     for language in LANGUAGES:
         for number in (*range(1200), *range(2000, 10**6, 3001)):
-            assert meaning.setdefault(write(number, language), number) == number, language
+            assert meaning.setdefault(number_to_words(number, language), number) == number, language
     assert len(meaning) > 20_000
 
 
 def test_small_and_large_both_occur():
-    lengths = [len(example.target) for example in generate("numbers", 600)]
+    lengths = [len(example.target) for example in generate_examples("numbers", 600)]
     assert min(lengths.count(digits) for digits in range(2, 7)) > 60
 
 
 def test_the_highest_is_the_highest():
-    found = {int(example.target) for example in generate("numbers", 131, highest=130, languages=("de",))}
-    assert found == set(range(131))
+    numbers = {int(example.target) for example in generate_examples("numbers", 131, highest=130, languages=("de",))}
+    assert numbers == set(range(131))
 
 
 def test_between_two_languages():
-    train, valid = built_in("numbers", train=200, valid=30, languages=("en",), into="de")
+    train, valid = generate_built_in("numbers", train=200, valid=30, languages=("en",), into="de")
     for example in train + valid:
-        assert write(read_english(example.source), "de") == example.target
-    read_out = generate("numbers", 20, languages=("digits",), into="en")
+        assert number_to_words(read_english(example.source), "de") == example.target
+    read_out = generate_examples("numbers", 20, languages=("digits",), into="en")
     assert all(read_english(example.target) == int(example.source) for example in read_out)
 
 
 def test_settings_are_checked():
     known = ", ".join(sorted((*LANGUAGES, "digits")))
     for settings, message in [
-        ({"languages": ()}, f"languages: is empty; name at least one of {known}"),
-        ({"languages": ("xx",)}, f'languages: there is no "xx"; there are: {known}'),
-        ({"into": "digit"}, 'into: there is no "digit"; did you mean "digits"?'),
-        ({"into": "de"}, 'into is "de", which is among languages too; source and target must differ'),
-        ({"highest": -1}, "highest is -1; a number from 0 to 999999999 is needed"),
+        ({"languages": ()}, f"languages is empty; choose from {known}"),
+        ({"languages": ("xx",)}, f'unknown languages "xx"; choose from {known}'),
+        ({"into": "digit"}, 'unknown into "digit"; did you mean "digits"?'),
+        ({"into": "de"}, 'into must not be one of languages, got "de"'),
+        ({"highest": -1}, "highest must be from 0 to 999999999, got -1"),
     ]:
         with pytest.raises(RegardError) as caught:
             Numbers(**settings)
@@ -95,7 +95,7 @@ def test_settings_are_checked():
 
 def test_without_num2words_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "num2words", None)
-    writer.cache_clear()
+    get_converter.cache_clear()
     with pytest.raises(RegardError) as caught:
-        generate("numbers", 1)
+        generate_examples("numbers", 1)
     assert str(caught.value) == "numbers: num2words is not installed; pip install 'regard[demo]'"

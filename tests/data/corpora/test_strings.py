@@ -14,7 +14,7 @@ from regard.errors import RegardError
 )
 @given(seed=st.integers(0, 2**32))
 def test_targets_and_links(corpus, answer, seed):
-    example = corpus.draw(Random(seed)).example
+    example = corpus.sample(Random(seed)).example
     source, target = example.source.split(" "), example.target.split(" ")
     assert target == answer(source)
     assert 3 <= len(source) <= 9
@@ -24,20 +24,20 @@ def test_targets_and_links(corpus, answer, seed):
 
 
 def test_equal_letters_keep_their_order():
-    assert list(Sort().places(["b", "a", "b", "a"])) == [1, 3, 0, 2]
+    assert list(Sort().order_indices(["b", "a", "b", "a"])) == [1, 3, 0, 2]
 
 
 def test_the_alphabet_is_the_order():
-    assert list(Sort(alphabet="zäa").places(["a", "z", "ä"])) == [1, 2, 0]
+    assert list(Sort(alphabet="zäa").order_indices(["a", "z", "ä"])) == [1, 2, 0]
 
 
 def test_settings_are_checked():
     for settings, message in [
-        ({"shortest": 0}, "shortest is 0, longest 9; shortest must be at least 1 and longest no less than it"),
-        ({"longest": 2}, "shortest is 3, longest 2; shortest must be at least 1 and longest no less than it"),
-        ({"alphabet": ""}, "alphabet is empty; give its letters in one text, without spaces"),
-        ({"alphabet": "a b"}, 'alphabet is "a b", with a space in it; give its letters without spaces'),
-        ({"alphabet": "aba"}, 'alphabet is "aba", with a letter twice; give each letter once'),
+        ({"min_length": 0}, "min_length must be at least 1, got 0"),
+        ({"max_length": 2}, "max_length must be at least min_length (3), got 2"),
+        ({"alphabet": ""}, "alphabet is empty"),
+        ({"alphabet": "a b"}, 'alphabet must not contain spaces, got "a b"'),
+        ({"alphabet": "aba"}, 'alphabet must not repeat a letter, got "aba"'),
     ]:
         with pytest.raises(RegardError) as caught:
             Copy(**settings)

@@ -2,9 +2,9 @@ import re
 
 import pytest
 
-from regard.data.corpora import built_in, generate
-from regard.data.corpora.toy_en_de import coordinated, question, subordinated
-from regard.data.corpora.toy_grammar import Clause, NounPhrase, english, german, shared_roles
+from regard.data.corpora import generate_built_in, generate_examples
+from regard.data.corpora.toy_en_de import build_coordinated, build_question, build_subordinated
+from regard.data.corpora.toy_grammar import Clause, NounPhrase, link_shared_roles, to_english, to_german
 from regard.data.corpora.toy_words import (
     ADJECTIVES,
     COORDINATORS,
@@ -41,15 +41,15 @@ def some(noun, adjective=None, determiner=""):
     return NounPhrase(noun=NOUN[noun], determiner=determiner, adjective=ADJECTIVE.get(adjective), plural=True)
 
 
-def clause(subject, verb=None, found=None, **rest):
+def clause(subject, verb=None, object_phrase=None, **rest):
     if isinstance(subject, str):
         subject = PRONOUN[subject]
-    return Clause(subject=subject, verb=VERB.get(verb), object=found, **rest)
+    return Clause(subject=subject, verb=VERB.get(verb), object=object_phrase, **rest)
 
 
 def written(words):
     source, target = words
-    links = " ".join(f"{here}-{there}" for here, there in sorted(shared_roles(source, target)))
+    links = " ".join(f"{here}-{there}" for here, there in sorted(link_shared_roles(source, target)))
     return " ".join(word.text for word in source), " ".join(word.text for word in target), links
 
 
@@ -127,65 +127,65 @@ STATEMENTS = [
 
 @pytest.mark.parametrize(("plan", "source", "target", "links"), STATEMENTS)
 def test_statements(plan, source, target, links):
-    assert written((english(plan), german(plan))) == (source, target, links)
+    assert written((to_english(plan), to_german(plan))) == (source, target, links)
 
 
 def test_animals_eat_with_another_word():
     plan = Clause(subject=the("cow"), verb=FRESSEN, object=the("pear"))
-    assert written((english(plan), german(plan)))[:2] == ("the cow eats the pear", "die kuh frisst die birne")
+    assert written((to_english(plan), to_german(plan)))[:2] == ("the cow eats the pear", "die kuh frisst die birne")
 
 
 def test_questions():
     plan = clause(the("dog"), "see", PRONOUN["she"], negated=True)
-    assert written(question(plan)) == (
+    assert written(build_question(plan)) == (
         "does the dog not see her ?", "sieht der hund sie nicht ?", "1-1 2-2 3-4 4-0 5-3 6-5",
     )  # fmt: skip
     plan = clause("he", "close", a("window"), modal=MODAL["should"])
-    assert written(question(plan))[:2] == ("should he close a window ?", "sollte er ein fenster zumachen ?")
+    assert written(build_question(plan))[:2] == ("should he close a window ?", "sollte er ein fenster zumachen ?")
 
 
 def test_clauses_after_weil_end_in_their_verb():
     main, other = clause("she", "sleep"), clause(the("man"), "call", the("child"), time=TODAY, time_first=True)
-    assert written(subordinated(main, SUBORDINATORS[0], other, first=False)) == (
+    assert written(build_subordinated(main, SUBORDINATORS[0], other, first=False)) == (
         "she sleeps because the man calls the child today",
         "sie schläft , weil der mann das kind heute anruft",
         "0-0 1-1 2-2 2-3 3-4 4-5 5-9 6-6 7-7 8-8",
     )
-    assert written(subordinated(main, SUBORDINATORS[0], other, first=True))[:2] == (
+    assert written(build_subordinated(main, SUBORDINATORS[0], other, first=True))[:2] == (
         "because the man calls the child today , she sleeps",
         "weil der mann das kind heute anruft , schläft sie",
     )
     other = clause("he", "call", PRONOUN["they"], modal=MODAL["can"], negated=True)
-    assert written(subordinated(main, SUBORDINATORS[2], other, first=False))[1] == (
+    assert written(build_subordinated(main, SUBORDINATORS[2], other, first=False))[1] == (
         "sie schläft , wenn er sie nicht anrufen kann"
     )
 
 
 def test_clauses_after_and_keep_their_order():
     main, other = clause("i", "run"), clause("they", "work", time=TODAY, time_first=True)
-    assert written(coordinated(main, COORDINATORS[0], other)) == (
+    assert written(build_coordinated(main, COORDINATORS[0], other)) == (
         "i run and today they work", "ich laufe und heute arbeiten sie", "0-0 1-1 2-2 3-3 4-5 5-4",
     )  # fmt: skip
-    assert written(coordinated(main, COORDINATORS[1], other))[1] == "ich laufe , aber heute arbeiten sie"
+    assert written(build_coordinated(main, COORDINATORS[1], other))[1] == "ich laufe , aber heute arbeiten sie"
 
 
 @pytest.fixture(scope="module")
 def sample():
-    return generate("toy-en-de", 3000, seed=1)
+    return generate_examples("toy-en-de", 3000, seed=1)
 
 
 def test_a_sentence_has_one_translation(sample):
-    found = {}
-    for example in sample + generate("toy-en-de", 1000, seed=2, clauses=1, questions=False):
-        assert found.setdefault(example.source, example.target) == example.target
+    translations = {}
+    for example in sample + generate_examples("toy-en-de", 1000, seed=2, clauses=1, questions=False):
+        assert translations.setdefault(example.source, example.target) == example.target
 
 
 def test_every_word_is_linked_but_those_without_an_answer(sample):
     for example in sample:
         source, target = example.source.split(" "), example.target.split(" ")
         here, there = ({pair[side] for pair in example.links} for side in (0, 1))
-        assert {word for place, word in enumerate(source) if place not in here} <= {"do", "does", "to"}
-        assert {word for place, word in enumerate(target) if place not in there} <= {","}
+        assert {word for index, word in enumerate(source) if index not in here} <= {"do", "does", "to"}
+        assert {word for index, word in enumerate(target) if index not in there} <= {","}
         assert max(here) < len(source)
         assert max(there) < len(target)
 
@@ -213,7 +213,7 @@ def test_the_vocabulary_is_small(sample):
 
 
 def test_one_clause_without_questions():
-    for example in generate("toy-en-de", 500, clauses=1, questions=False):
+    for example in generate_examples("toy-en-de", 500, clauses=1, questions=False):
         assert not {"?", ",", "because", "and", "although", "if", "but"} & set(example.source.split())
 
 
@@ -221,7 +221,7 @@ def test_the_sentence_to_show_is_never_trained_on(monkeypatch):
     shown = clause(some("cat"), "like", some("dog"), negated=True)
     rare = clause("she", "sleep")
     plans = iter([shown, rare] * 50_000)
-    monkeypatch.setattr("regard.data.corpora.toy_en_de.draw_clause", lambda random, question=False: next(plans))
-    train, valid = built_in("toy-en-de", train=1, valid=1, clauses=1, questions=False)
+    monkeypatch.setattr("regard.data.corpora.toy_en_de.sample_clause", lambda random, question=False: next(plans))
+    train, valid = generate_built_in("toy-en-de", train=1, valid=1, clauses=1, questions=False)
     assert [example.source for example in train] == ["she sleeps"]
     assert [example.source for example in valid] == ["cats do not like dogs"]

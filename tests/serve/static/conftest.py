@@ -8,12 +8,12 @@ from tests.views.static.conftest import Watched
 
 @pytest.fixture(scope="package")
 def browser():
-    with chromium() as found:
-        yield found
+    with chromium() as browser:
+        yield browser
 
 
 class Shown(Watched):
-    """The page of a server, and what is on it."""
+    """The page of a server."""
 
     def run(self, text, **fields):
         """Fill in the form, run, and wait for the end."""
@@ -31,36 +31,36 @@ class Shown(Watched):
         self.drawn()
 
     def drawn(self):
-        """Wait until nothing is awaited any more, and all is drawn."""
+        """Wait until all requests are answered and everything is drawn."""
         self.page.locator("body:not(:has([aria-busy=true]))").wait_for()
         super().drawn()
 
     def outputs(self):
         return [each.text_content() for each in self.page.locator(".output").all()]
 
-    def told(self):
-        """What the viewer of the first pane says."""
+    def description(self):
+        """The status line of the viewer in the first pane."""
         self.drawn()
         return self.page.locator(".pane .status").first.text_content()
 
 
 @pytest.fixture
 def shown(browser, client):
-    """A function that opens the page; at the end nothing may have gone wrong, and nothing come from elsewhere."""
-    contexts, found = [], []
+    """A function that opens the page; at the end, there must be no errors and no requests to other hosts."""
+    contexts, pages = [], []
 
     def function(hash_="", address=client.address, **options):
         contexts.append(browser.new_context(**{"viewport": {"width": 1200, "height": 900}, **options}))
         watched = Shown(contexts[-1].new_page())
-        found.append(watched)
+        pages.append(watched)
         watched.page.set_default_timeout(20_000)
         watched.page.goto(f"{address}/{hash_}")
         return watched
 
     yield function
-    wrong = [text for watched in found for text in watched.wrong]
-    asked = [address for watched in found for address in watched.asked]
+    wrong = [text for watched in pages for text in watched.wrong]
+    requested = [address for watched in pages for address in watched.requested]
     for context in contexts:
         context.close()
     assert wrong == []
-    assert all(address.startswith("http://127.0.0.1:") for address in asked)
+    assert all(address.startswith("http://127.0.0.1:") for address in requested)

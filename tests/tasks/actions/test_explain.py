@@ -15,8 +15,8 @@ TEXTS = [
     ("where is he", "place"),
 ]
 SENTENCES = [("Ann B-P", "sees O", "Bob B-P"), ("a O", "man O", "sees O", "Ann B-P")]
-ONE_STEP = {"steps": 1, "tokens": 100, "validate_every": 1}
-SMALL = {"embedding": 6, "hidden": 4, "spelling_width": 4}
+ONE_STEP = {"steps": 1, "batch_tokens": 100, "validate_every": 1}
+SMALL = {"embedding": 6, "hidden": 4, "char_width": 4}
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,10 @@ def label_run(tmp_path_factory):
     """A classifier, hardly trained."""
     folder = tmp_path_factory.mktemp("labels")
     (folder / "texts.tsv").write_text("".join(f"{text}\t{label}\n" for text, label in TEXTS * 5))
-    recipe = {"data": {"train": str(folder / "texts.tsv"), "task": "label", "held_out": 0.2}, "training": ONE_STEP}
+    recipe = {
+        "data": {"train": str(folder / "texts.tsv"), "task": "label", "validation_share": 0.2},
+        "training": ONE_STEP,
+    }
     train({**recipe, "model": {"name": "attentive-classifier", **SMALL}}, folder / "run", quiet=True)
     return folder / "run"
 
@@ -34,7 +37,10 @@ def tag_run(tmp_path_factory):
     """A tagger, hardly trained."""
     folder = tmp_path_factory.mktemp("tags")
     (folder / "words.bio").write_text("\n\n".join("\n".join(lines) for lines in SENTENCES * 5) + "\n")
-    recipe = {"data": {"train": str(folder / "words.bio"), "task": "tag", "held_out": 0.2}, "training": ONE_STEP}
+    recipe = {
+        "data": {"train": str(folder / "words.bio"), "task": "tag", "validation_share": 0.2},
+        "training": ONE_STEP,
+    }
     train({**recipe, "model": {"name": "attentive-tagger", **SMALL}}, folder / "run", quiet=True)
     return folder / "run"
 
@@ -55,7 +61,7 @@ def refusal(capsys, *arguments: object) -> str:
 
 def test_a_label(label_run, capsys):
     lines = output(capsys, label_run, "who is Ann ?")
-    assert lines == explain(load(label_run), "who is Ann ?").lines()
+    assert lines == explain(load(label_run), "who is Ann ?").format_lines()
     assert lines[1].split("  ", 1)[0] == ""
     assert lines[1].split() == ["word", "attention", "gradient", "x", "input", "leave", "one", "out"]
     assert [line.split()[:2] for line in lines[2:6]] == [["0", "who"], ["1", "is"], ["2", "Ann"], ["3", "?"]]
@@ -100,16 +106,14 @@ def test_a_text_may_begin_with_a_hyphen(label_run, capsys):
 
 
 def test_what_is_wrong_is_said_in_one_line(label_run, tag_run, reverse_run, capsys):
-    assert refusal(capsys, label_run, "who", "is") == (
-        "regard: nothing takes the argument is; put quotes around the text\n"
-    )
+    assert refusal(capsys, label_run, "who", "is") == ("regard: unexpected argument is; put quotes around the text\n")
     assert refusal(capsys, label_run, "who", "--word", 0) == (
-        f"regard: explain: --word is for the task tag or text or pairs; {label_run} labels texts\n"
+        f"regard: explain: --word is for the task tag or text or pairs; {label_run} is of the task label\n"
     )
     assert refusal(capsys, tag_run, "who", "--second", "x") == (
-        f"regard: explain: --second is for the task label; {tag_run} tags words\n"
+        f"regard: explain: --second is for the task label; {tag_run} is of the task tag\n"
     )
     assert refusal(capsys, reverse_run, "a b", "--context", "x") == (
-        f"regard: explain: --context is for the task label; {reverse_run} answers texts\n"
+        f"regard: explain: --context is for the task label; {reverse_run} is of the task pairs\n"
     )
     assert refusal(capsys, label_run, "") == "regard: explain: the text has no words\n"

@@ -16,7 +16,7 @@ from regard.views.words import shade_words
 
 @pytest.fixture(autouse=True)
 def plain_terminal(monkeypatch):
-    """Eighty columns without colour, whatever the tests run in."""
+    """Eighty columns without color, whatever the tests run in."""
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("NO_COLOR", "1")
 
@@ -52,7 +52,7 @@ def test_gold_links_are_marked(reverse_run, capsys):
     marked = {line.split()[0]: line.index("o", 7) for line in lines if re.match(r" *[abc] \|", line)}
     first = lines[5].index("a")
     assert marked == {"c": first + 6, "b": first + 3, "a": first}
-    assert lines[-1].endswith("o gold")
+    assert lines[-1].endswith("o gold alignment")
 
 
 def test_the_text_comes_from_stdin_too(reverse_run, capsys, monkeypatch):
@@ -64,11 +64,11 @@ def test_the_text_comes_from_stdin_too(reverse_run, capsys, monkeypatch):
 
 def test_layer_head_and_kind(transformer_run, capsys):
     picture = look(load(transformer_run), "a b c", target="d a", kind="decoder")
-    found = output(
+    drawn = output(
         capsys, transformer_run, "a b c", "--target", "d a", "--kind", "decoder", "--layer", 1, "--head", "mean"
     )
-    assert found == picture.draw(layer=1, head="mean") + "\n"
-    assert found.startswith("transformer, decoder: d a · layer 1, mean of 2 heads\n")
+    assert drawn == picture.draw(layer=1, head="mean") + "\n"
+    assert drawn.startswith("transformer, decoder: d a · layer 1, mean of 2 heads\n")
 
 
 def test_words_or_tokens(subword_run, capsys):
@@ -82,8 +82,8 @@ def test_words_or_tokens(subword_run, capsys):
 def test_words_shaded_by_what_they_get(gpt_run, label_runs, capsys):
     picture = look(load(gpt_run), "the cat")
     shares = picture.select().mean(0)
-    wanted = shade_words(picture.columns, shares, title="gpt: the cat · mean of 2 layers, mean of 2 heads")
-    assert output(capsys, gpt_run, "the cat", "--view", "words") == wanted + "\n"
+    expected = shade_words(picture.columns, shares, title="gpt: the cat · mean of 2 layers, mean of 2 heads")
+    assert output(capsys, gpt_run, "the cat", "--view", "words") == expected + "\n"
     lines = output(capsys, label_runs["one"], "one good two").splitlines()  # one row: not a matrix but words
     assert lines[:2] == ["attentive-classifier: plus", "one good two"]
 
@@ -108,7 +108,7 @@ def test_files(reverse_run, capsys, tmp_path):
     arguments = ["--png", png, "--svg", svg, "--html", html, "--json", json, "--gold", "0-2"]
     assert main(["look", *map(str, [reverse_run, "a b c", *arguments])]) == 0
     out, err = capsys.readouterr()
-    assert (out, err) == ("", f"written: {png} {svg} {html} {json}\n")
+    assert (out, err) == ("", f"wrote {png} {svg} {html} {json}\n")
     picture = replace(look(load(reverse_run), "a b c"), links=frozenset({(0, 2)}))
     saved = AttentionMap.load(json)
     assert (saved.rows, saved.links, saved.alternatives) == (picture.rows, picture.links, picture.alternatives)
@@ -138,7 +138,7 @@ def test_every_view_as_svg(view, transformer_run, capsys, tmp_path):
     picture = look(load(transformer_run), "a b c", target="d a")
     drawing = path.read_text()
     if view != "words":
-        assert drawing == picture.svg(view)
+        assert drawing == picture.to_svg(view)
     else:
         shown = re.findall(r'data-weight="([^"]+)"', drawing)
         np.testing.assert_allclose([float(weight) for weight in shown], picture.select().mean(0), atol=1e-6)
@@ -146,43 +146,43 @@ def test_every_view_as_svg(view, transformer_run, capsys, tmp_path):
 
 def test_what_is_wrong_is_said_in_one_line(reverse_run, plain_run, label_runs, capsys, tmp_path):
     cases = [
-        ((reverse_run, "a", "b"), "nothing takes the argument b; put quotes around the text"),
-        ((reverse_run, "a", "--view", "lines"), "--view: lines cannot be drawn in a terminal; give --svg or --html"),
-        ((reverse_run, "a", "--png", "a.svg"), "--png: found a.svg; a file that ends in .png is needed"),
-        ((reverse_run, "a", "--svg", "a.png"), "--svg: found a.png; a file that ends in .svg is needed"),
+        ((reverse_run, "a", "b"), "unexpected argument b; put quotes around the text"),
+        ((reverse_run, "a", "--view", "lines"), "--view lines requires --svg or --html"),
+        ((reverse_run, "a", "--png", "a.svg"), "--png: expected a file that ends in .png, got a.svg"),
+        ((reverse_run, "a", "--svg", "a.png"), "--svg: expected a file that ends in .svg, got a.png"),
         (
             (reverse_run, "a", "--png", "a.png", "--view", "lines"),
-            "--png: has no view lines; there are: matrix",
+            "--png cannot show --view lines; choose from matrix",
         ),
         (
             (reverse_run, "a", "--svg", "a.svg", "--view", "time"),
-            "--svg: has no view time; there are: matrix, lines, heads, words",
+            "--svg cannot show --view time; choose from matrix, lines, heads, words",
         ),
         (
             (reverse_run, "a", "--gold", "0:0"),
-            '--gold: "0:0" is no link; write 3-4 for a sure one, 3p4 for a possible one',
+            '--gold: expected a link such as 3-4 (sure) or 3p4 (possible), got "0:0"',
         ),
         (
             (reverse_run, "a", "--target", "a", "--gold", "7-0"),
-            "attention map: the link (column 7, row 0) lies outside; columns go from 0 to 1, rows from 0 to 1",
+            "attention map: link (column 7, row 0) is out of range; columns are 0 to 1, rows 0 to 1",
         ),
-        ((reverse_run, "a", "--head", 3), 'head: there is no "3"; give a number from 0 to 0, or "mean"'),
+        ((reverse_run, "a", "--head", 3), 'head must be from 0 to 0 or "mean", got 3'),
         (
             (reverse_run, "a", "--layer", 1, "--html", tmp_path / "no.html", "--json", tmp_path / "no.json"),
-            'layer: there is no "1"; give a number from 0 to 0, or "mean"',
+            'layer must be from 0 to 0 or "mean", got 1',
         ),
         (
             (label_runs["crf"], "a b", "--view", "time", "--html", tmp_path / "no.html"),
-            "--view: this model writes nothing, so that there is no time to show",
+            "--view time requires a model that generates text",
         ),
         ((reverse_run, ""), "look: the text is empty"),
         (
             (label_runs["crf"], "a b", "--view", "time"),
-            "--view: this model writes nothing, so that there is no time to show",
+            "--view time requires a model that generates text",
         ),
         (
             (plain_run, "a"),
-            "seq2seq: this model has no attention from target to source, so no weights to show",
+            "seq2seq has no attention from target to source",
         ),
     ]
     for arguments, line in cases:

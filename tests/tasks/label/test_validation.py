@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from regard.data.labelled import Labelled
+from regard.data.labeled import LabeledText
 from regard.tasks.label.validation import LabelValidation
 from tests.training.test_label_loss import lexicon, sure_classifier
 
@@ -13,7 +13,7 @@ from tests.training.test_label_loss import lexicon, sure_classifier
 def test_many_are_judged_in_batches_as_at_once(monkeypatch):
     known = lexicon(["x", "y"])
     model = sure_classifier(known, [[1.0, 0.0], [0.0, 2.0], [3.0, 0.0]])
-    examples = [Labelled(text, (label,)) for text, label in zip("cabba", "xyyxx", strict=True)]
+    examples = [LabeledText(text, (label,)) for text, label in zip("cabba", "xyyxx", strict=True)]
     with torch.no_grad():
         at_once, _ = LabelValidation(examples, known, 9, "cpu")(model)
         monkeypatch.setattr("regard.tasks.label.validation.EXAMPLES", 2)
@@ -25,28 +25,33 @@ def test_many_are_judged_in_batches_as_at_once(monkeypatch):
 def test_one_label_is_judged_by_loss_accuracy_and_macro_f1():
     known = lexicon(["x", "y"])
     model = sure_classifier(known, [[2.0, 0.0], [0.0, 2.0], [1.0, 0.0]])
-    examples = [Labelled("a", ("x",)), Labelled("b", ("y",)), Labelled("c", ("y",)), Labelled("a", ("new",))]
+    examples = [
+        LabeledText("a", ("x",)),
+        LabeledText("b", ("y",)),
+        LabeledText("c", ("y",)),
+        LabeledText("a", ("new",)),
+    ]
     with torch.no_grad():
-        found, fitted = LabelValidation(examples, known, 9, "cpu")(model)
+        metrics, fitted = LabelValidation(examples, known, 9, "cpu")(model)
     losses = [math.log(1 + math.exp(-2))] * 2 + [math.log(1 + math.exp(1)), 0.0]  # of a new label nothing is known
-    assert found["loss"] == pytest.approx(sum(losses) / 4, rel=1e-5)
-    assert found["accuracy"] == 0.5  # but it is wrong
+    assert metrics["loss"] == pytest.approx(sum(losses) / 4, rel=1e-5)
+    assert metrics["accuracy"] == 0.5  # but it is wrong
     # x: 1 right, 3 predicted, 1 gold; y: 1 right, 1 predicted, 2 gold; new: none right, 1 gold
-    assert found["macro_f1"] == pytest.approx((2 / 4 + 2 / 3 + 0) / 3)
+    assert metrics["macro_f1"] == pytest.approx((2 / 4 + 2 / 3 + 0) / 3)
     assert fitted == {}
 
 
 def test_several_labels_are_judged_at_the_best_threshold_which_is_kept():
     known = lexicon(["x", "y"])
-    model = sure_classifier(known, [[-1.0, -3.0], [-3.0, -1.0], [-1.0, -1.0]], several=True)
-    examples = [Labelled("a", ("x",)), Labelled("b", ("y",)), Labelled("c", ("x", "y"))]
+    model = sure_classifier(known, [[-1.0, -3.0], [-3.0, -1.0], [-1.0, -1.0]], multi_label=True)
+    examples = [LabeledText("a", ("x",)), LabeledText("b", ("y",)), LabeledText("c", ("x", "y"))]
     with torch.no_grad():
-        found, fitted = LabelValidation(examples, known, 9, "cpu")(model)
-    assert found.keys() == {"loss", "f1"}
-    assert found["f1"] == 1.0  # at a threshold between sigmoid(-3) and sigmoid(-1)
+        metrics, fitted = LabelValidation(examples, known, 9, "cpu")(model)
+    assert metrics.keys() == {"loss", "f1"}
+    assert metrics["f1"] == 1.0  # at a threshold between sigmoid(-3) and sigmoid(-1)
     low, high = (1 / (1 + math.exp(x)) for x in (3, 1))
     assert fitted == {"threshold": pytest.approx((low + high) / 2)}
     assert model.threshold.item() == 0.5  # the loop sets it
-    assert found["loss"] == pytest.approx(
+    assert metrics["loss"] == pytest.approx(
         (4 * math.log(1 + math.exp(1)) + 2 * math.log(1 + math.exp(-3))) / 3, rel=1e-5
     )

@@ -33,7 +33,7 @@ def links(line: str) -> set[tuple[int, int]]:
 def true_links(source: str) -> set[tuple[int, int]]:
     """Of a text and its reverse."""
     last = len(source.split()) - 1
-    return {(place, last - place) for place in range(last + 1)}
+    return {(index, last - index) for index in range(last + 1)}
 
 
 def agreement(lines: list[str]) -> float:
@@ -52,12 +52,12 @@ def test_links_are_those_of_the_greatest_weights(here, reverse_run, capsys):
     forced = load(reverse_run).force(
         [source for source, _ in ROWS], [target for _, target in ROWS], return_weights=True
     )
-    for line, found in zip(lines, forced, strict=True):
-        weights = found.weights[0, 0, :-1, :-1]  # a word is a token, and <eos> is none
-        assert links(line) == {(row.argmax().item(), place) for place, row in enumerate(weights)}
+    for line, prediction in zip(lines, forced, strict=True):
+        weights = prediction.weights[0, 0, :-1, :-1]  # each word is a token; without <eos>
+        assert links(line) == {(row.argmax().item(), index) for index, row in enumerate(weights)}
     many, _ = output(capsys, reverse_run, "--source", "s", "--target", "t", "--method", "threshold", "--threshold", 0.1)
-    for line, found in zip(many, forced, strict=True):
-        weights = found.weights[0, 0, :-1, :-1]
+    for line, prediction in zip(many, forced, strict=True):
+        weights = prediction.weights[0, 0, :-1, :-1]
         assert links(line) == {(s, t) for t, row in enumerate(weights) for s, weight in enumerate(row) if weight >= 0.1}
 
 
@@ -108,9 +108,9 @@ def test_two_directions_are_joined(here, reverse_run, transformer_run, capsys):
     backward = output(capsys, transformer_run, "--source", "t", "--target", "s")[0]
     turned = [{(s, t) for t, s in links(line)} for line in backward]
     options = ["--source", "s", "--target", "t", "--backward", transformer_run]
-    union = output(capsys, reverse_run, *options, "--symmetrise", "union")[0]
+    union = output(capsys, reverse_run, *options, "--symmetrize", "union")[0]
     assert [links(line) for line in union] == [links(line) | other for line, other in zip(forward, turned, strict=True)]
-    both = output(capsys, reverse_run, *options, "--symmetrise", "intersection")[0]
+    both = output(capsys, reverse_run, *options, "--symmetrize", "intersection")[0]
     assert [links(line) for line in both] == [links(line) & other for line, other in zip(forward, turned, strict=True)]
     for line, least, most in zip(output(capsys, reverse_run, *options)[0], both, union, strict=True):
         assert links(least) <= links(line) <= links(most)
@@ -128,52 +128,52 @@ def test_gold_links_choose_both_attentions(here, reverse_run, transformer_run, c
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["none"], "none: there is no such folder; a run made by regard train is needed"),
-        (["RUN", "--source", "none"], "none: there is no such file"),
+        (["none"], "none: not found; expected a run folder created by regard train"),
+        (["RUN", "--source", "none"], "cannot read none: not found"),
         (
             ["RUN", "--source", "s", "--target", "two"],
             "s has 3 lines, two 2; line n of one must translate line n of the other",
         ),
-        (["RUN", "--backward", "RUN"], "--backward: needs --target; a prediction has one direction"),
-        (["RUN", "--gold", "two"], "--gold: needs --target; gold links belong to given targets"),
-        (["BOTH", "--symmetrise", "union"], "--symmetrise: needs --backward; two directions are joined"),
-        (["BOTH", "--out", "x"], "--out: does not go with --target; what is written are predictions"),
+        (["RUN", "--backward", "RUN"], "--backward requires --target"),
+        (["RUN", "--gold", "two"], "--gold requires --target"),
+        (["BOTH", "--symmetrize", "union"], "--symmetrize requires --backward"),
+        (["BOTH", "--out", "x"], "--out cannot be combined with --target: it writes predictions"),
         (
             ["BOTH", "--gold", "two", "--attention", "mean"],
-            "--attention: does not go with --gold; gold links choose the attention",
+            "--attention cannot be combined with --gold: the gold links select the attention",
         ),
         (
             ["BOTH", "--attention", "x"],
-            'alignment: "x" is no attention; write 2.3 for head 3 of layer 2, 2, or mean',
+            'alignment: unknown attention "x"; expected layer.head such as 2.3, a layer such as 2, or mean',
         ),
-        (["BOTH", "--attention", "7"], "select: there is no layer 7; there are 1, counted from 0"),
-        (["BOTH", "--threshold", "2"], "links_from: a threshold of 2.0; it must be above 0 and at most 1"),
-        (["BOTH", "--gold", "none"], "none: cannot be read: No such file or directory"),
-        (["BOTH", "--gold", "empty"], "empty: is empty; the links of one pair are the least"),
-        (["BOTH", "--gold", "two"], 'two, line 1: "x" is no link; write 3-4 for a sure one, 3p4 for a possible one'),
-        (["BOTH", "--gold", "five"], "five has 5 lines, and there are 3 pairs; line n must link pair n"),
+        (["BOTH", "--attention", "7"], "alignment: layer must be from 0 to 0, got 7"),
+        (["BOTH", "--threshold", "2"], "alignment: threshold must be above 0 and at most 1, got 2.0"),
+        (["BOTH", "--gold", "none"], "cannot read none: not found"),
+        (["BOTH", "--gold", "empty"], "empty is empty; expected at least one line of links"),
+        (["BOTH", "--gold", "two"], 'two, line 1: expected a link such as 3-4 (sure) or 3p4 (possible), got "x"'),
+        (["BOTH", "--gold", "five"], "five has 5 lines, but there are 3 pairs; line n must align pair n"),
         (
             ["BOTH", "--gold", "far"],
-            "far, line 1: links word 4 of the source, counted from 0, where there are 4; "
-            "are they counted from 1 (--gold-base 1), or cut into words otherwise?",
+            "far, line 1: word 4 of the source is out of range (4 words, counted from 0); "
+            "if the links count from 1, pass --gold-base 1",
         ),
         (
             ["BOTH", "--gold", "five", "--gold-base", "1"],
-            'five, line 1: "0-0" counts words from 0; from 1 was asked for',
+            'five, line 1: words must be counted from 1, got "0-0"',
         ),
         (
             ["RUN", "--source", "--target", "t"],
-            'invalid value "--target" for --source. A file is needed, or - for stdin.',
+            'invalid value "--target" for --source. Expected a file, or - for stdin.',
         ),
         (["RUN", "--source", "-", "--target", "-"],
-         "standard input: was given for source and target; one of them must be a file"),
+         "--source and --target cannot both be stdin"),
         (
             ["BOTH", "--backward", "PLAIN"],
-            "seq2seq: this model has no attention from target to source, so no weights to show",
+            "seq2seq has no attention from target to source",
         ),
         (
             ["PLAIN", "--source", "s"],
-            "seq2seq: this model has no attention from target to source, so no weights to show",
+            "seq2seq has no attention from target to source",
         ),
     ],
 )  # fmt: skip
@@ -187,7 +187,7 @@ def test_what_a_user_can_put_right_is_one_line(arguments, line, here, reverse_ru
 
 
 OPTIONS = ["--source", "--target", "--attention", "--shift", "--method", "--threshold", "--gold", "--backward", "--out"]
-WORDS = st.sampled_from([*OPTIONS, "s", "t", "-", "0", "1", "0.5", "mean", "threshold", "run", "x", "--symmetrise"])
+WORDS = st.sampled_from([*OPTIONS, "s", "t", "-", "0", "1", "0.5", "mean", "threshold", "run", "x", "--symmetrize"])
 
 
 @pytest.mark.slow

@@ -2,8 +2,8 @@ import pytest
 
 from regard.batch import BOS, EOS, PAD
 from regard.data.example import Example
-from regard.tasks.pairs.batches import PairCorpus, encode
-from regard.text import learn_pair
+from regard.tasks.pairs.batches import PairBatches, encode_examples
+from regard.text import learn_tokenizer_pair
 
 EXAMPLES = [Example("a b c", "c b a"), Example("a", "a"), Example("b c", "c b"), Example("c", "c")]
 A, B, C = 4, 5, 6
@@ -11,17 +11,19 @@ A, B, C = 4, 5, 6
 
 @pytest.fixture(scope="module")
 def tokenizers():
-    return learn_pair([e.source for e in EXAMPLES] + ["a"] * 9 + ["b"] * 3, ["a b c"], kind="words")[0]
+    return learn_tokenizer_pair([e.source for e in EXAMPLES] + ["a"] * 9 + ["b"] * 3, ["a b c"], kind="words")[0]
 
 
 def corpus(tokenizers, examples=EXAMPLES, **options):
-    return PairCorpus(examples, encode(examples, tokenizers), tokenizers, **{"tokens": 8, "seed": 0, **options})
+    return PairBatches(
+        examples, encode_examples(examples, tokenizers), tokenizers, **{"tokens": 8, "seed": 0, **options}
+    )
 
 
 def test_examples_become_numbers(tokenizers):
-    found = encode(EXAMPLES[:2], tokenizers)
-    assert [pair.source for pair in found] == [[A, B, C], [A]]
-    assert [pair.target for pair in found] == [[C, B, A], [A]]
+    pairs = encode_examples(EXAMPLES[:2], tokenizers)
+    assert [pair.source for pair in pairs] == [[A, B, C], [A]]
+    assert [pair.target for pair in pairs] == [[C, B, A], [A]]
 
 
 def test_lengths_count_the_end(tokenizers):
@@ -29,12 +31,12 @@ def test_lengths_count_the_end(tokenizers):
 
 
 def test_an_epoch_has_every_pair_once_and_no_batch_too_many_tokens(tokenizers):
-    found = corpus(tokenizers)
+    batches = corpus(tokenizers)
     for epoch in range(3):
-        plan = found.plan(epoch)
-        assert sorted(place for places in plan for place in places) == [0, 1, 2, 3]
-        assert all(len(places) * max(found.lengths[place][0] for place in places) <= 8 for places in plan)
-    assert 0 <= found.full_plan(0).padding < 1
+        plan = batches.plan(epoch)
+        assert sorted(index for indices in plan for index in indices) == [0, 1, 2, 3]
+        assert all(len(indices) * max(batches.lengths[index][0] for index in indices) <= 8 for indices in plan)
+    assert 0 <= batches.build_plan(0).padding < 1
 
 
 def test_a_batch_holds_the_pairs_asked_for(tokenizers):
@@ -45,22 +47,22 @@ def test_a_batch_holds_the_pairs_asked_for(tokenizers):
 
 
 def test_a_batch_has_a_name_by_which_it_is_found(tokenizers):
-    found = corpus(tokenizers)
-    assert found.name([2, 1]) == 'of the examples 2, 3, the first of them "a"'
+    batches = corpus(tokenizers)
+    assert batches.name([2, 1]) == 'of examples 2, 3, starting with "a"'
     many = corpus(tokenizers, EXAMPLES * 3)
-    assert many.name(range(10)) == 'of the examples 1, 2, 3, 4, 5, 6, 7, 8 and 2 more, the first of them "a b c"'
+    assert many.name(range(10)) == 'of examples 1, 2, 3, 4, 5, 6, 7, 8 and 2 more, starting with "a b c"'
 
 
 def test_with_dropout_texts_are_cut_anew_in_each_epoch_and_the_same_when_it_comes_again():
     examples = [Example(f"reading writing number {n}", f"numbers written {n}") for n in range(8)]
     texts = [example.source for example in examples] * 5, [example.target for example in examples] * 5
-    tokenizers = learn_pair(*texts, kind="bpe", size=300)[0]
-    found = corpus(tokenizers, examples, dropout=0.5)
-    first, again, second = (found.batch([0, 3], epoch) for epoch in (0, 0, 1))
+    tokenizers = learn_tokenizer_pair(*texts, kind="bpe", vocab_size=300)[0]
+    batches = corpus(tokenizers, examples, dropout=0.5)
+    first, again, second = (batches.batch([0, 3], epoch) for epoch in (0, 0, 1))
     assert first.source.tolist() == again.source.tolist()
     assert first.source.tolist() != second.source.tolist()
     for batch in (first, second):
-        for row, place in zip(batch.source.tolist(), (0, 3), strict=True):
-            assert tokenizers.source.decode(row) == examples[place].source  # whatever the cuts, it is the same text
+        for row, index in zip(batch.source.tolist(), (0, 3), strict=True):
+            assert tokenizers.source.decode(row) == examples[index].source  # the same text, however it is cut
     other = corpus(tokenizers, examples, dropout=0.5, seed=1)
     assert other.batch([0, 3], 0).source.tolist() != first.source.tolist()

@@ -36,27 +36,26 @@ def record(capsys, *arguments: object) -> dict[str, Any]:
 
 
 def test_scores_come_with_their_conditions(here, reverse_run, capsys):
-    found = output(capsys, reverse_run, "--source", "s", "--target", "t")
-    lines = found.splitlines()
+    lines = output(capsys, reverse_run, "--source", "s", "--target", "t").splitlines()
     assert lines[0] == "text"
     assert lines[1] == "  exact match 0.7500 (nrefs:1|case:mixed|sentences:4)"  # what the run was validated by
     assert re.fullmatch(r"  BLEU [\d.]+ \(nrefs:1\|case:mixed\|eff:no\|tok:13a\|smooth:exp\|version:.*\)", lines[2])
     assert re.fullmatch(r"  chrF [\d.]+ \(nrefs:1\|case:mixed\|eff:yes\|nc:6\|nw:0\|space:no\|version:.*\)", lines[3])
     assert lines[4] == "  word error rate 0.1818 (nrefs:1|case:mixed|sentences:4)"  # a c b for b c a: 2 of 11 words
-    assert lines[6] == "  exact match, sources of 0-10 words, 4 in all: 0.7500 (nrefs:1|case:mixed|sentences:4)"
+    assert lines[6] == "  exact match, sources of 0-10 words, 4 in total: 0.7500 (nrefs:1|case:mixed|sentences:4)"
     assert len(lines) == 7
 
 
 def test_what_comes_first_can_be_chosen(here, reverse_run, capsys):
     lines = output(capsys, reverse_run, "--data", "pairs.tsv", "--against-length", "bleu").splitlines()
     assert lines[1].startswith("  BLEU ")
-    assert lines[6].startswith("  BLEU, sources of 0-10 words, 4 in all: ")
+    assert lines[6].startswith("  BLEU, sources of 0-10 words, 4 in total: ")
 
 
 def test_bleu_of_short_targets_says_nothing(here, reverse_run, capsys):
     (here / "pairs.tsv").write_text("d a\ta d\n")
     assert (
-        "  BLEU: no target has four words, so it says nothing"
+        "  BLEU: not meaningful, because no target has four words"
         in output(capsys, reverse_run, "--data", "pairs.tsv").splitlines()
     )
 
@@ -64,7 +63,7 @@ def test_bleu_of_short_targets_says_nothing(here, reverse_run, capsys):
 def test_unknown_tokens_are_mentioned(here, reverse_run, capsys):
     (here / "pairs.tsv").write_text("a b z\tb a\n")
     assert main(["evaluate", str(reverse_run), "--data", "pairs.tsv"]) == 0
-    assert capsys.readouterr().err == "33 % of the source tokens are unknown to this model\n"
+    assert capsys.readouterr().err == "33% of the source tokens are unknown to the model\n"
     output(capsys, reverse_run, "--data", "pairs.tsv", "--quiet")
 
 
@@ -78,10 +77,10 @@ def test_one_file_two_files_and_stdin_are_the_same(here, reverse_run, monkeypatc
 
 
 def test_the_corpus_of_the_run_is_the_default_and_its_attention_is_scored(reverse_run, capsys):
-    found = record(capsys, reverse_run)
-    assert found["text"]["exact_match"]["value"] > 0.7
-    assert re.search(r"sentences:(\d+)", found["text"]["exact_match"]["signature"])[1] == "38"  # all there are
-    alignment = found["alignment"]
+    report = record(capsys, reverse_run)
+    assert report["text"]["exact_match"]["value"] > 0.7
+    assert re.search(r"sentences:(\d+)", report["text"]["exact_match"]["signature"])[1] == "38"  # all there are
+    alignment = report["alignment"]
     assert alignment["attention"]["layer"] == alignment["attention"]["head"] == 0
     assert alignment["searched"]
     assert alignment["error_rate"] < 0.3
@@ -92,13 +91,13 @@ def test_the_corpus_of_the_run_is_the_default_and_its_attention_is_scored(revers
 
 def test_no_example_of_the_corpus_was_trained_on(reverse_run):
     from regard.tasks.pairs.evaluate import EvaluatePairs
-    from regard.tasks.pairs.load import load_corpus
+    from regard.tasks.pairs.load import load_pair_split
 
     model = load(reverse_run)
-    found = EvaluatePairs(seed=7).examples(model)
-    trained = {example.source for example in load_corpus(model.recipe.data, 0).train}
-    assert len(found) == len({example.source for example in found}) == 38
-    assert not trained & {example.source for example in found}
+    examples = EvaluatePairs(seed=7).load_examples(model)
+    trained = {example.source for example in load_pair_split(model.recipe.data, 0).train}
+    assert len(examples) == len({example.source for example in examples}) == 38
+    assert not trained & {example.source for example in examples}
 
 
 def test_a_model_without_attention_is_scored_without_it(plain_run, capsys):
@@ -108,8 +107,8 @@ def test_a_model_without_attention_is_scored_without_it(plain_run, capsys):
 def test_any_of_several_right_answers_will_do(here, reverse_run, capsys):
     (here / "pairs.tsv").write_text("a b\tb a\na b\ta b\nc d\tc d\n")
     assert record(capsys, reverse_run, "--data", "pairs.tsv")["text"]["exact_match"]["value"] == pytest.approx(1 / 3)
-    found = record(capsys, reverse_run, "--data", "pairs.tsv", "--variants")["text"]["exact_match"]
-    assert found["value"] == 0.5
+    exact_match = record(capsys, reverse_run, "--data", "pairs.tsv", "--variants")["text"]["exact_match"]
+    assert exact_match["value"] == 0.5
 
 
 def test_gold_links_score_the_attention(here, reverse_run, capsys):
@@ -117,13 +116,13 @@ def test_gold_links_score_the_attention(here, reverse_run, capsys):
     (here / "t").write_text("d c b a\na d\n")
     (here / "gold").write_text("0-3 1-2 2-1 3-0\n0-1 1-0\n")
     both = ["--source", "s", "--target", "t", "--gold", "gold"]
-    found = output(capsys, reverse_run, *both).splitlines()
-    assert found[-2] == "attention as word alignment"
+    lines = output(capsys, reverse_run, *both).splitlines()
+    assert lines[-2] == "attention as word alignment"
     pattern = (
-        r"  AER 0\.\d+ \(precision .*\|recall .*\|sentences:2\|links:6\|sure:6\) attention 0\.0(, shift 1)?, the best"
+        r"  AER 0\.\d+ \(precision .*\|recall .*\|sentences:2\|links:6\|sure:6\) attention 0\.0(, shift 1)?, best on"
     )
-    assert re.match(pattern, found[-1])
-    assert output(capsys, reverse_run, *both, "--attention", "mean").splitlines()[-1].endswith("mean, as asked for")
+    assert re.match(pattern, lines[-1])
+    assert output(capsys, reverse_run, *both, "--attention", "mean").splitlines()[-1].endswith("mean, from --attention")
 
 
 def test_predictions_can_be_kept(here, reverse_run, capsys):
@@ -133,16 +132,16 @@ def test_predictions_can_be_kept(here, reverse_run, capsys):
 
 def test_prepared_text_is_scored_as_well(here, subword_run, capsys):
     (here / "pairs.tsv").write_text("The cats\tCATS the\n")
-    found = record(capsys, subword_run, "--data", "pairs.tsv", "--beam", 1)
-    assert list(found) == ["text", "text as prepared for the model"]
-    assert "tok:none" in found["text as prepared for the model"]["bleu"]["signature"]
+    report = record(capsys, subword_run, "--data", "pairs.tsv", "--beam", 1)
+    assert list(report) == ["text", "text as prepared for the model"]
+    assert "tok:none" in report["text as prepared for the model"]["bleu"]["signature"]
 
 
 def test_conditions_are_heard(here, reverse_run, capsys):
     (here / "pairs.tsv").write_text("a b\tB A\n")
     options = ["--data", "pairs.tsv", "--tokenize", "char", "--against-length", "exact_match", "--unit", "character"]
     plain, lower = record(capsys, reverse_run, *options), record(capsys, reverse_run, *options, "--lowercase")
-    assert [found["text"]["exact_match"]["value"] for found in (plain, lower)] == [0.0, 1.0]
+    assert [report["text"]["exact_match"]["value"] for report in (plain, lower)] == [0.0, 1.0]
     assert "case:lc|eff:no|tok:char" in lower["text"]["bleu"]["signature"]
     assert lower["text"]["by_length"]["unit"] == "character"
     assert lower["text"]["by_length"]["rows"][0]["score"]["name"] == "exact match"
@@ -151,10 +150,10 @@ def test_conditions_are_heard(here, reverse_run, capsys):
 def test_empty_pairs_are_refused_or_left_out(here, reverse_run, capsys):
     (here / "pairs.tsv").write_text("a b\tb a\nc\t\n")
     assert main(["evaluate", str(reverse_run), "--data", "pairs.tsv"]) == 2
-    line = "pairs.tsv, line 2: the target is empty; fill it, or leave such pairs out: --empty skip"
+    line = "pairs.tsv, line 2: the target is empty; pass --on-empty skip to skip such pairs"
     assert capsys.readouterr().err == f"regard: {line}\n"
-    found = record(capsys, reverse_run, "--data", "pairs.tsv", "--empty", "skip")
-    assert found["text"]["exact_match"] == {
+    report = record(capsys, reverse_run, "--data", "pairs.tsv", "--on-empty", "skip")
+    assert report["text"]["exact_match"] == {
         "name": "exact match", "value": 1.0, "signature": "nrefs:1|case:mixed|sentences:1",
     }  # fmt: skip
 
@@ -165,38 +164,37 @@ BOTH = ["--source", "s", "--target", "t"]
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["none"], "none: there is no such folder; a run made by regard train is needed"),
-        (["RUN", "pairs.tsv"],
-         "nothing takes the argument pairs.tsv; give the file by --data pairs.tsv or --text pairs.tsv, "
-         "or two by --source and --target"),
-        (["s", *BOTH], "s: is a file; a run folder is needed"),
-        (["RUN", "--source", "s"], "evaluate: --target is missing; give --source and --target, or --data"),
-        (["RUN", "--target", "t"], "evaluate: --source is missing; give --source and --target, or --data"),
-        (["RUN", *BOTH, "--data", "dates"], "evaluate: found --source s and --data dates; give one of them"),
-        (["SUBWORDS"], "evaluate: nothing to evaluate on; give --source and --target, or --data"),
-        (["RUN", "--count", "0"], "--count is 0; 1 is the least"),
-        (["RUN", "--seed", "-1"], "reverse: seed is -1; 0 is the least"),
-        (["RUN", "--data", "empty.tsv"], "empty.tsv: is empty; one pair is the least"),
-        (["RUN", "--data", "none.tsv"], "none.tsv: there is no such file"),
-        (["RUN", "--source", "s", "--target", "."], ".: is a folder; a file is needed"),
-        (["RUN", *BOTH, "--beam", "0"], "predict: beam is 0; a number from 1 to 1000 is needed"),
-        (["RUN", *BOTH, "--tokenize", "14a"], 'BLEU: tokenize: there is no "14a"; did you mean "13a"?'),
+        (["none"], "none: not found; expected a run folder created by regard train"),
+        (["RUN", "pairs.tsv", "x"], "unexpected argument x; pass two files with --source and --target"),
+        (["RUN", "pairs.tsv", "--data", "pairs.tsv"], "DATA cannot be combined with --data"),
+        (["s", *BOTH], "s: expected a run folder, got a file"),
+        (["RUN", "--source", "s"], "--source requires --target"),
+        (["RUN", "--target", "t"], "--target requires --source"),
+        (["RUN", *BOTH, "--data", "dates"], "--source cannot be combined with --data"),
+        (["SUBWORDS"], "--data is required: a file of pairs or a built-in corpus; or pass --source and --target"),
+        (["RUN", "--count", "0"], "--count must be at least 1, got 0"),
+        (["RUN", "--seed", "-1"], "reverse: seed must be at least 0, got -1"),
+        (["RUN", "--data", "empty.tsv"], "empty.tsv is empty; expected at least one pair"),
+        (["RUN", "--data", "none.tsv"], "cannot read none.tsv: not found"),
+        (["RUN", "--source", "s", "--target", "."], "cannot read .: expected a file, got a folder"),
+        (["RUN", *BOTH, "--beam", "0"], "predict: beam must be from 1 to 1000, got 0"),
+        (["RUN", *BOTH, "--tokenize", "14a"], 'BLEU: unknown tokenize "14a"; did you mean "13a"?'),
         (
             ["RUN", *BOTH, "--against-length", "blue"],
-            'evaluate_text: against_length: there is no "blue"; did you mean "bleu"?',
+            'evaluate_text: unknown against_length "blue"; did you mean "bleu"?',
         ),
-        (["RUN", *BOTH, "--gold", "one"], "one has 1 lines, there are 4 pairs; line n must link pair n"),
+        (["RUN", *BOTH, "--gold", "one"], "one has 1 lines, but there are 4 pairs; line n must align pair n"),
         (["RUN", *BOTH, "--gold", "far"],
-         "far, line 1: links word 4 of the source, counted from 0, where there are 4; "
-         "are they counted from 1 (--gold-base 1), or cut into words otherwise?"),
-        (["RUN", *BOTH, "--gold", "none"], "none: cannot be read: No such file or directory"),
-        (["RUN", *BOTH, "--gold", "bare"], "alignment_error: the gold standard has no sure link; recall needs one"),
+         "far, line 1: word 4 of the source is out of range (4 words, counted from 0); "
+         "if the links count from 1, pass --gold-base 1"),
+        (["RUN", *BOTH, "--gold", "none"], "cannot read none: not found"),
+        (["RUN", *BOTH, "--gold", "bare"], "alignment_error: the gold alignment must have at least one sure link"),
         (["RUN", *BOTH, "--attention", "x"],
-         'alignment: "x" is no attention; write 2.3 for head 3 of layer 2, 2, or mean'),
-        (["RUN", "--attention", "0.5"], "select: there is no head 5; there are 1, counted from 0"),
-        (["RUN", *BOTH, "--out", "s/x"], "s/x: cannot be written: Not a directory"),
+         'alignment: unknown attention "x"; expected layer.head such as 2.3, a layer such as 2, or mean'),
+        (["RUN", "--attention", "0.5"], "alignment: head must be from 0 to 0, got 5"),
+        (["RUN", *BOTH, "--out", "s/x"], "cannot write s/x: not a directory"),
         (["PLAIN", *BOTH, "--gold", "one"],
-         "seq2seq: this model has no attention from target to source, so no weights to show"),
+         "seq2seq has no attention from target to source"),
         (["RUN", *BOTH, "--shift", "2"], 'invalid value "2" for --shift. Choose from: 0, 1.'),
     ],
 )  # fmt: skip

@@ -11,7 +11,7 @@ from regard.batch import BOS, EOS, Pair, collate
 from regard.errors import RegardError
 from regard.tasks.loading import load
 from regard.tasks.pairs.options import SearchOptions
-from regard.tasks.pairs.predictor import different
+from regard.tasks.pairs.predictor import drop_duplicates
 
 SOURCES = ["a b c d", "d c", "", "b a b", "a zz b", "c c c", "  d a "]
 
@@ -28,30 +28,34 @@ def any_model(request):
 
 def test_the_letters_come_back_in_reverse(model):
     texts = ["a b c d", "d c", "b a b"]
-    assert [each.text for each in model.predict(texts)] == ["d c b a", "c d", "b a b"]
+    assert [prediction.text for prediction in model.predict(texts)] == ["d c b a", "c d", "b a b"]
 
 
 def test_of_equal_texts_the_first_stays_where_it_was(model):
     best, other = model.predict("a b"), model.predict("b c")
-    assert different([best, other, replace(best, log_probability=-9.0), other]) == [best, other]
+    assert drop_duplicates([best, other, replace(best, log_probability=-9.0), other]) == [best, other]
 
 
 def test_a_text_gives_a_prediction_and_a_list_a_list(model):
-    found = model.predict("a b")
-    assert (found.text, found.source_tokens, found.target_tokens) == ("b a", ("a", "b", "<eos>"), ("b", "a", "<eos>"))
-    assert found.weights is None
+    prediction = model.predict("a b")
+    assert (prediction.text, prediction.source_tokens, prediction.target_tokens) == (
+        "b a",
+        ("a", "b", "<eos>"),
+        ("b", "a", "<eos>"),
+    )
+    assert prediction.weights is None
     assert model.predict([]) == []
-    assert [each.text for each in model.predict(("a b",))] == ["b a"]
+    assert [prediction.text for prediction in model.predict(("a b",))] == ["b a"]
 
 
 def test_several_at_once_are_what_each_is_alone(any_model):
-    together = any_model.predict(SOURCES, nbest=2, longest=8, return_weights=True)
-    for text, found in zip(SOURCES, together, strict=True):
-        alone = any_model.predict(text, nbest=2, longest=8, return_weights=True)
-        assert (found.source, found.text, found.target_tokens) == (text, alone.text, alone.target_tokens)
-        assert found.log_probability == pytest.approx(alone.log_probability, abs=1e-4)
-        torch.testing.assert_close(found.weights, alone.weights, rtol=1e-3, atol=1e-5)
-        assert [each.text for each in found.alternatives] == [each.text for each in alone.alternatives]
+    together = any_model.predict(SOURCES, nbest=2, max_length=8, return_weights=True)
+    for text, prediction in zip(SOURCES, together, strict=True):
+        alone = any_model.predict(text, nbest=2, max_length=8, return_weights=True)
+        assert (prediction.source, prediction.text, prediction.target_tokens) == (text, alone.text, alone.target_tokens)
+        assert prediction.log_probability == pytest.approx(alone.log_probability, abs=1e-4)
+        torch.testing.assert_close(prediction.weights, alone.weights, rtol=1e-3, atol=1e-5)
+        assert [other.text for other in prediction.alternatives] == [other.text for other in alone.alternatives]
 
 
 @pytest.mark.parametrize(
@@ -59,117 +63,119 @@ def test_several_at_once_are_what_each_is_alone(any_model):
     [
         {},
         {"beam": 4, "nbest": 4, "length_penalty": 1.0},
-        {"beam": 5, "nbest": 2, "length_penalty": 0.0, "longest": 6},
-        {"beam": 3, "nbest": 3, "length_penalty": 2.0, "longest": 2},
+        {"beam": 5, "nbest": 2, "length_penalty": 0.0, "max_length": 6},
+        {"beam": 3, "nbest": 3, "length_penalty": 2.0, "max_length": 2},
         {"beam": 1, "length_penalty": 2.0},  # greedy, whatever the penalty
     ],
 )
 def test_a_search_that_is_watched_finds_what_predict_does(any_model, settings):
     for search in any_model.search("a b c d", SearchOptions(**settings)):
         assert search.length >= 1
-    found, expected = any_model.found("a b c d", search), any_model.predict("a b c d", **settings)
-    assert len(found.alternatives) == len(expected.alternatives)
-    for one, other in zip(found.alternatives, expected.alternatives, strict=True):
+    prediction, expected = any_model.finish_search("a b c d", search), any_model.predict("a b c d", **settings)
+    assert len(prediction.alternatives) == len(expected.alternatives)
+    for one, other in zip(prediction.alternatives, expected.alternatives, strict=True):
         assert (one.text, one.log_probability) == (other.text, other.log_probability)
         assert (one.source_tokens, one.target_tokens) == (other.source_tokens, other.target_tokens)
-    assert found.text == expected.text
+    assert prediction.text == expected.text
 
 
 def test_tokens_are_the_axes_of_the_weights_and_rows_sum_to_one(any_model):
-    for best in any_model.predict(SOURCES, nbest=3, return_weights=True, longest=6):
-        for found in best.alternatives:
-            layers = len(any_model.model.attended)
-            assert found.weights.shape[0] == layers
-            assert found.weights.shape[2:] == (len(found.target_tokens), len(found.source_tokens))
-            torch.testing.assert_close(found.weights.sum(-1), torch.ones(found.weights.shape[:-1]))
-            assert len(found.source_words) == len(found.source_tokens)
-            assert len(found.target_words) == len(found.target_tokens)
-            assert found.source_tokens[-1] == "<eos>"
-            assert (found.target_tokens[-1:] == ("<eos>",)) == (len(found.pair.target) < len(found.target_tokens))
+    for best in any_model.predict(SOURCES, nbest=3, return_weights=True, max_length=6):
+        for prediction in best.alternatives:
+            layers = len(any_model.model.default_attention)
+            assert prediction.weights.shape[0] == layers
+            assert prediction.weights.shape[2:] == (len(prediction.target_tokens), len(prediction.source_tokens))
+            torch.testing.assert_close(prediction.weights.sum(-1), torch.ones(prediction.weights.shape[:-1]))
+            assert len(prediction.source_words) == len(prediction.source_tokens)
+            assert len(prediction.target_words) == len(prediction.target_tokens)
+            assert prediction.source_tokens[-1] == "<eos>"
+            assert (prediction.target_tokens[-1:] == ("<eos>",)) == (
+                len(prediction.pair.target) < len(prediction.target_tokens)
+            )
 
 
 def test_unknown_words_are_shown_as_they_are(model):
-    found = model.predict("a zz b")
-    assert found.source_tokens == ("a", "zz", "b", "<eos>")
-    assert "<unk>" not in found.target_tokens
+    prediction = model.predict("a zz b")
+    assert prediction.source_tokens == ("a", "zz", "b", "<eos>")
+    assert "<unk>" not in prediction.target_tokens
 
 
 def test_unknown_characters_are_shown_as_they_are(plain_run):
-    found = load(plain_run).predict("a\u2003ü b")  # an em space, which the model has not seen, parts words too
-    assert found.source_tokens == ("a", "\\u2003", "ü", "▁", "b", "<eos>")
-    assert found.source_words == (0, None, 1, None, 2, None)
+    prediction = load(plain_run).predict("a\u2003ü b")  # an unknown em space also separates words
+    assert prediction.source_tokens == ("a", "\\u2003", "ü", "▁", "b", "<eos>")
+    assert prediction.source_words == (0, None, 1, None, 2, None)
 
 
 def test_a_target_that_did_not_end_has_no_end_among_its_tokens(model):
-    found = model.predict("a b c d", beam=1, longest=2, return_weights=True)
-    assert (found.target_tokens, found.target_words) == (("d", "c"), (0, 1))
-    assert found.weights.shape[2] == 2
+    prediction = model.predict("a b c d", beam=1, max_length=2, return_weights=True)
+    assert (prediction.target_tokens, prediction.target_words) == (("d", "c"), (0, 1))
+    assert prediction.weights.shape[2] == 2
 
 
 def test_an_empty_source_has_an_empty_target(any_model):
-    found = any_model.predict(" ", nbest=4, return_weights=True)
-    assert (found.text, found.log_probability, len(found.alternatives)) == ("", 0.0, 1)
-    torch.testing.assert_close(found.weights.sum(-1), torch.ones(found.weights.shape[:-1]))
-    assert any_model.attention_map(found).rows == ("<eos>",)
-    with pytest.raises(RegardError, match=r"^attention_map: the source has no words; show it by tokens$"):
-        any_model.attention_map(found, words=True)
+    prediction = any_model.predict(" ", nbest=4, return_weights=True)
+    assert (prediction.text, prediction.log_probability, len(prediction.alternatives)) == ("", 0.0, 1)
+    torch.testing.assert_close(prediction.weights.sum(-1), torch.ones(prediction.weights.shape[:-1]))
+    assert any_model.attention_map(prediction).rows == ("<eos>",)
+    with pytest.raises(RegardError, match=r"^attention_map: the source has no words; pass words=False$"):
+        any_model.attention_map(prediction, words=True)
 
 
 def test_an_empty_prediction_has_no_words_to_show(model):
-    found = model.force(["a b"], [""], return_weights=True)[0]
-    assert model.attention_map(found).rows == ("<eos>",)
-    with pytest.raises(RegardError, match=r"^attention_map: the prediction has no words; show it by tokens$"):
-        model.attention_map(found, words=True)
+    prediction = model.force(["a b"], [""], return_weights=True)[0]
+    assert model.attention_map(prediction).rows == ("<eos>",)
+    with pytest.raises(RegardError, match=r"^attention_map: the prediction has no words; pass words=False$"):
+        model.attention_map(prediction, words=True)
 
 
 @pytest.mark.parametrize("any_model", ["reverse_run", "transformer_run"], indirect=True)
 def test_a_forced_target_is_as_probable_as_when_it_was_predicted(any_model):
     texts = [text for text in SOURCES if text.strip()]
-    several = [found for best in any_model.predict(texts, nbest=5) for found in best.alternatives]
-    ended = [found for found in several if found.target_tokens[-1] == "<eos>"]
+    all_predictions = [prediction for best in any_model.predict(texts, nbest=5) for prediction in best.alternatives]
+    ended = [prediction for prediction in all_predictions if prediction.target_tokens[-1] == "<eos>"]
     assert len(ended) > 3
-    forced = any_model.force([found.source for found in ended], [found.text for found in ended])
-    for found, again in zip(ended, forced, strict=True):
-        assert again.log_probability == pytest.approx(found.log_probability, abs=1e-4)
+    forced = any_model.force([prediction.source for prediction in ended], [prediction.text for prediction in ended])
+    for prediction, again in zip(ended, forced, strict=True):
+        assert again.log_probability == pytest.approx(prediction.log_probability, abs=1e-4)
 
 
 def test_a_log_probability_is_the_sum_of_the_model_s_own_steps(model):
-    found = model.predict("a b c d")
+    prediction = model.predict("a b c d")
     ids = model.tokenizers.source.encode("a b c d")
     state, last, total = model.model.start(collate([Pair(ids)]), capacity=9), BOS, 0.0
-    for token in [*model.tokenizers.target.encode(found.text), EOS]:
+    for token in [*model.tokenizers.target.encode(prediction.text), EOS]:
         logits, state = model.model.step(torch.tensor([last]), state)
         total, last = total + logits.log_softmax(-1)[0, token].item(), token
-    assert found.log_probability == pytest.approx(total, abs=1e-5)
+    assert prediction.log_probability == pytest.approx(total, abs=1e-5)
     assert model.force(["a b c d"], ["d c b a"])[0].log_probability == pytest.approx(total, abs=1e-5)
 
 
 def test_alternatives_come_best_first_and_the_best_is_the_prediction(model):
-    found = model.predict("a b c d", nbest=5, length_penalty=0.0)
-    values = [each.log_probability for each in found.alternatives]
+    prediction = model.predict("a b c d", nbest=5, length_penalty=0.0)
+    values = [other.log_probability for other in prediction.alternatives]
     assert len(values) == 5
     assert values == sorted(values, reverse=True)
-    assert (found.text, found.log_probability) == (found.alternatives[0].text, values[0])
-    assert len({each.target_tokens for each in found.alternatives}) == 5
+    assert (prediction.text, prediction.log_probability) == (prediction.alternatives[0].text, values[0])
+    assert len({other.target_tokens for other in prediction.alternatives}) == 5
     assert sum(map(math.exp, values)) < 1
 
 
 def test_forced_targets_keep_their_own_words(model):
-    found = model.force(["a b"], ["b qq  a"], return_weights=True)[0]
-    assert (found.text, found.target_tokens) == ("b qq  a", ("b", "qq", "a", "<eos>"))
-    assert model.attention_map(found, words=True).rows == ("b", "qq", "a")
+    prediction = model.force(["a b"], ["b qq  a"], return_weights=True)[0]
+    assert (prediction.text, prediction.target_tokens) == ("b qq  a", ("b", "qq", "a", "<eos>"))
+    assert model.attention_map(prediction, words=True).rows == ("b", "qq", "a")
 
 
 def test_subwords_are_merged_to_the_words_of_the_text(subword_run):
     model = load(subword_run)
-    found = model.force(["The cats sleep ünknown"], ["ünknown Cats"], return_weights=True)[0]
-    assert len(found.source_tokens) > 5
-    picture = model.attention_map(found, words=True)
+    prediction = model.force(["The cats sleep ünknown"], ["ünknown Cats"], return_weights=True)[0]
+    assert len(prediction.source_tokens) > 5
+    picture = model.attention_map(prediction, words=True)
     assert (picture.rows, picture.columns) == (("ünknown", "cats"), ("the", "cats", "sleep", "ünknown"))
-    inside = [place for place, word in enumerate(found.source_words) if word == 3]
-    rows = [place for place, word in enumerate(found.target_words) if word == 0]
+    inside = [index for index, word in enumerate(prediction.source_words) if word == 3]
+    rows = [index for index, word in enumerate(prediction.target_words) if word == 0]
     assert min(len(inside), len(rows)) > 1
-    by_hand = found.weights[0, 0][rows][:, inside].sum(-1).mean()
+    by_hand = prediction.weights[0, 0][rows][:, inside].sum(-1).mean()
     assert picture.weights[0, 0, 0, 3] == pytest.approx(by_hand.item(), abs=1e-6)
 
 
@@ -186,21 +192,21 @@ def test_the_map_names_model_source_and_prediction(model):
 
 
 def test_progress_is_told_how_many_are_done(model):
-    told: list[int] = []
-    model.predict(["a b", "", "c d"], progress=told.append)
-    assert told == [2]  # the empty one needs no decoding
+    counts: list[int] = []
+    model.predict(["a b", "", "c d"], progress=counts.append)
+    assert counts == [2]  # the empty one needs no decoding
 
 
 @pytest.mark.parametrize(
     ("options", "line"),
     [
-        ({"beam": 0}, "predict: beam is 0; a number from 1 to 1000 is needed"),
-        ({"nbest": 0}, "predict: nbest is 0; a number from 1 to 1000 is needed"),
-        ({"longest": 10**12}, "predict: longest is 1000000000000; a number from 1 to 100000 is needed"),
-        ({"beam": 2, "nbest": 3}, "predict: 3 best of a beam of 2 are too many; set beam to 3 or more"),
+        ({"beam": 0}, "predict: beam must be from 1 to 1000, got 0"),
+        ({"nbest": 0}, "predict: nbest must be from 1 to 1000, got 0"),
+        ({"max_length": 10**12}, "predict: max_length must be from 1 to 100000, got 1000000000000"),
+        ({"beam": 2, "nbest": 3}, "predict: nbest must be at most beam (2), got 3"),
         (
             {"length_penalty": math.nan},
-            "beam_search: length_penalty is nan; 0 is none, a number above it favours length",
+            "beam_search: length_penalty must be at least 0 and finite, got nan",
         ),
     ],
 )
@@ -213,7 +219,7 @@ def test_a_search_that_cannot_be_made_is_refused(model, options, line):
 def test_a_model_without_attention_says_so(plain_run):
     model = load(plain_run)
     assert isinstance(model.predict("a b").text, str)
-    line = r"^seq2seq: this model has no attention from target to source, so no weights to show$"
+    line = r"^seq2seq has no attention from target to source$"
     with pytest.raises(RegardError, match=line):
         model.predict("a b", return_weights=True)
     with pytest.raises(RegardError, match=line):
@@ -221,19 +227,19 @@ def test_a_model_without_attention_says_so(plain_run):
 
 
 def test_a_map_needs_weights_and_forcing_as_many_targets_as_sources(model):
-    with pytest.raises(RegardError, match=r"^attention_map: the prediction has no weights; predict with ret"):
+    with pytest.raises(RegardError, match=r"^attention_map: the prediction has no weights; pass return_weights=True"):
         model.attention_map(model.predict("a b"))
-    with pytest.raises(RegardError, match=r"^force: there are 1 sources and 2 targets; each needs one$"):
+    with pytest.raises(RegardError, match=r"^force: expected one target per source, got 1 sources and 2 targets$"):
         model.force(["a"], ["a", "b"])
 
 
 @pytest.mark.parametrize(
     ("texts", "line"),
     [
-        (None, "predict: found NoneType; a text or a list of texts is needed"),
-        (3, "predict: found int; a text or a list of texts is needed"),
-        (["a", 3], "predict: text 2 is 3; a text is needed"),
-        (b"a", "predict: text 1 is 97; a text is needed"),
+        (None, "predict: expected a string or a list of strings, got NoneType"),
+        (3, "predict: expected a string or a list of strings, got int"),
+        (["a", 3], "predict: text 2: expected a string, got int"),
+        (b"a", "predict: text 1: expected a string, got int"),
     ],
 )
 def test_what_is_no_text_is_named(model, texts, line):
@@ -244,7 +250,7 @@ def test_what_is_no_text_is_named(model, texts, line):
 
 def test_a_map_is_made_of_one_prediction(model):
     unchecked = inspect.unwrap(type(model).attention_map)
-    with pytest.raises(RegardError, match=r"^attention_map: found list; one Prediction is needed$"):
+    with pytest.raises(RegardError, match=r"^attention_map: expected a Prediction, got list$"):
         unchecked(model, [model.predict("a")])
 
 

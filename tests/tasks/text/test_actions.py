@@ -10,10 +10,10 @@ import pytest
 
 from regard.cli import main
 from regard.run import Run
-from regard.tasks.loading import load, task_of_run
+from regard.tasks.loading import get_run_task, load
 from regard.tasks.text.actions import PredictText
 from regard.tasks.text.evaluation import evaluate_text_file
-from regard.tasks.text.predictor import Reading
+from regard.tasks.text.predictor import ScoredText
 
 
 def answer(monkeypatch, capsys, text: str, *arguments: object) -> list[str]:
@@ -26,7 +26,7 @@ def answer(monkeypatch, capsys, text: str, *arguments: object) -> list[str]:
 
 
 def test_which_runs_are_of_language_models(text_run, gpt_run, reverse_run):
-    assert [task_of_run(run).name for run in (text_run, gpt_run, reverse_run)] == ["text", "text", "pairs"]
+    assert [get_run_task(run).name for run in (text_run, gpt_run, reverse_run)] == ["text", "text", "pairs"]
 
 
 # predict
@@ -36,9 +36,9 @@ def test_which_runs_are_of_language_models(text_run, gpt_run, reverse_run):
 def test_each_line_gets_its_log_probability(name, request, monkeypatch, capsys):
     run = request.getfixturevalue(name)
     lines = ["the cat sees the dog", "", "a bird sings and sings and sings", "zzz"]
-    wanted = [f"{reading.log_probability:.4f}" for reading in load(run).read(lines)]
-    assert answer(monkeypatch, capsys, "\n".join(lines) + "\n", "predict", run, "--quiet") == wanted
-    assert wanted[1] == "0.0000" if name == "gpt_run" else float(wanted[1]) < 0  # the end of a line counts
+    expected = [f"{scored.log_probability:.4f}" for scored in load(run).score_texts(lines)]
+    assert answer(monkeypatch, capsys, "\n".join(lines) + "\n", "predict", run, "--quiet") == expected
+    assert expected[1] == "0.0000" if name == "gpt_run" else float(expected[1]) < 0  # the end of a line counts
 
 
 def test_a_file_is_answered_in_parts(text_run, tmp_path, monkeypatch, capsys):
@@ -52,41 +52,41 @@ def test_a_file_is_answered_in_parts(text_run, tmp_path, monkeypatch, capsys):
 
 
 def test_the_surprise_of_each_token(text_run, monkeypatch, capsys):
-    (line,) = answer(monkeypatch, capsys, "the  cat zzz", "predict", text_run, "--tokens", "--quiet")
-    total, *found = line.split("\t")
-    reading = load(text_run).read("the  cat zzz")
-    assert [each.split(" ")[0] for each in found] == ["the", "cat", "zzz", "<eos>"]
-    surprises = [float(each.split(" ")[1]) for each in found]
-    assert surprises == pytest.approx([-value for value in reading.log_probabilities], abs=0.006)
-    assert float(total) == pytest.approx(-sum(surprises), abs=0.03)
+    (line,) = answer(monkeypatch, capsys, "the  cat zzz", "predict", text_run, "--per-token", "--quiet")
+    total, *cells = line.split("\t")
+    scored = load(text_run).score_texts("the  cat zzz")
+    assert [cell.split(" ")[0] for cell in cells] == ["the", "cat", "zzz", "<eos>"]
+    surprisals = [float(cell.split(" ")[1]) for cell in cells]
+    assert surprisals == pytest.approx([-value for value in scored.log_probabilities], abs=0.006)
+    assert float(total) == pytest.approx(-sum(surprisals), abs=0.03)
 
 
 def test_what_the_model_does_not_know_is_told_once(text_run, monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"the cat zzz\nyyy cat\n")))
     assert main(["predict", str(text_run)]) == 0
-    assert capsys.readouterr().err == "40 % of the tokens are unknown to this model\n"
+    assert capsys.readouterr().err == "40% of the tokens are unknown to the model\n"
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"the cat zzz\n")))
     assert main(["predict", str(text_run), "--quiet"]) == 0
     assert capsys.readouterr().err == ""
 
 
 def test_what_is_certain_does_not_surprise():
-    reading = Reading("a\tb", ("a", "\\t", "b"), (-1.5, 0.0, -0.001))
-    assert reading.lines(PredictText(tokens=True)) == ["-1.5010\ta 1.50\t\\t 0.00\tb 0.00"]
-    assert reading.lines(PredictText()) == ["-1.5010"]
-    assert Reading("", (), ()).lines(PredictText(tokens=True)) == ["0.0000"]
+    scored = ScoredText("a\tb", ("a", "\\t", "b"), (-1.5, 0.0, -0.001))
+    assert scored.lines(PredictText(per_token=True)) == ["-1.5010\ta 1.50\t\\t 0.00\tb 0.00"]
+    assert scored.lines(PredictText()) == ["-1.5010"]
+    assert ScoredText("", (), ()).lines(PredictText(per_token=True)) == ["0.0000"]
 
 
 def test_a_line_as_json(text_run, monkeypatch, capsys):
     texts = ["the çat", "", 'say "a"']
-    found = answer(monkeypatch, capsys, "\n".join(texts) + "\n", "predict", text_run, "--jsonl", "--quiet")
-    for line, text in zip(found, texts, strict=True):
+    lines = answer(monkeypatch, capsys, "\n".join(texts) + "\n", "predict", text_run, "--jsonl", "--quiet")
+    for line, text in zip(lines, texts, strict=True):
         record = json.loads(line)
         assert list(record) == ["text", "log_probability", "tokens", "log_probabilities"]
         assert record["text"] == text
         assert record["tokens"] == [*text.split(), "<eos>"]
         assert record["log_probability"] == pytest.approx(sum(record["log_probabilities"]))
-    assert "ç" in found[0]
+    assert "ç" in lines[0]
 
 
 # evaluate
@@ -98,7 +98,7 @@ def test_a_text_is_scored(name, request, tmp_path, monkeypatch, capsys):
     text = "the cat sees a bird\n\nthe dog sleeps\n"
     (tmp_path / "text.txt").write_text(text)
     report = evaluate_text_file(load(run), tmp_path / "text.txt")
-    command = ("evaluate", run, "--text")
+    command = ("evaluate", run, "--data")
     assert answer(monkeypatch, capsys, "", *command, tmp_path / "text.txt") == report.lines()
     assert answer(monkeypatch, capsys, text, *command, "-") == report.lines()
     assert answer(monkeypatch, capsys, "", *command, tmp_path) == report.lines()  # a folder of one file
@@ -107,10 +107,10 @@ def test_a_text_is_scored(name, request, tmp_path, monkeypatch, capsys):
 
 
 def test_conditions_can_be_set(gpt_run, monkeypatch, capsys):
-    options = ["--documents", "blank", "--context", 9, "--stride", 2]
-    found = answer(monkeypatch, capsys, "a cat\n\na dog", "evaluate", gpt_run, "--text", "-", *options)
-    assert found[0].endswith(" (nats a token|context:9|stride:2|documents:blank)")
-    assert found[1].endswith(" (tokens:12|context:9|stride:2|documents:blank)")  # five letters and <eos>, twice
+    options = ["--documents", "paragraph", "--context-length", 9, "--stride", 2]
+    lines = answer(monkeypatch, capsys, "a cat\n\na dog", "evaluate", gpt_run, "--data", "-", *options)
+    assert lines[0].endswith(" (nats per token|context:9|stride:2|documents:paragraph)")
+    assert lines[1].endswith(" (tokens:12|context:9|stride:2|documents:paragraph)")  # five letters and <eos>, twice
 
 
 # inspect and generate
@@ -125,14 +125,14 @@ def test_a_language_model_is_described_in_plain_words(text_run, capsys):
         rf"{re.escape(str(text_run))}: gru-lm, {parameters:,} parameters, made by regard 0\.1\.0",
         r"model: hidden 12, embedding 12, dropout 0\.0",
         rf"data: {book}; "
-        r"\d+ tokens to train on, \d+ to validate with",
-        r"tokens: \d+ \(words\)",
-        r"training: up to 40 updates of 200 tokens, rate 0\.02, seed 0",
-        r"trained: 40 updates, [\d,]+ target tokens, \d+ s",
+        r"\d+ tokens for training, \d+ for validation",
+        r"vocabulary: \d+ tokens \(words\)",
+        r"training: up to 40 steps, batches of 200 tokens, learning rate 0\.02, seed 0",
+        r"trained: 40 steps, [\d,]+ target tokens, \d+ s",
         r"last validation: loss [\d.]+, perplexity [\d.]+",
-        rf"best: loss {best['value']:.4g} at update {best['step']}",
+        rf"best: loss {best['value']:.4g} at step {best['step']}",
         r"checkpoints: 20, 40",
-        r"state: finished at update 40",
+        r"state: finished at step 40",
     ]
     lines = capsys.readouterr().out.splitlines()
     for line, pattern in zip(lines, expected, strict=True):
@@ -143,17 +143,17 @@ def test_a_language_model_is_described_in_plain_words(text_run, capsys):
 def test_a_text_is_written(name, request, monkeypatch, capsys):
     run = request.getfixturevalue(name)
     model = load(run)
-    wanted = model.generate("the cat", tokens=30, seed=5)
-    command = ("generate", run, "--prompt", "-", "--tokens", 30, "--seed", 5)
-    assert answer(monkeypatch, capsys, "the cat\n", *command) == f"the cat{wanted.text}".split("\n")
+    expected = model.generate("the cat", max_tokens=30, seed=5)
+    command = ("generate", run, "--prompt", "-", "--max-tokens", 30, "--seed", 5)
+    assert answer(monkeypatch, capsys, "the cat\n", *command) == f"the cat{expected.text}".split("\n")
     (line,) = answer(monkeypatch, capsys, "the cat\n", *command, "--jsonl")
     record = json.loads(line)
-    assert (record["prompt"], record["text"], record["seed"]) == ("the cat", wanted.text, 5)
-    assert record["log_probability"] == pytest.approx(wanted.log_probability)
-    texts = [text.text for text in model.continuations("a", tokens=4, beam=3, nbest=2)]
-    options = ["--prompt", "a", "--tokens", 4, "--beam", 3, "--nbest", 2]
-    found = answer(monkeypatch, capsys, "", "generate", run, *options)
-    assert found == f"a{texts[0]}\n---\na{texts[1]}".split("\n")
+    assert (record["prompt"], record["text"], record["seed"]) == ("the cat", expected.text, 5)
+    assert record["log_probability"] == pytest.approx(expected.log_probability)
+    texts = [text.text for text in model.continuations("a", max_tokens=4, beam=3, nbest=2)]
+    options = ["--prompt", "a", "--max-tokens", 4, "--beam", 3, "--nbest", 2]
+    lines = answer(monkeypatch, capsys, "", "generate", run, *options)
+    assert lines == f"a{texts[0]}\n---\na{texts[1]}".split("\n")
 
 
 # what cannot be
@@ -168,7 +168,7 @@ def test_a_text_is_written(name, request, monkeypatch, capsys):
                 "--beam 3",
                 "--nbest 2",
                 "--length-penalty 0",
-                "--longest 9",
+                "--max-length 9",
                 "--log-probabilities",
                 "--weights",
                 "--draw",
@@ -176,14 +176,13 @@ def test_a_text_is_written(name, request, monkeypatch, capsys):
             )
         ),
         *(
-            ("evaluate --text in.txt", option)
+            ("evaluate --data in.txt", option)
             for option in (
                 "--source in.txt",
                 "--target in.txt",
-                "--data in.txt",
                 "--format tsv",
                 "--columns 1,2",
-                "--empty skip",
+                "--on-empty skip",
                 "--count 3",
                 "--seed 0",
                 "--variants",
@@ -209,7 +208,7 @@ def test_options_of_pairs_are_refused(command, option, text_run, tmp_path, monke
     out, err = capsys.readouterr()
     assert out == ""
     tasks = re.fullmatch(
-        rf"regard: {name}: {option.split()[0]} is for the task (.+); {text_run} goes on with texts\n", err
+        rf"regard: {name}: {option.split()[0]} is for the task (.+); {text_run} is of the task text\n", err
     )
     assert tasks
     assert "pairs" in tasks[1].split(" or ")
@@ -219,40 +218,47 @@ def test_options_of_pairs_are_refused(command, option, text_run, tmp_path, monke
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        ("predict PAIRS --tokens", "predict: --tokens is for the task text; PAIRS answers texts"),
-        ("evaluate PAIRS --text in.txt", "evaluate: --text is for the task text; PAIRS answers texts"),
-        ("evaluate PAIRS --documents line", "evaluate: --documents is for the task text; PAIRS answers texts"),
-        ("evaluate PAIRS --context 3", "evaluate: --context is for the task text; PAIRS answers texts"),
-        ("evaluate PAIRS --stride 3", "evaluate: --stride is for the task text; PAIRS answers texts"),
+        ("predict PAIRS --per-token", "predict: --per-token is for the task text; PAIRS is of the task pairs"),
+        ("evaluate PAIRS --documents line", "evaluate: --documents is for the task text; PAIRS is of the task pairs"),
+        (
+            "evaluate PAIRS --context-length 3",
+            "evaluate: --context-length is for the task text; PAIRS is of the task pairs",
+        ),
+        ("evaluate PAIRS --stride 3", "evaluate: --stride is for the task text; PAIRS is of the task pairs"),
         (
             "generate PAIRS --prompt a",
-            "generate: is for the task text; PAIRS answers texts",
+            "generate is for the task text; PAIRS is of the task pairs",
         ),
         (
             "align TEXT --source in.txt --target in.txt",
-            "align: is for the task pairs; TEXT goes on with texts",
+            "align is for the task pairs; TEXT is of the task text",
         ),
-        ("evaluate TEXT", "evaluate: nothing to evaluate on; give a file or folder of text by --text"),
-        ("evaluate TEXT --text none.txt", "none.txt: there is no such file"),
-        ("evaluate TEXT --text blank.txt", "blank.txt: there is no text in it; some is needed"),
-        ("evaluate TEXT --text in.txt --context 0", "evaluate: context is 0; gru-lm reads 1 or more tokens"),
-        ("evaluate GPT --text in.txt --context 17", "evaluate: context is 17; gpt reads 1 to 16 tokens"),
+        ("evaluate TEXT", "--data is required: a text file or a folder of text files"),
+        ("evaluate TEXT --data none.txt", "cannot read none.txt: not found"),
+        ("evaluate TEXT --data blank.txt", "blank.txt: no text"),
         (
-            "evaluate GPT --text in.txt --stride 17",
-            "evaluate: stride is 17; a number from 1 to the context, 16, is needed",
+            "evaluate TEXT --data in.txt --context-length 0",
+            "evaluate: context_length must be at least 1 for gru-lm, got 0",
         ),
         (
-            "evaluate TEXT in.txt",
-            "nothing takes the argument in.txt; "
-            "give the file by --data in.txt or --text in.txt, or two by --source and --target",
+            "evaluate GPT --data in.txt --context-length 17",
+            "evaluate: context_length must be from 1 to 16 for gpt, got 17",
         ),
-        ("predict TEXT --source none.txt", "none.txt: there is no such file"),
-        ("predict TEXT --device meta", '--device: there is no "meta"; auto, cpu, cuda or cuda:1 would be right'),
-        ("predict none", "none: there is no such folder; a run made by regard train is needed"),
-        ("generate TEXT --tokens 0", "--tokens: 0 is too few; 1 is the least"),
         (
-            "generate TEXT --tokens 1000001 --seed 1",
-            "generate: tokens is 1000001; a number from 1 to 1000000 is needed",
+            "evaluate GPT --data in.txt --stride 17",
+            "evaluate: stride must be from 1 to context_length (16), got 17",
+        ),
+        (
+            "evaluate TEXT in.txt x",
+            "unexpected argument x; pass two files with --source and --target",
+        ),
+        ("predict TEXT --source none.txt", "cannot read none.txt: not found"),
+        ("predict TEXT --device meta", '--device: unknown "meta"; choose from auto, cpu, cuda, cuda:1'),
+        ("predict none", "none: not found; expected a run folder created by regard train"),
+        ("generate TEXT --max-tokens 0", "--max-tokens must be at least 1, got 0"),
+        (
+            "generate TEXT --max-tokens 1000001 --seed 1",
+            "generate: max_tokens must be from 1 to 1000000, got 1000001",
         ),
     ],
 )
@@ -270,7 +276,7 @@ def test_what_a_user_can_put_right_is_one_line(
     assert capsys.readouterr() == ("", f"regard: {line}\n")
 
 
-@pytest.mark.parametrize("command", ["predict", "evaluate --text in.txt", "generate --seed 1"])
+@pytest.mark.parametrize("command", ["predict", "evaluate --data in.txt", "generate --seed 1"])
 def test_a_damaged_run_is_one_line(command, text_run, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "in.txt").write_text("the cat\n")
@@ -278,25 +284,25 @@ def test_a_damaged_run_is_one_line(command, text_run, tmp_path, monkeypatch, cap
     (tmp_path / "run" / "model.safetensors").write_bytes(b"")
     name, *rest = command.split()
     assert main([name, "run", *rest]) == 2
-    line = "run/model.safetensors: is not the file that was written (its checksum differs); restore it from a copy"
+    line = "run/model.safetensors is corrupt: its checksum differs from run.json"
     assert capsys.readouterr() == ("", f"regard: {line}\n")
 
 
 def test_bytes_that_are_no_text_are_named(text_run, monkeypatch, capsys):
     for command in ("predict", "evaluate"):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"the cat\na \xff\n")))
-        assert main([command, str(text_run), "--source" if command == "predict" else "--text", "-"]) == 2
-        line = "standard input, line 2: byte 3 is 0xff, which is no UTF-8 there; save the file as UTF-8"
+        assert main([command, str(text_run), "--source" if command == "predict" else "--data", "-"]) == 2
+        line = "standard input, line 2: byte 3 (0xff) is not valid UTF-8; save the file as UTF-8"
         assert capsys.readouterr() == ("", f"regard: {line}\n")
 
 
 def test_what_of_a_prompt_is_unknown_is_said(text_run, capsys):
-    assert main(["generate", str(text_run), "--prompt", "the zebra", "--greedy", "--tokens", "1"]) == 0
-    assert capsys.readouterr().err == "1 of 2 tokens of the prompt are unknown to the model\n"
-    assert main(["generate", str(text_run), "--prompt", "the zebra", "--greedy", "--tokens", "1", "--quiet"]) == 0
+    assert main(["generate", str(text_run), "--prompt", "the zebra", "--greedy", "--max-tokens", "1"]) == 0
+    assert capsys.readouterr().err == "1 of 2 prompt tokens are unknown to the model\n"
+    assert main(["generate", str(text_run), "--prompt", "the zebra", "--greedy", "--max-tokens", "1", "--quiet"]) == 0
     assert capsys.readouterr().err == ""
 
 
 def test_a_prompt_that_is_no_text_is_refused_before_anything_is_written(text_run, capsys):
     assert main(["generate", str(text_run), "--prompt", "ab\udcff", "--greedy"]) == 2
-    assert capsys.readouterr() == ("", "regard: text: character 3 is U+DCFF, half of a surrogate pair\n")
+    assert capsys.readouterr() == ("", "regard: text: character 3 is U+DCFF, an unpaired surrogate\n")

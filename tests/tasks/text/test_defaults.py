@@ -4,10 +4,10 @@ import pytest
 
 from regard.errors import RegardError
 from regard.models import MODELS, build
-from regard.tasks.text.defaults import TextFacts, choose_model, choose_settings
+from regard.tasks.text.defaults import TextFacts, choose_text_model, choose_text_settings
 from regard.tasks.text.settings import TextRecipe, TextTraining
 
-FACTS = TextFacts(tokens=1_000_000, spelt=False, on_gpu=False)
+FACTS = TextFacts(tokens=1_000_000, character_level=False, on_gpu=False)
 TEXT_MODELS = [name for name, preset in MODELS.items() if preset.task == "text"]
 
 
@@ -16,7 +16,7 @@ def recipe(name: str = "lstm-lm", model: dict[str, object] | None = None, **trai
 
 
 def trained(facts: TextFacts = FACTS, name: str = "lstm-lm", **training: object) -> TextTraining:
-    return choose_settings(recipe(name, None, **training), facts).training
+    return choose_text_settings(recipe(name, None, **training), facts).training
 
 
 @pytest.mark.parametrize(
@@ -31,89 +31,93 @@ def trained(facts: TextFacts = FACTS, name: str = "lstm-lm", **training: object)
     ],
 )
 def test_the_model_that_is_chosen(on_gpu, settings, name):
-    assert choose_model(on_gpu, settings) == name
+    assert choose_text_model(on_gpu, settings) == name
 
 
 def test_settings_that_no_model_has():
     with pytest.raises(RegardError) as caught:
-        choose_model(False, {"hiden": 9})
-    assert str(caught.value) == 'recipe: [model] settings: there is no "hiden"; did you mean "hidden"?'
+        choose_text_model(False, {"hiden": 9})
+    assert str(caught.value) == 'recipe: unknown setting "hiden" in [model]; did you mean "hidden"?'
 
 
 @pytest.mark.parametrize("name", TEXT_MODELS)
 def test_nothing_is_left_open_and_every_model_can_be_built(name):
-    found = choose_settings(recipe(name), FACTS)
-    assert None not in vars(found.training).values()
-    assert "auto" not in vars(found.training).values()
-    assert found.training.segment <= found.training.tokens
-    build(**found.model, size=10)
+    chosen = choose_text_settings(recipe(name), FACTS)
+    assert [name for name, value in vars(chosen.training).items() if value is None] == ["epochs"]
+    assert "auto" not in vars(chosen.training).values()
+    assert chosen.training.segment_length <= chosen.training.batch_tokens
+    build(**chosen.model, vocab_size=10)
 
 
 @pytest.mark.parametrize("name", TEXT_MODELS)
 def test_what_is_asked_for_stays(name):
-    asked = {
+    given = {
         "steps": 7,
-        "tokens": 300,
-        "segment": 256,
-        "rate": 0.5,
-        "warmup": 0,
+        "batch_tokens": 300,
+        "segment_length": 256,
+        "learning_rate": 0.5,
+        "warmup_steps": 0,
         "validate_every": 3,
-        "smoothing": 0.1,
+        "label_smoothing": 0.1,
         "precision": "bfloat16",
     }
-    found = trained(name=name, **asked)
-    assert {key: getattr(found, key) for key in asked} == asked
-    assert found.metric == "loss"
+    training = trained(name=name, **given)
+    assert {key: getattr(training, key) for key in given} == given
+    assert training.metric == "loss"
 
 
 @pytest.mark.parametrize(
     ("tokens", "on_gpu", "batch", "steps"),
     [
-        (2000, False, 1024, 1500),  # small: the least of both
-        (600_000, False, 3000, 20 * 200),  # 200 batches an epoch, 20 epochs
-        (10_000_000, False, 4096, 20_000),  # the most of both
+        (2000, False, 1024, 1500),  # small text: both at their minimum
+        (600_000, False, 3000, 20 * 200),  # 200 batches per epoch, 20 epochs
+        (10_000_000, False, 4096, 20_000),  # both at their maximum
         (10_000_000, True, 16_384, 20 * 610),
     ],
 )
 def test_batches_and_steps_by_the_size_of_the_text(tokens, on_gpu, batch, steps):
-    found = trained(TextFacts(tokens, spelt=False, on_gpu=on_gpu))
-    assert (found.tokens, found.steps) == (batch, steps)
+    training = trained(TextFacts(tokens, character_level=False, on_gpu=on_gpu))
+    assert (training.batch_tokens, training.steps) == (batch, steps)
 
 
 def test_batches_that_make_one_update_count_as_one():
-    assert trained(TextFacts(600_000, False, False), accumulate=2).steps == 20 * 100
+    assert trained(TextFacts(600_000, False, False), gradient_accumulation=2).steps == 20 * 100
 
 
 @pytest.mark.parametrize(
     ("steps", "warmup", "every"), [(5, 0, 50), (600, 60, 50), (3000, 100, 100), (90_000, 100, 1000)]
 )
 def test_warm_up_and_validation_by_the_steps(steps, warmup, every):
-    found = trained(steps=steps)
-    assert (found.warmup, found.validate_every) == (warmup, every)
+    training = trained(steps=steps)
+    assert (training.warmup_steps, training.validate_every) == (warmup, every)
 
 
 @pytest.mark.parametrize("name", TEXT_MODELS)
 def test_a_segment_is_the_context_of_a_model_without_memory(name):
-    word, letter = (trained(replace(FACTS, spelt=spelt), name).segment for spelt in (False, True))
+    word, letter = (trained(replace(FACTS, character_level=spelt), name).segment_length for spelt in (False, True))
     assert (word, letter) == ((256, 256) if name == "gpt" else (64, 128))
     if name == "gpt":
-        assert choose_settings(recipe("gpt", {"longest": 99}), FACTS).training.segment == 99
+        assert choose_text_settings(recipe("gpt", {"context_length": 99}), FACTS).training.segment_length == 99
 
 
 def test_a_segment_fits_into_the_batch():
-    assert trained(tokens=40).segment == 40
-    assert trained(segment=6000).tokens == 6000
-    long = choose_settings(recipe("gpt", {"longest": 5000}), FACTS).training
-    assert (long.segment, long.tokens) == (5000, 5000)
+    assert trained(batch_tokens=40).segment_length == 40
+    assert trained(segment_length=6000).batch_tokens == 6000
+    long = choose_text_settings(recipe("gpt", {"context_length": 5000}), FACTS).training
+    assert (long.segment_length, long.batch_tokens) == (5000, 5000)
 
 
 @pytest.mark.parametrize(("tokens", "width"), [(299_999, 128), (300_000, 256), (20_000_000, 512)])
 def test_sizes_by_the_size_of_the_text(tokens, width):
-    facts = TextFacts(tokens, spelt=False, on_gpu=True)
-    assert choose_settings(recipe("gpt"), facts).model == {"name": "gpt", "width": width}
-    assert choose_settings(recipe("gru-lm"), facts).model == {"name": "gru-lm", "hidden": width, "embedding": width}
-    asked = {"name": "gru-lm", "hidden": 5, "embedding": width}
-    assert choose_settings(recipe("gru-lm", {"hidden": 5}), facts).model == asked
+    facts = TextFacts(tokens, character_level=False, on_gpu=True)
+    assert choose_text_settings(recipe("gpt"), facts).model == {"name": "gpt", "width": width}
+    assert choose_text_settings(recipe("gru-lm"), facts).model == {
+        "name": "gru-lm",
+        "hidden": width,
+        "embedding": width,
+    }
+    expected = {"name": "gru-lm", "hidden": 5, "embedding": width}
+    assert choose_text_settings(recipe("gru-lm", {"hidden": 5}), facts).model == expected
 
 
 @pytest.mark.parametrize(
@@ -125,16 +129,15 @@ def test_sizes_by_the_size_of_the_text(tokens, width):
     ],
 )
 def test_a_transformer_on_a_gpu_is_trained_in_half_precision(name, on_gpu, precision, rate):
-    found = trained(replace(FACTS, on_gpu=on_gpu), name)
-    assert (found.precision, found.rate) == (precision, rate)
+    training = trained(replace(FACTS, on_gpu=on_gpu), name)
+    assert (training.precision, training.learning_rate) == (precision, rate)
 
 
 def test_what_cannot_be():
-    with pytest.raises(RegardError, match=r"^training\.metric: bleu is for other tasks; a text is judged by its loss$"):
+    with pytest.raises(RegardError, match=r"^training\.metric must be loss for the task text, got bleu$"):
         trained(metric="bleu")
-    with pytest.raises(RegardError, match=r"^training\.segment is 30; gpt reads model\.longest tokens, 256$"):
-        trained(name="gpt", segment=30)
-    with pytest.raises(
-        RegardError, match=r"^training\.smoothing: gives tokens a share that model\.mute leaves none; set one of them$"
-    ):
-        choose_settings(recipe("gpt", {"mute": (0, 1)}, smoothing=0.1), FACTS)
+    line = r"^training\.segment_length must equal model\.context_length \(256\) for gpt, got 30$"
+    with pytest.raises(RegardError, match=line):
+        trained(name="gpt", segment_length=30)
+    with pytest.raises(RegardError, match=r"^training\.label_smoothing cannot be combined with model\.mute$"):
+        choose_text_settings(recipe("gpt", {"mute": (0, 1)}, label_smoothing=0.1), FACTS)

@@ -12,31 +12,31 @@ from regard.data import segments
 from regard.data.documents import read_documents
 from regard.errors import RegardError
 from regard.models import LanguageModel, build
-from regard.tasks.text.evaluation import evaluate_text_file, spread, windows_of
+from regard.tasks.text.evaluation import evaluate_text_file, resolve_window, thin_windows
 from regard.tasks.text.predictor import TextPredictor
 from regard.tasks.text.settings import TextData, TextRecipe
-from regard.text import Tokenizers
-from regard.text.learn import learn_text
+from regard.text import TokenizerPair
+from regard.text.learn import learn_lm_tokenizer
 
 LINES = ["the cat sees the dog", "a bird", "", "the dog sleeps and a bird sings all day", "x", "cats"]
-TOKENIZER = learn_text("characters", ["the cat sees dog bird sleeps and sings all day"])
+TOKENIZER = learn_lm_tokenizer("characters", ["the cat sees dog bird sleeps and sings all day"])
 SIZES = {
     "neural-lm": {"hidden": 6, "embedding": 5, "window": 3},
     "gru-lm": {"hidden": 6, "embedding": 5},
     "lstm-lm": {"hidden": 6, "embedding": 5},
     "attentive-lm": {"hidden": 6, "embedding": 5, "window": 4},
-    "gpt": {"width": 8, "heads": 2, "layers": 1, "longest": 10},
+    "gpt": {"width": 8, "heads": 2, "layers": 1, "context_length": 10},
 }
 
 
 def predictor(name: str, documents: str = "line", tokenizer=TOKENIZER) -> TextPredictor:
     torch.manual_seed(1)
-    model = build(name, size=tokenizer.size, **SIZES[name]).eval()
+    model = build(name, vocab_size=tokenizer.size, **SIZES[name]).eval()
     assert isinstance(model, LanguageModel)
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.4)
     recipe = TextRecipe(model={"name": name}, data=TextData(documents=documents))  # type: ignore[arg-type]
-    return TextPredictor(model, Tokenizers(tokenizer, tokenizer), recipe, {})
+    return TextPredictor(model, TokenizerPair(tokenizer, tokenizer), recipe, {})
 
 
 @pytest.fixture
@@ -46,18 +46,18 @@ def path(tmp_path):
 
 
 def documents_of(text: str) -> list[list[int]]:
-    """Each line as a document of numbers."""
+    """Return each line as a document of token ids."""
     return [[BOS, *TOKENIZER.encode(line), EOS] for line in text.splitlines() if line.strip()]
 
 
 def nats_of(model: torch.nn.Module, ids: list[int], *, context: int, stride: int) -> float:
     """-log p of a document: a token of block b is read from as far back as `context` lets all of the block see."""
     total = 0.0
-    for place in range(1, len(ids)):
-        start = max(0, (place - 1) // stride * stride - (context - stride))
+    for index in range(1, len(ids)):
+        start = max(0, (index - 1) // stride * stride - (context - stride))
         with torch.no_grad():
-            logits = model(torch.tensor([ids[start:place]]))[0]
-        total -= logits[0, -1].double().log_softmax(-1)[ids[place]].item()
+            logits = model(torch.tensor([ids[start:index]]))[0]
+        total -= logits[0, -1].double().log_softmax(-1)[ids[index]].item()
     return total
 
 
@@ -68,12 +68,12 @@ def values(report) -> dict[str, float]:
 @pytest.mark.parametrize("name", SIZES)
 @pytest.mark.parametrize(("context", "stride"), [(None, None), (10, 5), (9, 9), (5, 1), (7, 4)])
 def test_a_text_costs_what_its_documents_do_one_token_at_a_time(name, context, stride, path):
-    found = predictor(name)
-    report = evaluate_text_file(found, path, context=context, stride=stride)
-    ours = documents_of(path.read_text())
+    model = predictor(name)
+    report = evaluate_text_file(model, path, context_length=context, stride=stride)
+    documents = documents_of(path.read_text())
     context, stride = (context or 10, stride or 5) if name == "gpt" else (context or 999, stride or 999)
-    nats = sum(nats_of(found.model, ids, context=context, stride=stride) for ids in ours)
-    tokens, words = sum(len(ids) - 1 for ids in ours), sum(len(line.split()) for line in LINES)
+    nats = sum(nats_of(model.model, ids, context=context, stride=stride) for ids in documents)
+    tokens, words = sum(len(ids) - 1 for ids in documents), sum(len(line.split()) for line in LINES)
     characters = sum(map(len, LINES))
     assert values(report) == pytest.approx(
         {
@@ -88,87 +88,89 @@ def test_a_text_costs_what_its_documents_do_one_token_at_a_time(name, context, s
 
 @pytest.mark.parametrize("name", ["gru-lm", "attentive-lm", "gpt"])
 def test_the_size_of_batches_changes_nothing(name, path, monkeypatch):
-    found = predictor(name)
-    wanted = evaluate_text_file(found, path)
+    model = predictor(name)
+    expected = evaluate_text_file(model, path)
     for tokens in (1, 30, 100):
         monkeypatch.setattr("regard.tasks.text.evaluation.TOKENS", tokens)
-        report = evaluate_text_file(found, path)
-        assert values(report) == pytest.approx(values(wanted), rel=1e-5)
-        for one, other in zip(report.distances, wanted.distances, strict=True):
+        report = evaluate_text_file(model, path)
+        assert values(report) == pytest.approx(values(expected), rel=1e-5)
+        for one, other in zip(report.distances, expected.distances, strict=True):
             assert (one.name, one.signature) == (other.name, other.signature)
             assert one.value == pytest.approx(other.value, rel=1e-5)
 
 
 def test_the_stride_changes_nothing_where_all_is_read_before(path):
-    found = predictor("lstm-lm", "file")
-    whole = values(evaluate_text_file(found, path))
+    model = predictor("lstm-lm", "file")
+    whole = values(evaluate_text_file(model, path))
     for stride in (1, 7, 50):
-        assert values(evaluate_text_file(found, path, context=200 + stride, stride=stride)) == pytest.approx(whole)
+        assert values(evaluate_text_file(model, path, context_length=200 + stride, stride=stride)) == pytest.approx(
+            whole
+        )
 
 
 @pytest.mark.parametrize("name", ["gru-lm", "gpt"])
 def test_every_target_is_scored_once(name, path, monkeypatch):
     """Count the targets that the model is asked for, by what they are."""
-    asked: list[int] = []
-    told: list[int] = []
-    real = segments.window_batches
+    targets: list[int] = []
+    counts: list[int] = []
+    real = segments.iter_window_batches
 
     def counting(*arguments, **options):
         for group in real(*arguments, **options):
-            asked.extend(token for batch in group for token in batch.targets[batch.targets != PAD].tolist())
+            targets.extend(token for batch in group for token in batch.targets[batch.targets != PAD].tolist())
             yield group
 
-    monkeypatch.setattr("regard.tasks.text.evaluation.window_batches", counting)
-    monkeypatch.setattr("regard.tasks.text.evaluation.distances", lambda *_: [])
-    ours = sorted(token for ids in documents_of(path.read_text()) for token in ids[1:])
+    monkeypatch.setattr("regard.tasks.text.evaluation.iter_window_batches", counting)
+    monkeypatch.setattr("regard.tasks.text.evaluation.measure_loss_by_distance", lambda *_: [])
+    expected = sorted(token for ids in documents_of(path.read_text()) for token in ids[1:])
     for context, stride in [(10, 3), (10, 10), (2, 1)]:
-        asked.clear()
-        evaluate_text_file(predictor(name), path, context=context, stride=stride, progress=told.append)
-        assert sorted(asked) == ours
-        assert told[-1] == len(ours)
+        targets.clear()
+        evaluate_text_file(predictor(name), path, context_length=context, stride=stride, progress=counts.append)
+        assert sorted(targets) == expected
+        assert counts[-1] == len(expected)
 
 
 def test_the_conditions_are_said_after_each_score(path):
     report = evaluate_text_file(predictor("gpt"), path)
     conditions = "context:10|stride:5|documents:line|unknown:1"  # the x
     assert [score.signature for score in report.scores] == [
-        f"nats a token|{conditions}",
+        f"nats per token|{conditions}",
         f"tokens:75|{conditions}",
         f"words:18|{conditions}",
         f"characters:70|{conditions}",
     ]
     path.write_text("cats")
-    report = evaluate_text_file(predictor("gru-lm"), path, documents="file", context=8, stride=2)
-    assert report.scores[0].signature == "nats a token|context:8|stride:2|documents:file"
+    report = evaluate_text_file(predictor("gru-lm"), path, documents="file", context_length=8, stride=2)
+    assert report.scores[0].signature == "nats per token|context:8|stride:2|documents:file"
 
 
 def test_what_a_document_is_can_be_told(path):
-    found = predictor("gru-lm")
+    model = predictor("gru-lm")
     text = path.read_text()
     assert text == "".join(chunk.text for chunk in read_documents(path))
     ids = [BOS, *TOKENIZER.encode(text), EOS]
-    loss = values(evaluate_text_file(found, path, documents="file"))["loss"]
-    wanted = nats_of(found.model, ids, context=999, stride=999) / (len(ids) - 1)
-    assert loss == pytest.approx(wanted, rel=1e-4)
+    loss = values(evaluate_text_file(model, path, documents="file"))["loss"]
+    expected = nats_of(model.model, ids, context=999, stride=999) / (len(ids) - 1)
+    assert loss == pytest.approx(expected, rel=1e-4)
 
 
 @pytest.mark.parametrize("name", ["gru-lm", "gpt"])
 def test_loss_by_distance_is_that_of_windows_that_begin_anew(name, path, monkeypatch):
     monkeypatch.setattr("regard.tasks.text.evaluation.FARTHEST", 10)
-    found = predictor(name)
-    report = evaluate_text_file(found, path)
+    model = predictor(name)
+    report = evaluate_text_file(model, path)
     sums: dict[int, list[float]] = {}
     for ids in documents_of(path.read_text()):
-        for place in range(1, len(ids)):
-            start = (place - 1) // 10 * 10
+        for index in range(1, len(ids)):
+            start = (index - 1) // 10 * 10
             with torch.no_grad():
-                logits = found.model(torch.tensor([ids[start:place]]))[0]
-            value = -logits[0, -1].double().log_softmax(-1)[ids[place]].item()
-            sums.setdefault(place - start, []).append(value)
+                logits = model.model(torch.tensor([ids[start:index]]))[0]
+            value = -logits[0, -1].double().log_softmax(-1)[ids[index]].item()
+            sums.setdefault(index - start, []).append(value)
     bands = {"1 token": [1], "2 tokens": [2], "3-4 tokens": [3, 4], "5-8 tokens": [5, 6, 7, 8], "9-10 tokens": [9, 10]}
     assert [score.name for score in report.distances] == [f"loss after {band}" for band in bands]
-    for score, places in zip(report.distances, bands.values(), strict=True):
-        all_values = [value for place in places for value in sums[place]]
+    for score, indices in zip(report.distances, bands.values(), strict=True):
+        all_values = [value for index in indices for value in sums[index]]
         assert score.value == pytest.approx(sum(all_values) / len(all_values), rel=1e-4)
         assert score.signature == f"targets:{len(all_values)}"
     counts = [int(score.signature.removeprefix("targets:")) for score in report.distances]
@@ -177,14 +179,14 @@ def test_loss_by_distance_is_that_of_windows_that_begin_anew(name, path, monkeyp
 
 def test_windows_are_spread_over_a_long_text():
     windows = np.arange(1000)[:, None] + np.arange(3)
-    assert spread(windows, 256).tolist() == windows[::4].tolist()
-    assert spread(windows[:3], 256).tolist() == windows[:3].tolist()
-    assert spread(windows[:257], 256).tolist() == windows[:257:2].tolist()
-    assert spread(windows[:0], 256).tolist() == []
+    assert thin_windows(windows, 256).tolist() == windows[::4].tolist()
+    assert thin_windows(windows[:3], 256).tolist() == windows[:3].tolist()
+    assert thin_windows(windows[:257], 256).tolist() == windows[:257:2].tolist()
+    assert thin_windows(windows[:0], 256).tolist() == []
 
 
 @pytest.mark.parametrize(
-    ("name", "context", "stride", "wanted"),
+    ("name", "context", "stride", "expected"),
     [
         ("gpt", None, None, (10, 5)),
         ("gpt", 1, None, (1, 1)),
@@ -198,24 +200,24 @@ def test_windows_are_spread_over_a_long_text():
         ("gru-lm", 9, 4, (9, 4)),
     ],
 )
-def test_context_and_stride_unless_told(name, context, stride, wanted):
-    assert windows_of(predictor(name), context, stride) == wanted
+def test_context_and_stride_unless_told(name, context, stride, expected):
+    assert resolve_window(predictor(name), context, stride) == expected
 
 
 @pytest.mark.parametrize(
     ("name", "context", "stride", "line"),
     [
-        ("gpt", 11, None, "evaluate: context is 11; gpt reads 1 to 10 tokens"),
-        ("gpt", 0, None, "evaluate: context is 0; gpt reads 1 to 10 tokens"),
-        ("gru-lm", 0, None, "evaluate: context is 0; gru-lm reads 1 or more tokens"),
-        ("gpt", None, 11, "evaluate: stride is 11; a number from 1 to the context, 10, is needed"),
-        ("gpt", 4, 0, "evaluate: stride is 0; a number from 1 to the context, 4, is needed"),
-        ("gru-lm", None, -600, "evaluate: stride is -600; a number from 1 to the context, 513, is needed"),
+        ("gpt", 11, None, "evaluate: context_length must be from 1 to 10 for gpt, got 11"),
+        ("gpt", 0, None, "evaluate: context_length must be from 1 to 10 for gpt, got 0"),
+        ("gru-lm", 0, None, "evaluate: context_length must be at least 1 for gru-lm, got 0"),
+        ("gpt", None, 11, "evaluate: stride must be from 1 to context_length (10), got 11"),
+        ("gpt", 4, 0, "evaluate: stride must be from 1 to context_length (4), got 0"),
+        ("gru-lm", None, -600, "evaluate: stride must be from 1 to context_length (513), got -600"),
     ],
 )
 def test_windows_that_cannot_be(name, context, stride, line, path):
     with pytest.raises(RegardError) as caught:
-        evaluate_text_file(predictor(name), path, context=context, stride=stride)
+        evaluate_text_file(predictor(name), path, context_length=context, stride=stride)
     assert str(caught.value) == line
 
 
@@ -224,16 +226,16 @@ def test_a_report_as_lines_and_as_json(path):
     lines = report.lines()
     assert lines[0] == f"loss {report.scores[0].value:.4f} ({report.scores[0].signature})"
     assert len(lines) == len(report.scores) + len(report.distances)
-    found = json.loads(json.dumps(report.to_json()))
-    assert [score["name"] for score in found["scores"]] == [score.name for score in report.scores]
-    assert [score["value"] for score in found["by_distance"]] == [score.value for score in report.distances]
+    record = json.loads(json.dumps(report.to_json()))
+    assert [score["name"] for score in record["scores"]] == [score.name for score in report.scores]
+    assert [score["value"] for score in record["by_distance"]] == [score.value for score in report.distances]
 
 
 def test_a_text_that_is_not_there(tmp_path):
     (tmp_path / "empty.txt").write_text("\n \n")
     for path, line in (
-        (tmp_path / "none.txt", f"{tmp_path}/none.txt: there is no such file"),
-        (tmp_path / "empty.txt", f"{tmp_path}/empty.txt: there is no text in it; some is needed"),
+        (tmp_path / "none.txt", f"cannot read {tmp_path}/none.txt: not found"),
+        (tmp_path / "empty.txt", f"{tmp_path}/empty.txt: no text"),
     ):
         with pytest.raises(RegardError) as caught:
             evaluate_text_file(predictor("gru-lm"), path)

@@ -9,18 +9,18 @@ from torch import nn
 
 from regard.batch import EOS
 from regard.cli import main
-from regard.models.language import LanguageModel
+from regard.models.language_model import LanguageModel
 from regard.tasks import TASKS
 from regard.tasks.text.predictor import TextPredictor
 from regard.tasks.text.settings import TextRecipe
-from regard.text import Tokenizers, learn
+from regard.text import TokenizerPair, learn_tokenizer
 
-BYTES = learn("bytes", [])
+BYTES = learn_tokenizer("bytes", [])
 SCRIPT = [BYTES.encode("xy"), *([byte] for byte in BYTES.encode("é\n!")), [EOS]]
-"""What is written at each place: one of these, equally probable. There are two bytes of the é."""
+"""The tokens to write at each step, equally probable; the é is two bytes."""
 
 
-class Place:
+class ScriptState:
     def __init__(self, rows):
         self.rows, self.number = rows, 0
 
@@ -29,22 +29,22 @@ class Place:
 
 
 class Parrot(LanguageModel):
-    """Says what the script says, whatever came before."""
+    """A model that follows the script, whatever came before."""
 
     input_embedding = nn.Identity()  # it embeds nothing
 
     def __init__(self):
         super().__init__()
-        self.said = 0
+        self.steps = 0
 
     def start(self, tokens, capacity, copies=1):
-        return Place(len(tokens) * copies)
+        return ScriptState(len(tokens) * copies)
 
     def step(self, tokens, state):
         logits = torch.full((len(tokens), BYTES.size), -math.inf)
         logits[:, SCRIPT[min(state.number, len(SCRIPT) - 1)]] = 0
         state.number += 1
-        self.said += 1
+        self.steps += 1
         return logits, state
 
     def read(self, tokens, carried=None):
@@ -55,9 +55,9 @@ class Parrot(LanguageModel):
 
 @pytest.fixture
 def parrot(monkeypatch):
-    predictor = TextPredictor(Parrot(), Tokenizers(BYTES, BYTES), TextRecipe(model={"name": "lstm-lm"}), {})
+    predictor = TextPredictor(Parrot(), TokenizerPair(BYTES, BYTES), TextRecipe(model={"name": "lstm-lm"}), {})
     monkeypatch.setattr("regard.tasks.loading.load", lambda path, device: predictor)
-    monkeypatch.setattr("regard.tasks.loading.task_of_run", lambda path: TASKS["text"])
+    monkeypatch.setattr("regard.tasks.loading.get_run_task", lambda path: TASKS["text"])
     return predictor
 
 
@@ -68,8 +68,8 @@ def written(capsys, *arguments):
 
 def test_prompt_and_text_are_written(parrot, capsys):
     assert written(capsys, "--prompt", "- say ", "--greedy") == ("- say xé\n!\n", "")
-    assert written(capsys, "--greedy", "--tokens", 5) == ("xé\n!\n", "")
-    assert written(capsys, "--greedy", "--tokens", 2) == ("x\N{REPLACEMENT CHARACTER}\n", "")
+    assert written(capsys, "--greedy", "--max-tokens", 5) == ("xé\n!\n", "")
+    assert written(capsys, "--greedy", "--max-tokens", 2) == ("x\N{REPLACEMENT CHARACTER}\n", "")
 
 
 def test_the_prompt_can_come_from_stdin(parrot, capsys, monkeypatch):
@@ -82,12 +82,12 @@ def test_each_piece_is_shown_when_it_is_there(parrot, monkeypatch):
         shown = []  # noqa: RUF012
 
         def flush(self):
-            self.shown.append((parrot.model.said, self.getvalue()))
+            self.shown.append((parrot.model.steps, self.getvalue()))
 
     monkeypatch.setattr(sys, "stdout", Screen())
     assert main(["generate", "runs/parrot", "--prompt", "p", "--greedy"]) == 0
-    seen = list(dict.fromkeys(Screen.shown))
-    assert seen[:6] == [(0, "p"), (1, "px"), (2, "px"), (3, "pxé"), (4, "pxé\n"), (5, "pxé\n!")]  # no half of an é
+    states = list(dict.fromkeys(Screen.shown))
+    assert states[:6] == [(0, "p"), (1, "px"), (2, "px"), (3, "pxé"), (4, "pxé\n"), (5, "pxé\n!")]  # no half of an é
 
 
 def test_a_seed_repeats_its_text(parrot, capsys):
@@ -98,8 +98,8 @@ def test_a_seed_repeats_its_text(parrot, capsys):
 
 def test_without_a_seed_it_is_said_which_was_taken(parrot, capsys):
     out, err = written(capsys, "--count", 3)
-    said, seed = err.removesuffix("\n").rsplit(" ", 1)
-    assert said == "drawn with --seed"
+    note, seed = err.removesuffix("\n").rsplit(" ", 1)
+    assert note == "sampled with --seed"
     assert written(capsys, "--count", 3, "--seed", seed) == (out, "")
     assert written(capsys, "--quiet").err == ""
 
@@ -125,29 +125,26 @@ def test_a_beam_finds_the_most_probable(parrot, capsys):
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        ("--tokens 0", "--tokens: 0 is too few; 1 is the least"),
-        ("--top-k 0", "--top-k: 0 is too few; 1 is the least"),
-        ("--beam 0", "--beam: 0 is too few; 1 is the least"),
-        ("--beam 2 --nbest 0", "--nbest: 0 is too few; 1 is the least"),
-        ("--count -1", "--count: -1 is too few; 1 is the least"),
-        ("--temperature 0", "--temperature: found 0.0; a number above 0 is needed (--greedy is its limit at 0)"),
-        ("--temperature nan", "--temperature: found nan; a number above 0 is needed (--greedy is its limit at 0)"),
-        ("--top-p 1.5", "--top-p: found 1.5; a share above 0 and at most 1 is needed"),
-        ("--top-p 0", "--top-p: found 0.0; a share above 0 and at most 1 is needed"),
-        ("--seed -1", "--seed: found -1; a number from 0 to 4294967295 is needed"),
-        ("--greedy --temperature 0.5", "--greedy: does not go with --temperature; it draws nothing"),
-        ("--greedy --top-k 5 --seed 1", "--greedy: does not go with --top-k, --seed; it draws nothing"),
-        ("--beam 3 --top-p 0.5", "--beam: does not go with --top-p; it draws nothing"),
-        ("--beam 3 --greedy", "--greedy: does not go with --beam; a beam of 1 is greedy"),
-        ("--beam 3 --count 2", "--beam: does not go with --count; it draws nothing, so that all texts would be one"),
-        (
-            "--greedy --count 2",
-            "--greedy: does not go with --count; it draws nothing, so that all texts would be one",
-        ),
-        ("--nbest 3", "--nbest: needs --beam; drawn texts are counted by --count"),
-        ("--beam 2 --nbest 3", "--nbest: 3 best of a beam of 2 are too many; set --beam to 3 or more"),
-        ("--device meta", '--device: there is no "meta"; auto, cpu, cuda or cuda:1 would be right'),
-        ("--tokns 3", "unknown option: --tokns. Did you mean --tokens?"),
+        ("--max-tokens 0", "--max-tokens must be at least 1, got 0"),
+        ("--top-k 0", "--top-k must be at least 1, got 0"),
+        ("--beam 0", "--beam must be at least 1, got 0"),
+        ("--beam 2 --nbest 0", "--nbest must be at least 1, got 0"),
+        ("--count -1", "--count must be at least 1, got -1"),
+        ("--temperature 0", "--temperature must be above 0, got 0.0; for 0, use --greedy"),
+        ("--temperature nan", "--temperature must be above 0, got nan; for 0, use --greedy"),
+        ("--top-p 1.5", "--top-p must be above 0 and at most 1, got 1.5"),
+        ("--top-p 0", "--top-p must be above 0 and at most 1, got 0.0"),
+        ("--seed -1", "--seed must be from 0 to 4294967295, got -1"),
+        ("--greedy --temperature 0.5", "--greedy cannot be combined with --temperature: it does not sample"),
+        ("--greedy --top-k 5 --seed 1", "--greedy cannot be combined with --top-k, --seed: it does not sample"),
+        ("--beam 3 --top-p 0.5", "--beam cannot be combined with --top-p: it does not sample"),
+        ("--beam 3 --greedy", "--greedy cannot be combined with --beam; --beam 1 is greedy"),
+        ("--beam 3 --count 2", "--beam cannot be combined with --count: all texts would be the same"),
+        ("--greedy --count 2", "--greedy cannot be combined with --count: all texts would be the same"),
+        ("--nbest 3", "--nbest requires --beam; use --count to sample several texts"),
+        ("--beam 2 --nbest 3", "--nbest must be at most --beam (2), got 3"),
+        ("--device meta", '--device: unknown "meta"; choose from auto, cpu, cuda, cuda:1'),
+        ("--max-tokns 3", "generate: unknown option --max-tokns; did you mean --max-tokens?"),
     ],
 )
 def test_what_a_user_can_put_right_is_one_line(arguments, line, parrot, capsys):

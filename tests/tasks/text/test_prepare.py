@@ -11,18 +11,18 @@ import torch
 from regard.api import train
 from regard.errors import RegardError
 from regard.files import read_tensors
-from regard.run import Run, checkpoints_of
+from regard.run import Run, list_checkpoints
 from regard.tasks.loading import load
 
 WORDS = ["one", "two", "three", "four", "five"]
-SMALL = {"steps": 12, "tokens": 96, "validate_every": 4, "seed": 3}
+SMALL = {"steps": 12, "batch_tokens": 96, "validate_every": 4, "seed": 3}
 MODELS: dict[str, dict[str, Any]] = {
     "neural-lm": {"hidden": 8, "embedding": 8},
     "rnn-lm": {"hidden": 8, "embedding": 8},
     "gru-lm": {"hidden": 8, "embedding": 8},
     "lstm-lm": {"hidden": 8, "embedding": 8, "layers": 2, "weight_dropout": 0.2},
     "attentive-lm": {"hidden": 8, "embedding": 8, "window": 10},
-    "gpt": {"width": 8, "heads": 2, "layers": 1, "longest": 16},
+    "gpt": {"width": 8, "heads": 2, "layers": 1, "context_length": 16},
 }
 
 
@@ -35,7 +35,7 @@ def book(tmp_path):
 
 
 def recipe(book: Path, name: str, **training: object) -> dict[str, Any]:
-    segment = {} if name == "gpt" else {"segment": 12}
+    segment = {} if name == "gpt" else {"segment_length": 12}
     model: dict[str, Any] = {"name": name, **MODELS[name]}
     return {"data": {"train": str(book)}, "model": model, "training": {**SMALL, **segment, **training}}
 
@@ -67,18 +67,18 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits(name, book, tmp_path, m
         stopped(patch, after=6)  # between validations, in the middle of the text
         with pytest.raises(KeyboardInterrupt):
             train(recipe(book, name), tmp_path / "parts", quiet=True)
-    assert checkpoints_of(Run(tmp_path / "parts"))[-1].step == 6
+    assert list_checkpoints(Run(tmp_path / "parts"))[-1].step == 6
     train(recipe(book, name), tmp_path / "parts", quiet=True)
-    for ours, theirs in zip(*(checkpoints_of(Run(tmp_path / run)) for run in ("parts", "whole")), strict=True):
-        assert theirs.parts() == [*(["memory"] if name != "gpt" else []), "model", "optimizer"]
-        for part in theirs.parts():
-            found, wanted = ours.tensors(part), theirs.tensors(part)
-            assert found.keys() == wanted.keys()
-            assert all(torch.equal(found[each], wanted[each]) for each in wanted), part
+    for resumed, whole in zip(*(list_checkpoints(Run(tmp_path / run)) for run in ("parts", "whole")), strict=True):
+        assert whole.list_parts() == [*(["memory"] if name != "gpt" else []), "model", "optimizer"]
+        for part in whole.list_parts():
+            tensors, expected = resumed.load_tensors(part), whole.load_tensors(part)
+            assert tensors.keys() == expected.keys()
+            assert all(torch.equal(tensors[key], expected[key]) for key in expected), part
     best = [read_tensors(Run(tmp_path / run).model_file) for run in ("parts", "whole")]
-    assert all(torch.equal(best[0][each], best[1][each]) for each in best[1])
-    assert [{**line, "seconds": 0} for line in Run(tmp_path / "parts").metrics()] == [
-        {**line, "seconds": 0} for line in Run(tmp_path / "whole").metrics()
+    assert all(torch.equal(best[0][key], best[1][key]) for key in best[1])
+    assert [{**line, "seconds": 0} for line in Run(tmp_path / "parts").read_metrics()] == [
+        {**line, "seconds": 0} for line in Run(tmp_path / "whole").read_metrics()
     ]
 
 
@@ -86,16 +86,16 @@ def test_the_valid_loss_is_that_of_every_held_out_token(book, tmp_path):
     valid = tmp_path / "valid.txt"
     valid.write_text("one two three\nfour")
     table = recipe(book, "gru-lm")
-    table["data"]["valid"] = str(valid)
+    table["data"]["validation"] = str(valid)
     train(table, tmp_path / "run", quiet=True)
     model = load(tmp_path / "run")
     best = model.card["best"]["value"]
     ids = torch.tensor([[2, *model.tokenizer.encode(valid.read_text()), 3]])
     with torch.no_grad():
         logits, _ = model.model(ids[:, :-1])
-    wanted = torch.nn.functional.cross_entropy(logits[0].double(), ids[0, 1:])
-    assert best == pytest.approx(wanted.item(), rel=1e-5)
-    line = next(line for line in Run(tmp_path / "run").metrics() if line["step"] == model.card["best"]["step"])
+    expected = torch.nn.functional.cross_entropy(logits[0].double(), ids[0, 1:])
+    assert best == pytest.approx(expected.item(), rel=1e-5)
+    line = next(line for line in Run(tmp_path / "run").read_metrics() if line["step"] == model.card["best"]["step"])
     assert line["valid_perplexity"] == pytest.approx(math.exp(best))
 
 
@@ -103,26 +103,30 @@ def test_a_model_learns_what_follows_what(tmp_path):
     path = tmp_path / "count.txt"
     path.write_text("\n".join(["one two three four five"] * 200))
     data = {"train": str(path), "documents": "line"}
-    training = {"steps": 150, "tokens": 96, "segment": 12, "validate_every": 50, "rate": 0.02}
+    training = {"steps": 150, "batch_tokens": 96, "segment_length": 12, "validate_every": 50, "learning_rate": 0.02}
     model = {"name": "gru-lm", "hidden": 16, "embedding": 16, "dropout": 0.0}
-    train({"data": data, "text": {"kind": "words"}, "model": model, "training": training}, tmp_path / "run", quiet=True)
-    found = load(tmp_path / "run").generate("one two", greedy=True)
-    assert (found.text, found.ended) == (" three four five", True)
+    train(
+        {"data": data, "text": {"tokenizer": "words"}, "model": model, "training": training},
+        tmp_path / "run",
+        quiet=True,
+    )
+    text = load(tmp_path / "run").generate("one two", greedy=True)
+    assert (text.text, text.ended) == (" three four five", True)
 
 
 @pytest.mark.parametrize(
     ("section", "settings", "line"),
     [
         ("data", {"source": "a"}, "recipe: [data] source is for the task pairs; this recipe is for text"),
-        ("data", {"valid": "-"}, "standard input: a text is read more than once; save it to a file"),
+        ("data", {"validation": "-"}, "data: text cannot be read from stdin (-); save it to a file"),
         (
             "data",
-            {"most_tokens": 9},
-            "recipe: [data] most_tokens is for the tasks label and pairs; this recipe is for text",
+            {"max_tokens": 9},
+            "recipe: [data] max_tokens is for the tasks label and pairs; this recipe is for text",
         ),
-        ("data", {"held_out": 0.0}, "data: held_out is 0.0; a share above 0 and below 1 is needed"),
+        ("data", {"validation_share": 0.0}, "data: validation_share must be above 0 and below 1, got 0.0"),
         ("text", {"bpe_dropout": 0.1}, "recipe: [text] bpe_dropout is for the task pairs; this recipe is for text"),
-        ("training", {"metric": "bleu"}, "training.metric: bleu is for other tasks; a text is judged by its loss"),
+        ("training", {"metric": "bleu"}, "training.metric must be loss for the task text, got bleu"),
     ],
 )
 def test_what_is_for_pairs_is_refused(section, settings, line, book, tmp_path):
@@ -137,7 +141,7 @@ def test_what_is_for_pairs_is_refused(section, settings, line, book, tmp_path):
 def test_another_text_is_not_gone_on_with(book, tmp_path):
     train(recipe(book, "gru-lm"), tmp_path / "run", quiet=True)
     book.write_text(book.read_text() + "\nsix")
-    with pytest.raises(RegardError, match=r"is not the text that .*run was begun with; choose another --out$"):
+    with pytest.raises(RegardError, match=r"is not the text that .*run was started with; choose another --out$"):
         train(recipe(book, "gru-lm", steps=20), tmp_path / "run", quiet=True)
 
 
@@ -155,7 +159,10 @@ def test_tuning_takes_over_tokens_and_parameters(book, tmp_path):
     train(recipe(book, "gpt"), tmp_path / "run", quiet=True)
     other = tmp_path / "other.txt"
     other.write_text("five four three two one\n" * 20)
-    table = {"data": {"train": str(other)}, "training": {**SMALL, "steps": 1, "validate_every": 1, "rate": 1e-9}}
+    table = {
+        "data": {"train": str(other)},
+        "training": {**SMALL, "steps": 1, "validate_every": 1, "learning_rate": 1e-9},
+    }
     train(table, tmp_path / "tuned", base=tmp_path / "run", quiet=True)
     before, after = (read_tensors(Run(tmp_path / run).model_file) for run in ("run", "tuned"))
     assert all(torch.allclose(before[name], after[name], atol=1e-6) for name in before)

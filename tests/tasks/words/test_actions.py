@@ -1,4 +1,4 @@
-"""The commands on classifiers and taggers that have learnt what decides."""
+"""The commands on classifiers and taggers that have learned what decides."""
 
 import io
 import json
@@ -14,9 +14,9 @@ from regard.cli import main
 from regard.errors import RegardError
 from regard.schemes import Span
 from regard.tasks.label.actions import PredictLabels
-from regard.tasks.label.predictor import Labelling, Ranked
+from regard.tasks.label.predictor import Labeling, RankedLabel
 from regard.tasks.loading import load
-from regard.tasks.tag.actions import PredictTags, word_lines
+from regard.tasks.tag.actions import PredictTags, read_word_lines
 from regard.tasks.tag.predictor import Tagging
 from regard.views.terminal import SHADES
 
@@ -64,16 +64,15 @@ def test_each_line_gets_its_label_and_a_blank_line_none(label_runs, answer, tmp_
     assert answer(text, "predict", label_runs["one"]) == ["plus", "", "minus", "", "other"]
     source = written(tmp_path / "in.txt", *text.split("\n"))
     monkeypatch.setattr("regard.tasks.actions.predict.AT_ONCE", 2)
-    wanted = ["plus", "", "minus", "", "other"]
-    assert answer("", "predict", label_runs["one"], "--source", source, "--quiet") == wanted
+    expected = ["plus", "", "minus", "", "other"]
+    assert answer("", "predict", label_runs["one"], "--source", source, "--quiet") == expected
     assert answer("", "predict", label_runs["one"]) == []
 
 
 def test_several_labels_stand_side_by_side(label_runs, answer):
-    lines = ["one bad good", "odd", "two"]
-    found = answer("\n".join(lines), "predict", label_runs["several"])
-    assert set(found[0].split("|")) == {"plus", "minus"}
-    assert found[1] == "other"
+    lines = answer("one bad good\nodd\ntwo", "predict", label_runs["several"])
+    assert set(lines[0].split("|")) == {"plus", "minus"}
+    assert lines[1] == "other"
     run = label_runs["several"]
     (line,) = answer("one bad", "predict", run, "--threshold", "0")
     assert sorted(line.split("|")) == ["minus", "other", "plus"]
@@ -81,8 +80,8 @@ def test_several_labels_stand_side_by_side(label_runs, answer):
 
 def test_the_best_labels_with_their_probabilities(label_runs, answer):
     (line, blank) = answer("six bad\n\n", "predict", label_runs["one"], "--nbest", 2)
-    wanted = load(label_runs["one"]).predict("six bad", nbest=2).ranked
-    assert line == "\t".join(f"{each.label} {each.probability:.4f}" for each in wanted)
+    ranked = load(label_runs["one"]).predict("six bad", nbest=2).ranked
+    assert line == "\t".join(f"{label.label} {label.probability:.4f}" for label in ranked)
     assert blank == ""
 
 
@@ -106,34 +105,34 @@ def test_labels_as_json_with_the_weights_of_words(label_runs, answer):
 def test_a_dialogue_is_read_line_by_line_and_ends_with_a_blank_line(label_runs, answer):
     lines = answer("one good\ntwo bad\nsix\n\nbad\n", "predict", label_runs["context"])
     assert lines == ["none", "plus", "minus", "", "none"]
-    found = list(map(json.loads, answer("good\nbad\nsix\none", "predict", label_runs["context"], "--jsonl")))
-    assert [len(each["context_weights"]) for each in found] == [0, 1, 2, 2]
-    assert sum(found[3]["context_weights"]) == pytest.approx(1, abs=1e-5)
+    lines = list(map(json.loads, answer("good\nbad\nsix\none", "predict", label_runs["context"], "--jsonl")))
+    assert [len(each["context_weights"]) for each in lines] == [0, 1, 2, 2]
+    assert sum(lines[3]["context_weights"]) == pytest.approx(1, abs=1e-5)
 
 
 def test_two_texts_have_a_tab_between(label_runs, answer, complaint):
     run = label_runs["pairs"]
     assert answer("one good\tgreat\n\nbad two\todd\n", "predict", run) == ["same", "", "other"]
-    line = "line 2: has one text; two with a tab between are needed, as attentive-classifier compares"
+    line = "line 2: expected two texts separated by a tab, got one"
     assert complaint("predict", run, text="good\tbad\ngood\n") == line
 
 
 def test_why_shades_the_words(label_runs, answer):
-    found = answer("one good two\n\n", "predict", label_runs["one"], "--why")
-    assert found[0] == "plus"
-    assert found[1] == "one good two"
-    shades = found[2].ljust(12)
-    levels = [SHADES.index(shades[place]) for place in (0, 4, 9)]
+    lines = answer("one good two\n\n", "predict", label_runs["one"], "--why")
+    assert lines[0] == "plus"
+    assert lines[1] == "one good two"
+    shades = lines[2].ljust(12)
+    levels = [SHADES.index(shades[index]) for index in (0, 4, 9)]
     assert max(levels) == levels[1] >= 5
-    assert found[3] == f"0 {SHADES} 1"
-    assert found[4:] == ["", ""]
-    assert all(line.isascii() for line in found)
+    assert lines[3] == f"0 {SHADES} 1"
+    assert lines[4:] == ["", ""]
+    assert all(line.isascii() for line in lines)
 
 
 def test_a_page_of_shaded_words(label_runs, answer, tmp_path):
     page = tmp_path / "why.html"
-    found = answer("one good <b>\n\nsix bad", "predict", label_runs["one"], "--html", page, "--quiet")
-    assert found == ["plus", "", "minus"]
+    lines = answer("one good <b>\n\nsix bad", "predict", label_runs["one"], "--html", page, "--quiet")
+    assert lines == ["plus", "", "minus"]
     html = page.read_text()
     assert html.startswith("<!DOCTYPE html>") or html.startswith("<!doctype html>")
     assert html.count("<section>") == 2
@@ -150,10 +149,10 @@ def test_a_page_of_shaded_words(label_runs, answer, tmp_path):
 
 
 def test_each_word_gets_its_tag_and_a_blank_line_follows(label_runs, answer):
-    found = answer("mr ann junior.\n\nin bob", "predict", label_runs["crf"])
-    assert found[:4] == ["mr\tO", "ann\tB-PER", "junior\tI-PER", found[3]]
-    assert found[3].startswith(".\t")
-    assert found[4:] == ["", "", "in\tO", "bob\tB-LOC", ""]
+    lines = answer("mr ann junior.\n\nin bob", "predict", label_runs["crf"])
+    assert lines[:4] == ["mr\tO", "ann\tB-PER", "junior\tI-PER", lines[3]]
+    assert lines[3].startswith(".\t")
+    assert lines[4:] == ["", "", "in\tO", "bob\tB-LOC", ""]
 
 
 def test_words_that_are_cut_already(label_runs, answer, tmp_path):
@@ -164,17 +163,20 @@ def test_words_that_are_cut_already(label_runs, answer, tmp_path):
     assert words == ["mr", "ann", "", "in", "o'bob.", ""]
     assert by_name[:2] == ["mr\tO", "ann\tB-PER"]
     assert answer("mr\nann\n\n\nin\no'bob.", "predict", label_runs["crf"], "--words") == by_name
-    assert list(word_lines(path, ())) == [["mr", "ann"], ["in", "o'bob."]]
+    assert list(read_word_lines(path, ())) == [["mr", "ann"], ["in", "o'bob."]]
 
 
 def test_words_are_read_where_training_had_them(tmp_path):
     path = written(tmp_path / "ner.conll", "# id 1", "1\tmr\tO", "2\t10\u00a0000\tO", "", "# id 2", "1\tann\tB-PER")
-    assert list(word_lines(path, ("2", "3"))) == [["mr", "10\u00a0000"], ["ann"]]
-    assert list(word_lines(written(tmp_path / "alone", "mr", "#1", "", "in"), ("2", "3"))) == [["mr", "#1"], ["in"]]
+    assert list(read_word_lines(path, ("2", "3"))) == [["mr", "10\u00a0000"], ["ann"]]
+    assert list(read_word_lines(written(tmp_path / "alone", "mr", "#1", "", "in"), ("2", "3"))) == [
+        ["mr", "#1"],
+        ["in"],
+    ]
     path = written(tmp_path / "few", "mr O")
     with pytest.raises(RegardError) as refused:
-        list(word_lines(path, ("3", "4")))
-    assert str(refused.value) == f"{path}, line 1: found 2 columns; the words of the training were column 3"
+        list(read_word_lines(path, ("3", "4")))
+    assert str(refused.value) == f"{path}, line 1: expected the word in column 3, got 2 columns"
 
 
 def test_tags_as_json(label_runs, answer):
@@ -191,10 +193,10 @@ def test_tags_as_json(label_runs, answer):
 
 def test_why_shows_what_attention_each_word_received(label_runs, answer, tmp_path):
     page = tmp_path / "why.html"
-    found = answer("mr ann\n\nin bob one", "predict", label_runs["crf"], "--why", "--html", page, "--quiet")
-    assert found[:4] == ["mr\tO", "ann\tB-PER", "attention received", "mr ann"]
-    assert found[5] == f"0 {SHADES} 1"
-    assert found[6:9] == ["", "", "in\tO"]
+    lines = answer("mr ann\n\nin bob one", "predict", label_runs["crf"], "--why", "--html", page, "--quiet")
+    assert lines[:4] == ["mr\tO", "ann\tB-PER", "attention received", "mr ann"]
+    assert lines[5] == f"0 {SHADES} 1"
+    assert lines[6:9] == ["", "", "in\tO"]
     html = page.read_text()
     assert html.count("<section>") == 2  # of a blank line there is nothing to show
     weights = [float(each) for each in re.findall(r'<data class="s\d+" value="([^"]+)"', html)]
@@ -204,17 +206,17 @@ def test_why_shows_what_attention_each_word_received(label_runs, answer, tmp_pat
 
 def test_forms_of_a_line(label_runs):
     model = load(label_runs["several"])
-    ranked = (Ranked("plus", 0.75), Ranked("minus", 0.5))
-    found = Labelling("a b", ("plus", "minus"), ranked, ("a", "b"), (0.25, 0.75), None)
-    assert found.lines(PredictLabels()) == ["plus|minus"]
-    assert found.lines(PredictLabels(nbest=2)) == ["plus 0.7500\tminus 0.5000"]
-    odd = Labelling("a", ("x\ny", "z\t1"), (Ranked("x\ny", 0.75), Ranked("z\t1", 0.5)), ("a",))
+    ranked = (RankedLabel("plus", 0.75), RankedLabel("minus", 0.5))
+    lines = Labeling("a b", ("plus", "minus"), ranked, ("a", "b"), (0.25, 0.75), None)
+    assert lines.lines(PredictLabels()) == ["plus|minus"]
+    assert lines.lines(PredictLabels(nbest=2)) == ["plus 0.7500\tminus 0.5000"]
+    odd = Labeling("a", ("x\ny", "z\t1"), (RankedLabel("x\ny", 0.75), RankedLabel("z\t1", 0.5)), ("a",))
     assert odd.lines(PredictLabels()) == ["x y|z 1"]
     assert odd.lines(PredictLabels(nbest=2)) == ["x y 0.7500\tz 1 0.5000"]
     model.recipe = replace(model.recipe, data=replace(model.recipe.data, separator=""))
     assert odd.lines(PredictLabels()) == ["x y|z 1"]
-    assert found.title == "plus (75%), minus"
-    assert Labelling("a", (), ranked, ("a",)).title == "no label"
+    assert lines.title == "plus (75%), minus"
+    assert Labeling("a", (), ranked, ("a",)).title == "no label"
     tagging = Tagging(("a", "b"), ("O", "B-X"), (0.5, 1.0), (Span("X", 1, 1),))
     assert tagging.lines(PredictTags()) == ["a\tO", "b\tB-X", ""]
     assert Tagging((), (), (), ()).lines(PredictTags(why=True)) == [""]
@@ -226,11 +228,11 @@ def test_forms_of_a_line(label_runs):
 def test_labels_are_scored(label_runs, answer, tmp_path):
     path = written(tmp_path / "data.tsv", "good\tplus", "bad\tminus", "great one\tminus", "odd\tnew")
     out = tmp_path / "out.txt"
-    found = answer("", "evaluate", label_runs["one"], "--data", path, "--out", out)
+    lines = answer("", "evaluate", label_runs["one"], "--data", path, "--out", out)
     # plus: 1 right, 2 predicted, 1 gold; minus: 1 right, 1 predicted, 2 gold; other: 1 predicted; new: 1 gold
     macro = (2 / 3 + 2 / 3 + 0 + 0) / 4
     weighted = (1 * 2 / 3 + 2 * 2 / 3 + 0 + 0) / 4
-    assert found == [
+    assert lines == [
         "accuracy 0.5000 (right:2|texts:4)",
         "micro F1 0.5000 (right:2|predicted:4|gold:4)",
         f"macro F1 {macro:.4f} (texts:4|labels:4)",
@@ -254,17 +256,17 @@ def test_labels_are_scored(label_runs, answer, tmp_path):
 def test_several_labels_are_scored(label_runs, answer, tmp_path):
     path = written(tmp_path / "data.tsv", "good bad one\tminus|plus", "odd\tother|plus", "bad\tnew")
     out = tmp_path / "out.txt"
-    found = answer("", "evaluate", label_runs["several"], "--data", path, "--out", out)
+    lines = answer("", "evaluate", label_runs["several"], "--data", path, "--out", out)
     # predicted are minus and plus, other, minus; right are three of these, of five
     precision, recall, f1 = 3 / 4, 3 / 5, 2 * 3 / 9
-    name, value, conditions = re.fullmatch(r"(.*) ([\d.]+) \((.*)\)", found[0]).groups()
+    name, value, conditions = re.fullmatch(r"(.*) ([\d.]+) \((.*)\)", lines[0]).groups()
     assert (name, float(value)) == ("micro F1", pytest.approx(f1, abs=5e-5))
     assert re.fullmatch(r"threshold:0\.\d+\|right:3\|predicted:4\|gold:5", conditions)
-    assert found[1].startswith(f"precision {precision:.4f} ")
-    assert found[2].startswith(f"recall {recall:.4f} ")
+    assert lines[1].startswith(f"precision {precision:.4f} ")
+    assert lines[2].startswith(f"recall {recall:.4f} ")
     # among the three best are all three labels: of the three texts 2 of 2, 2 of 2 and 0 of 1 are there
-    assert found[4] == f"recall@3 {2 / 3:.4f} (best:3|texts:3)"
-    assert found[5] == f"precision@3 {4 / 9:.4f} (best:3|texts:3)"
+    assert lines[4] == f"recall@3 {2 / 3:.4f} (best:3|texts:3)"
+    assert lines[5] == f"precision@3 {4 / 9:.4f} (best:3|texts:3)"
     assert [set(line.split("|")) for line in out.read_text().splitlines()] == [{"minus", "plus"}, {"other"}, {"minus"}]
 
 
@@ -278,9 +280,9 @@ def test_context_and_pairs_are_read_as_in_training(label_runs, answer, tmp_path)
 def test_spans_are_scored(label_runs, answer, tmp_path):
     lines = ["mr\tO", "ann\tB-PER", "junior\tI-PER", "", "in\tO", "bob\tB-PER", "six\tO", "mr\tO", "kim\tB-PER"]
     path, out = written(tmp_path / "data.bio", *lines), tmp_path / "out.bio"
-    found = answer("", "evaluate", label_runs["crf"], "--data", path, "--out", out)
+    report = answer("", "evaluate", label_runs["crf"], "--data", path, "--out", out)
     # LOC: none right of one predicted; PER: both predicted are right, of three
-    assert found == [
+    assert report == [
         "F1 0.6667 (mode:default|right:2|predicted:3|gold:3|sentences:2)",
         "precision 0.6667 (mode:default|right:2|predicted:3|gold:3|sentences:2)",
         "recall 0.6667 (mode:default|right:2|predicted:3|gold:3|sentences:2)",
@@ -290,8 +292,8 @@ def test_spans_are_scored(label_runs, answer, tmp_path):
         "LOC: precision 0.0000, recall 0.0000, F1 0.0000 (right:0|predicted:1|gold:0)",
         "PER: precision 1.0000, recall 0.6667, F1 0.8000 (right:2|predicted:2|gold:3)",
     ]
-    told = [line for line in out.read_text().splitlines() if line]
-    assert told == [line.replace("bob\tB-PER", "bob\tB-LOC") for line in lines if line]
+    predicted = [line for line in out.read_text().splitlines() if line]
+    assert predicted == [line.replace("bob\tB-PER", "bob\tB-LOC") for line in lines if line]
     again = answer("", "evaluate", label_runs["crf"], "--data", out)  # what is written can be read
     assert again[0] == "F1 1.0000 (mode:default|right:3|predicted:3|gold:3|sentences:2)"
     (line,) = answer("", "evaluate", label_runs["crf"], "--data", path, "--json")
@@ -300,27 +302,27 @@ def test_spans_are_scored(label_runs, answer, tmp_path):
 
 def test_plain_tags_are_scored_word_by_word(label_runs, answer, tmp_path):
     path = written(tmp_path / "data.bio", "one WORD", "ann NAME", "", "two NAME")
-    found = answer("", "evaluate", label_runs["plain"], "--data", path)
-    assert found[0] == "accuracy 0.6667 (right:2|texts:3)"
+    lines = answer("", "evaluate", label_runs["plain"], "--data", path)
+    assert lines[0] == "accuracy 0.6667 (right:2|texts:3)"
     path = written(tmp_path / "wide.bio", "1 one x WORD", "2 ann x NAME")
-    found = answer("", "evaluate", label_runs["plain"], "--data", path, "--columns", "2,4")
-    assert found[0] == "accuracy 1.0000 (right:2|texts:2)"
+    lines = answer("", "evaluate", label_runs["plain"], "--data", path, "--columns", "2,4")
+    assert lines[0] == "accuracy 1.0000 (right:2|texts:2)"
 
 
 def test_two_runs_are_compared(label_runs, answer, complaint, tmp_path):
     one, mean, crf = (label_runs[name] for name in ("one", "mean", "crf"))
     path = written(tmp_path / "data.tsv", "good\tplus", "bad\tminus", "great one\tplus", "awful\tminus")
-    asked = ("evaluate", one, "--data", path, "--against", mean)
+    command = ("evaluate", one, "--data", path, "--against", mean)
     right = sum(each.labels == (label,) for each, label in zip(
         load(mean).predict(["good", "bad", "great one", "awful"]), ["plus", "minus"] * 2, strict=True
     ))  # fmt: skip
-    assert answer("", *asked)[-1].startswith(f"{mean} and {one}, micro F1 {right / 4:.4f} and 1.0000: ")
-    record = json.loads(answer("", *asked, "--json")[0])
+    assert answer("", *command)[-1].startswith(f"{mean} and {one}, micro F1 {right / 4:.4f} and 1.0000: ")
+    record = json.loads(answer("", *command, "--json")[0])
     assert record["accuracy"]["value"] == 1
     assert record["against"]["first"]["value"] == right / 4
     assert (
         complaint("evaluate", one, "--data", path, "--against", crf)
-        == f"{crf}: tags words, where {one} labels texts; give a run of the same task"
+        == f"{crf}: expected a run of the task label, got tag"
     )
 
 
@@ -330,19 +332,19 @@ def test_two_runs_are_compared(label_runs, answer, complaint, tmp_path):
 @pytest.mark.parametrize(
     ("name", "options", "line"),
     [
-        ("one", ["--beam", "2"], "predict: --beam is for the task pairs; {run} labels texts"),
-        ("one", ["--words"], "predict: --words is for the task tag; {run} labels texts"),
-        ("one", ["--weights"], "predict: --weights is for the task pairs; {run} labels texts"),
-        ("one", ["--draw"], "predict: --draw is for the task pairs; {run} labels texts"),
-        ("one", ["--nbest", "0"], "nbest is 0; 1 is the least"),
-        ("one", ["--threshold", "0.5"], "threshold: is for models of several labels; this one tells one of each text"),
+        ("one", ["--beam", "2"], "predict: --beam is for the task pairs; {run} is of the task label"),
+        ("one", ["--words"], "predict: --words is for the task tag; {run} is of the task label"),
+        ("one", ["--weights"], "predict: --weights is for the task pairs; {run} is of the task label"),
+        ("one", ["--draw"], "predict: --draw is for the task pairs; {run} is of the task label"),
+        ("one", ["--nbest", "0"], "nbest must be at least 1, got 0"),
+        ("one", ["--threshold", "0.5"], "threshold requires a model with several labels per text"),
         ("mean", ["--why"],
-         "attentive-classifier: pools words by mean, so has no weights to show; train it with --pooling attention"),
-        ("crf", ["--nbest", "2"], "predict: --nbest is for the task label or pairs; {run} tags words"),
-        ("crf", ["--threshold", "0.5"], "predict: --threshold is for the task label; {run} tags words"),
-        ("crf", ["--longest", "3"], "predict: --longest is for the task pairs; {run} tags words"),
+         "attentive-classifier has no attention weights to show: pooling is mean; train with --pooling attention"),
+        ("crf", ["--nbest", "2"], "predict: --nbest is for the task label or pairs; {run} is of the task tag"),
+        ("crf", ["--threshold", "0.5"], "predict: --threshold is for the task label; {run} is of the task tag"),
+        ("crf", ["--max-length", "3"], "predict: --max-length is for the task pairs; {run} is of the task tag"),
         ("plain", ["--html", "x.html"],
-         "attentive-tagger: has no self-attention, so no weights to show; train it with --encoder both"),
+         "attentive-tagger has no self-attention weights to show; train with --encoder both"),
     ],
 )  # fmt: skip
 def test_what_predict_refuses(name, options, line, label_runs, complaint):
@@ -353,7 +355,7 @@ def test_what_predict_refuses(name, options, line, label_runs, complaint):
 def test_what_is_for_labels_is_refused_of_others(plain_run, complaint):
     having = {"threshold": "label", "why": "tag or label", "html": "tag or label", "words": "tag"}
     for option, value in (("threshold", ["0.5"]), ("why", []), ("html", ["a.html"]), ("words", [])):
-        line = f"predict: --{option} is for the task {having[option]}; {plain_run} answers texts"
+        line = f"predict: --{option} is for the task {having[option]}; {plain_run} is of the task pairs"
         assert complaint("predict", plain_run, f"--{option}", *value) == line
 
 
@@ -364,35 +366,35 @@ def test_what_evaluate_refuses(label_runs, complaint, tmp_path):
     blank = written(tmp_path / "blank.tsv", "good\t")
     odd = written(tmp_path / "odd.dat", "good\tplus")
     cases: list[tuple[list[Any], str]] = [
-        ([one], "evaluate: nothing to evaluate on; give a file of texts and labels by --data"),
-        ([crf], "evaluate: nothing to evaluate on; give a file of words and tags by --data"),
-        ([one, "--data", empty], f"{empty}: is empty; one example is the least"),
-        ([crf, "--data", empty], f"{empty}: is empty; one sentence is the least"),
-        ([one, "--data", two], f"{two}: a text has the labels plus, minus; {one} tells one each"),
+        ([one], "--data is required: a file of texts and labels"),
+        ([crf], "--data is required: a file of words and tags"),
+        ([one, "--data", empty], f"{empty} is empty; expected at least one example"),
+        ([crf, "--data", empty], f"{empty} is empty; expected at least one sentence"),
+        ([one, "--data", two], f"{two}: expected one label per text, got plus, minus"),
         (
             [one, "--data", blank],
-            f"{blank}, line 1: the label is empty; fill it, or leave such examples out: --empty skip",
+            f"{blank}, line 1: the label is empty; pass --on-empty skip to skip such examples",
         ),
         (
             [one, "--data", odd],
-            f"{odd}: its name does not tell its format; end it in .csv, .jsonl, .ndjson, .tab, .tsv, "
-            "or say which it has (--format tsv)",
+            f"{odd}: cannot infer the format from the file name; pass --format, "
+            "or use one of .csv, .jsonl, .ndjson, .tab, .tsv",
         ),
         (
             [pairs, "--data", two, "--columns", "1,2"],
-            'text: "good" has no second text; this model labels pairs of texts',
+            'text "good": second is required; this model classifies text pairs',
         ),
-        ([one, "--data", two, "--beam", "2"], f"evaluate: --beam is for the task pairs; {one} labels texts"),
-        ([crf, "--data", two, "--gold", "x"], f"evaluate: --gold is for the task pairs; {crf} tags words"),
+        ([one, "--data", two, "--beam", "2"], f"evaluate: --beam is for the task pairs; {one} is of the task label"),
+        ([crf, "--data", two, "--gold", "x"], f"evaluate: --gold is for the task pairs; {crf} is of the task tag"),
         (
             [crf, "--data", two, "--format", "tsv"],
-            f"evaluate: --format is for the task label or pairs; {crf} tags words",
+            f"evaluate: --format is for the task label or pairs; {crf} is of the task tag",
         ),
         (
-            [crf, "--data", two, "--empty", "skip"],
-            f"evaluate: --empty is for the task label or pairs; {crf} tags words",
+            [crf, "--data", two, "--on-empty", "skip"],
+            f"evaluate: --on-empty is for the task label or pairs; {crf} is of the task tag",
         ),
-        ([crf, "--text", "x"], f"evaluate: --text is for the task text; {crf} tags words"),
+        ([crf, "--data", "x"], "cannot read x: not found"),
     ]
     for arguments, line in cases:
         assert complaint("evaluate", *arguments) == line
@@ -401,6 +403,6 @@ def test_what_evaluate_refuses(label_runs, complaint, tmp_path):
 def test_a_tagger_is_told_its_words_as_the_command_line_has_them(label_runs, answer):
     """What the command writes is what the predictor gives."""
     model = load(label_runs["no-crf"])
-    found = answer("in lee junior six", "predict", label_runs["no-crf"])
+    lines = answer("in lee junior six", "predict", label_runs["no-crf"])
     tagging = model.predict("in lee junior six")
-    assert found == [*(f"{word}\t{tag}" for word, tag in zip(tagging.words, tagging.tags, strict=True)), ""]
+    assert lines == [*(f"{word}\t{tag}" for word, tag in zip(tagging.words, tagging.tags, strict=True)), ""]

@@ -1,4 +1,4 @@
-"""Labelled texts and tagged sentences made ready, what is said of them, and the real loop."""
+"""Labeled texts and tagged sentences made ready, what is log of them, and the real loop."""
 
 import os
 import signal
@@ -12,23 +12,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.api import train
-from regard.data.tagged import Tagged
+from regard.data.tagged import TaggedSentence
 from regard.errors import RegardError
 from regard.files import read_tensors
-from regard.run import Run, checkpoints_of
-from regard.schemes import Scheme, repair
-from regard.tasks import task_of, to_recipe
-from regard.tasks.label.prepare import labelled_parts
+from regard.run import Run, list_checkpoints
+from regard.schemes import Scheme, repair_tags
+from regard.tasks import find_task, to_recipe
+from regard.tasks.label.prepare import load_labeled_split
 from regard.tasks.label.settings import LabelData
 from regard.tasks.loading import load
-from regard.tasks.tag.prepare import held_places, tagged_parts, with_known_tags
+from regard.tasks.tag.prepare import drop_unknown_tags, load_tagged_split, sample_validation_indices
 from regard.tasks.tag.settings import TagData
 from regard.training.prepared import Prepared
-from regard.training.talk import Talk
+from regard.training.reporter import Reporter
 from tests.tiny_labels import LABELS, write_data
 
-SMALL: dict[str, Any] = {"hidden": 4, "embedding": 6, "spelling_width": 4}
-SHORT: dict[str, Any] = {"steps": 6, "tokens": 80, "validate_every": 2, "seed": 3}
+SMALL: dict[str, Any] = {"hidden": 4, "embedding": 6, "char_width": 4}
+SHORT: dict[str, Any] = {"steps": 6, "batch_tokens": 80, "validate_every": 2, "seed": 3}
 
 
 @pytest.fixture(scope="module")
@@ -51,12 +51,12 @@ def recipe(task: str, path: object, *, model: dict[str, Any] | None = None, **se
 
 
 def prepared(table: dict[str, Any], tmp_path: Path, home: Run | None = None) -> tuple[Prepared, list[str]]:
-    """What is made ready of a recipe, and what is said of it."""
+    """Prepare a recipe; return the result and the log lines."""
     run = Run(tmp_path / "said")
     run.path.mkdir(exist_ok=True)
     run.log_file.unlink(missing_ok=True)
-    ready = task_of(table).prepare(to_recipe(table, "recipe"), run, home, "cpu", Talk(run, quiet=True))
-    return ready, [line[20:] for line in run.log_file.read_text().splitlines()]  # behind the time
+    ready = find_task(table).prepare(to_recipe(table, "recipe"), run, home, "cpu", Reporter(run, quiet=True))
+    return ready, [line[20:] for line in run.log_file.read_text().splitlines()]  # after the time
 
 
 # Parts
@@ -65,11 +65,11 @@ def prepared(table: dict[str, Any], tmp_path: Path, home: Run | None = None) -> 
 @pytest.mark.parametrize("task", ["label", "tag"])
 def test_what_is_held_out_is_not_trained_on(task, data):
     if task == "label":
-        train_part, valid = labelled_parts(LabelData(train=str(data / "one.tsv"), held_out=0.2), 5)
+        train_part, valid = load_labeled_split(LabelData(train=str(data / "one.tsv"), validation_share=0.2), 5)
         sides = [{example.text for example in part} for part in (train_part, valid)]
         assert {label for example in train_part for label in example.labels} == set(LABELS.values())
     else:
-        train_part, valid = tagged_parts(TagData(train=str(data / "names.bio"), held_out=0.2), 5)
+        train_part, valid = load_tagged_split(TagData(train=str(data / "names.bio"), validation_share=0.2), 5)
         sides = [{sentence.words for sentence in part} for part in (train_part, valid)]
     assert not sides[0] & sides[1]
     whole = len(train_part) + len(valid)
@@ -79,48 +79,51 @@ def test_what_is_held_out_is_not_trained_on(task, data):
 
 @given(st.lists(st.integers(0, 6), min_size=2), st.floats(0.01, 0.99), st.integers(0, 9))
 def test_sentences_that_are_alike_stay_on_one_side(kinds, share, seed):
-    sentences = [Tagged((str(kind),), ("O",)) for kind in kinds]
-    held = held_places(sentences, share, seed)
-    inside = {kinds[place] for place in held}
-    assert held == {place for place, kind in enumerate(kinds) if kind in inside}
+    sentences = [TaggedSentence((str(kind),), ("O",)) for kind in kinds]
+    held = sample_validation_indices(sentences, share, seed)
+    inside = {kinds[index] for index in held}
+    assert held == {index for index, kind in enumerate(kinds) if kind in inside}
     different = len(set(kinds))
     if different > 1:
         assert 1 <= len(inside) <= different - 1
         assert abs(len(inside) - share * different) <= 1
-    assert held == held_places(sentences, share, seed)
+    assert held == sample_validation_indices(sentences, share, seed)
 
 
 def test_a_part_of_its_own_is_taken_whole(data, tmp_path):
     valid = written(tmp_path, "valid.tsv", "a good one\tplus", "bad\tminus")
-    found = labelled_parts(LabelData(train=str(data / "one.tsv"), valid=valid), 0)
-    assert [len(part) for part in found] == [240, 2]
+    splits = load_labeled_split(LabelData(train=str(data / "one.tsv"), validation=valid), 0)
+    assert [len(part) for part in splits] == [240, 2]
     tags = written(tmp_path, "valid.bio", "ann\tO", "", "bob\tB-PER")
-    assert [len(part) for part in tagged_parts(TagData(train=str(data / "names.bio"), valid=tags), 0)] == [320, 2]
+    assert [len(part) for part in load_tagged_split(TagData(train=str(data / "names.bio"), validation=tags), 0)] == [
+        320,
+        2,
+    ]
 
 
-# What is said, and what follows
+# What is log, and what follows
 
 
 def test_labels_are_said_and_known_by_how_common_they_are(tmp_path):
     texts = [*[f"a {n}\tplus" for n in "qwertz"], "b c\tminus", "b d\tminus", "b e\tminus"]
     path = written(tmp_path, "train.tsv", *texts)
     valid = written(tmp_path, "valid.tsv", "a q\tplus", "b z y\tnew", "é\tminus")
-    ready, said = prepared(recipe("label", path, data={"valid": valid, "most_tokens": 1}), tmp_path)
-    assert said == [
-        "training: 9 examples, no two alike",
+    ready, log = prepared(recipe("label", path, data={"validation": valid, "max_tokens": 1}), tmp_path)
+    assert log == [
+        "training: 9 examples, no duplicates",
         "training: 2 labels: plus 6 (66.7%), minus 3 (33.3%)",
-        "validation: 3 examples, no two alike",
+        "validation: 3 examples, no duplicates",
         "validation: 3 labels: minus 1 (33.3%), new 1 (33.3%), plus 1 (33.3%)",
-        "note: validation: the text of 1 example (33.3%) is also in training",
-        "note: validation: 1 label never seen in training, so never predicted: new 1",
-        "words: 10 known, spelt with 14 characters; 33.3 % of the words of the validation data are not known",
-        "train: of 9 longer texts the first 1 words are read",
+        "note: validation: the text of 1 example (33.3%) is also in the training data",
+        "note: validation: 1 label missing from the training data, so never predicted: new 1",
+        "words: 10 known, 14 characters; 33.3% of validation words are unknown",
+        "train: 9 texts truncated to 1 words",
     ]
     assert ready.tokenizers.labels == ("plus", "minus")
-    assert ready.recipe.model["several"] is False
+    assert ready.recipe.model["multi_label"] is False
     with torch.no_grad():
-        found, _ = ready.validate(built(ready))
-    assert found["accuracy"] <= 2 / 3  # a label that was never seen cannot be right
+        metrics, _ = ready.validate(built(ready))
+    assert metrics["accuracy"] <= 2 / 3  # a label that was never seen cannot be right
 
 
 def built(ready: Prepared) -> torch.nn.Module:
@@ -132,14 +135,14 @@ def built(ready: Prepared) -> torch.nn.Module:
 def test_the_scheme_is_found_out_and_mended_and_said(tmp_path):
     path = written(tmp_path, "t.bio", "a\tB-X", "b\tI-X", "", "c\tI-X", "d\tO", "e\tB-Y", "", "f\tO", "g\tI-Y")
     valid = written(tmp_path, "v.bio", "x\tI-X", "y\tB-Z", "z\tI-Z", "a\tO")
-    ready, said = prepared(recipe("tag", path, data={"valid": valid}), tmp_path)
-    assert said[-3:] == [
-        "tags: BIO (B- begins a span, I- goes on)",
-        "note: tags: 2 did not keep to BIO, such as an I- with no span to go on with; "
-        "changed so that the same spans are marked",
-        "words: 7 known, spelt with 11 characters; 75.0 % of the words of the validation data are not known",
+    ready, log = prepared(recipe("tag", path, data={"validation": valid}), tmp_path)
+    assert log[-3:] == [
+        "tags: BIO (B- begins a span, I- continues it)",
+        "note: tags: corrected 2 that did not match BIO, such as I- without a span to continue; "
+        "the spans are unchanged",
+        "words: 7 known, 11 characters; 75.0% of validation words are unknown",
     ]
-    assert "note: validation: 2 tags never seen in training, so never predicted: B-Z 1, I-Z 1" in said
+    assert "note: validation: 2 tags missing from the training data, so never predicted: B-Z 1, I-Z 1" in log
     assert ready.tokenizers.labels == ("B-X", "B-Y", "O", "I-X")  # I-Y is no longer among them
     assert ready.recipe.model["scheme"] == "BIO"
     sentences = ready.batches.sentences
@@ -147,7 +150,7 @@ def test_the_scheme_is_found_out_and_mended_and_said(tmp_path):
     assert ready.validate.sentences[0].tags == ("B-X", "O", "O", "O")
     assert ready.validate.gold == [("I-X", "B-Z", "I-Z", "O")]
     with torch.no_grad():
-        assert ready.validate(built(ready)).numbers.keys() == {"loss", "accuracy", "f1"}
+        assert ready.validate(built(ready)).metrics.keys() == {"loss", "accuracy", "f1"}
 
 
 TAGS = ["O", "B-X", "I-X", "E-X", "S-X", "B-Y", "E-Y", "S-Y"]
@@ -159,30 +162,30 @@ TAGS = ["O", "B-X", "I-X", "E-X", "S-X", "B-Y", "E-Y", "S-Y"]
     st.lists(st.lists(st.sampled_from(TAGS), min_size=1, max_size=5), min_size=1, max_size=4),
     st.lists(st.sampled_from(TAGS), min_size=1, max_size=6),
 )
-def test_tags_that_were_never_seen_are_made_such_that_can_be_told(scheme: Scheme, seen, asked):
+def test_tags_that_were_never_seen_are_made_such_that_can_be_told(scheme: Scheme, seen, tags):
     """Whatever training has shown, what a model is to tell in validation it can tell, and may."""
-    shown, _ = repair(seen, scheme)
-    known = ["O", *sorted({tag for tags in shown for tag in tags} - {"O"})]
-    sentence = Tagged(tuple("abcdef"[: len(asked)]), tuple(asked))
-    found = with_known_tags(sentence, known, scheme)
-    assert found.words == sentence.words
-    assert set(found.tags) <= set(known)
-    assert repair([found.tags], scheme) == ([found.tags], 0)
-    (whole,), _ = repair([asked], scheme)
+    shown, _ = repair_tags(seen, scheme)
+    known = ["O", *sorted({tag for sentence_tags in shown for tag in sentence_tags} - {"O"})]
+    sentence = TaggedSentence(tuple("abcdef"[: len(tags)]), tuple(tags))
+    reduced = drop_unknown_tags(sentence, known, scheme)
+    assert reduced.words == sentence.words
+    assert set(reduced.tags) <= set(known)
+    assert repair_tags([reduced.tags], scheme) == ([reduced.tags], 0)
+    (whole,), _ = repair_tags([tags], scheme)
     if set(whole) <= set(known):
-        assert found.tags == whole
+        assert reduced.tags == whole
 
 
 def test_plain_tags_that_were_never_seen_count_as_another():
-    assert with_known_tags(Tagged(("a", "b"), ("N", "?")), ["V", "N"], "plain").tags == ("N", "V")
-    assert with_known_tags(Tagged(("a", "b"), ("N", "?")), ["V", "O"], "plain").tags == ("O", "O")
+    assert drop_unknown_tags(TaggedSentence(("a", "b"), ("N", "?")), ["V", "N"], "plain").tags == ("N", "V")
+    assert drop_unknown_tags(TaggedSentence(("a", "b"), ("N", "?")), ["V", "O"], "plain").tags == ("O", "O")
 
 
 def test_spans_of_which_a_tag_was_never_seen_do_not_stop_training(tmp_path):
-    """B-X E-X was seen; of B-X I-X E-X nothing can be learnt, and S-X, which its rest would be, is not known."""
+    """B-X E-X was seen; of B-X I-X E-X nothing can be learned, and S-X, which its rest would be, is not known."""
     path = written(tmp_path, "t.bioes", *["a\tB-X", "b\tE-X", "", "c\tB-X", "d\tE-X", ""])
     valid = written(tmp_path, "v.bioes", "a\tB-X", "b\tI-X", "c\tE-X", "", "d\tB-X", "e\tE-X")
-    table = recipe("tag", path, data={"valid": valid}, training={"steps": 2, "validate_every": 1})
+    table = recipe("tag", path, data={"validation": valid}, training={"steps": 2, "validate_every": 1})
     train(table, tmp_path / "run", quiet=True)
     model = load(tmp_path / "run")
     assert set(model.tags) == {"O", "B-X", "E-X"}  # O is known, so that a sentence of one word has an answer
@@ -192,18 +195,18 @@ def test_spans_of_which_a_tag_was_never_seen_do_not_stop_training(tmp_path):
 def test_a_tag_of_another_form_is_refused_before_training(data, tmp_path):
     valid = written(tmp_path, "v.bio", "a\tPERSON")
     with pytest.raises(RegardError) as caught:
-        prepared(recipe("tag", data / "names.bio", data={"valid": valid}), tmp_path)
-    line = 'tags: found "PERSON"; a tag that marks spans is O, or B-, I-, E-, S-, L- or U- and a type'
+        prepared(recipe("tag", data / "names.bio", data={"validation": valid}), tmp_path)
+    line = 'tags: expected O, or B-, I-, E-, S-, L- or U- with a type, got "PERSON"'
     assert str(caught.value) == line
 
 
 def test_weights_are_those_of_the_counts(data, tmp_path):
     texts = [*[f"a {n}\tplus" for n in "qwertzui"], "b c\tminus", "b d\tminus"]
     path, valid = written(tmp_path, "t.tsv", *texts), written(tmp_path, "v.tsv", "a\tplus")
-    ready, _ = prepared(recipe("label", path, data={"valid": valid}, training={"class_weights": 1.0}), tmp_path)
+    ready, _ = prepared(recipe("label", path, data={"validation": valid}, training={"class_weights": 1.0}), tmp_path)
     assert ready.step(built(ready), 0.0).weights.tolist() == [0.625, 2.5]
     several = written(tmp_path, "s.tsv", *texts, "a b\tplus|minus")
-    ready, _ = prepared(recipe("label", several, data={"valid": valid}, training={"class_weights": 1.0}), tmp_path)
+    ready, _ = prepared(recipe("label", several, data={"validation": valid}, training={"class_weights": 1.0}), tmp_path)
     weights = ready.step(built(ready), 0.0).weights.tolist()
     assert weights == pytest.approx([2 / 9, 8 / 3])  # eleven texts, nine have plus and three minus
     table = recipe("tag", data / "words.bio", model={"crf": False}, training={"class_weights": 1.0})
@@ -212,7 +215,7 @@ def test_weights_are_those_of_the_counts(data, tmp_path):
     counts = Counter(tag for sentence in ready.batches.sentences for tag in sentence.tags)
     products = [counts[tag] * weight for tag, weight in zip(ready.tokenizers.labels, weights.tolist(), strict=True)]
     assert products == pytest.approx([counts.total() / 2] * 2)
-    ready, _ = prepared(recipe("label", path, data={"valid": valid}), tmp_path)
+    ready, _ = prepared(recipe("label", path, data={"validation": valid}), tmp_path)
     assert ready.step(built(ready), 0.0).weights is None
 
 
@@ -222,8 +225,8 @@ def test_updates_are_counted_by_the_words_that_are_read(tmp_path):
     path = written(tmp_path, "pairs.tsv", *lines)
     both = {"columns": ("1", "3", "2")}
     every = []
-    for data in (both, both | {"most_tokens": 30}, {"columns": ("1", "3")}):
-        table = recipe("label", path, data=data) | {"training": {"tokens": 61}}
+    for data in (both, both | {"max_tokens": 30}, {"columns": ("1", "3")}):
+        table = recipe("label", path, data=data) | {"training": {"batch_tokens": 61}}
         ready, _ = prepared(table, tmp_path)
         every.append(ready.recipe.training.validate_every)  # half an epoch: 76 texts are left to train on
     assert every == [76 * 2 * 61 // 61 // 2, 76 * 2 * 30 // 61 // 2, 76 * 61 // 61 // 2]
@@ -242,39 +245,39 @@ def test_weights_of_classes_are_for_labels_and_tags(task, name, tmp_path):
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("label", {"data": {"source": "a"}}, "recipe: [data] source is for the task pairs; this recipe is for label"),
-    ("label", {"data": {"valid_target": "a"}},
-     "recipe: [data] valid_target is for the task pairs; this recipe is for label"),
+    ("label", {"data": {"validation_target": "a"}},
+     "recipe: [data] validation_target is for the task pairs; this recipe is for label"),
     ("label", {"data": {"documents": "line"}},
      "recipe: [data] documents is for the task text; this recipe is for label"),
-    ("tag", {"data": {"count": 3}}, "recipe: [data] count is for the task pairs; this recipe is for tag"),
+    ("tag", {"data": {"corpus_size": 3}}, "recipe: [data] corpus_size is for the task pairs; this recipe is for tag"),
     ("tag", {"data": {"separator": ""}}, "recipe: [data] separator is for the task label; this recipe is for tag"),
     ("tag", {"data": {"dialogue": "3"}}, "recipe: [data] dialogue is for the task label; this recipe is for tag"),
     ("tag", {"data": {"context": 2}}, "recipe: [data] context is for the task label; this recipe is for tag"),
-    ("tag", {"data": {"most_tokens": 9}},
-     "recipe: [data] most_tokens is for the tasks label and pairs; this recipe is for tag"),
+    ("tag", {"data": {"max_tokens": 9}},
+     "recipe: [data] max_tokens is for the tasks label and pairs; this recipe is for tag"),
     ("label", {"text": {"lowercase": True}},
      "recipe: [text] lowercase is for the tasks text and pairs; this recipe is for label"),
     ("tag", {"text": {"bpe_dropout": 0.1}}, "recipe: [text] bpe_dropout is for the task pairs; this recipe is for tag"),
-    ("label", {"text": {"source_kind": "words"}},
-     "recipe: [text] source_kind is for the task pairs; this recipe is for label"),
-    ("label", {"data": {"held_out": 0.0}}, "data: held_out is 0.0; a share above 0 and below 1 is needed"),
-    ("tag", {"data": {"held_out": 1.0}}, "data: held_out is 1.0; a share above 0 and below 1 is needed"),
-    ("label", {"data": {"train": None}}, "data: nothing to train on; give a file of texts and labels"),
-    ("tag", {"data": {"train": None}}, "data: nothing to train on; give a file of words and tags"),
-    ("label", {"data": {"context": -1}}, "data.context: found -1; 0 utterances is the least"),
+    ("label", {"text": {"source_tokenizer": "words"}},
+     "recipe: [text] source_tokenizer is for the task pairs; this recipe is for label"),
+    ("label", {"data": {"validation_share": 0.0}}, "data: validation_share must be above 0 and below 1, got 0.0"),
+    ("tag", {"data": {"validation_share": 1.0}}, "data: validation_share must be above 0 and below 1, got 1.0"),
+    ("label", {"data": {"train": None}}, "data: training data are required: a file of texts and labels"),
+    ("tag", {"data": {"train": None}}, "data: training data are required: a file of words and tags"),
+    ("label", {"data": {"context": -1}}, "data.context must be at least 0, got -1"),
     ("label", {"training": {"metric": "bleu"}},
-     "training.metric: bleu is not found here; there are accuracy, macro_f1, loss"),
+     "training.metric bleu is not available for this task; choose from accuracy, macro_f1, loss"),
     ("tag", {"training": {"class_weights": 0.5}},
-     "training.class_weights: is for tags that are chosen each for itself; set --crf false"),
-    ("tag", {"training": {"smoothing": 0.1}},
-     "training.smoothing: is for tags that are chosen each for itself; set --crf false"),
+     "training.class_weights requires a tagger without a CRF; pass --crf false"),
+    ("tag", {"training": {"label_smoothing": 0.1}},
+     "training.label_smoothing requires a tagger without a CRF; pass --crf false"),
     ("label", {"training": {"class_weights": 2.0}},
-     "recipe: [training] class_weights is 2.0; a number from 0 to 1 is needed"),
+     "recipe: [training] class_weights must be from 0 to 1, got 2.0"),
     ("tag", {"model": {"name": "attentive-classifier"}},
-     "data.task is tag; attentive-classifier is for the task label"),
-    ("label", {"model": {"labels": ["a"]}}, "recipe: [model] labels comes from the tokenizer; leave it out"),
+     "data.task is tag, but model attentive-classifier is for the task label"),
+    ("label", {"model": {"labels": ["a"]}}, "recipe: [model] labels is set by the tokenizer; remove it"),
     ("label", {"model": {"pooling": "men"}},
-     'recipe: [model] pooling: there is no "men"; did you mean "mean"?'),
+     'recipe: [model] unknown pooling "men"; did you mean "mean"?'),
 ]  # fmt: skip
 
 
@@ -289,17 +292,17 @@ def test_settings_that_are_refused(task, sections, line, data, tmp_path):
 
 
 FILES = [
-    ("label", [], "{path}: is empty; one example is the least"),
-    ("tag", [], "{path}: is empty; one sentence is the least"),
-    ("tag", ["a\tO"], "{path}: has one sentence; two are the least, as one is held out to validate with"),
-    ("tag", ["a\tO", "", "a\tB-X"], "{path}: every sentence is the same; two are the least, as one is held out"),
-    ("tag", ["a\tO", "", "b\tO"], 'training data: every tag is "O"; two that differ are the least to learn from'),
+    ("label", [], "{path} is empty; expected at least one example"),
+    ("tag", [], "{path} is empty; expected at least one sentence"),
+    ("tag", ["a\tO"], "{path}: expected at least 2 sentences, one for validation, got 1"),
+    ("tag", ["a\tO", "", "a\tB-X"], "{path}: expected at least 2 different sentences, one for validation, got 1"),
+    ("tag", ["a\tO", "", "b\tO"], 'training data: every tag is "O"; expected at least two different tags'),
     (
         "label",
         ["a\tx", "b\tx"],
-        'training data: every label is "x" (2 examples); two that differ are the least to learn from',
+        'training data: every label is "x" (2 examples); expected at least two different labels',
     ),
-    ("label", ["a\t"], "{path}, line 1: the label is empty; fill it, or leave such examples out: --data.empty skip"),
+    ("label", ["a\t"], "{path}, line 1: the label is empty; pass --data.on-empty skip to skip such examples"),
 ]
 
 
@@ -315,8 +318,8 @@ def test_files_that_are_refused(task, lines, line, tmp_path):
 def test_validation_with_several_labels_where_training_has_one(data, tmp_path):
     valid = written(tmp_path, "valid.tsv", "so so\tplus|minus")
     with pytest.raises(RegardError) as caught:
-        prepared(recipe("label", data / "one.tsv", data={"valid": valid}), tmp_path)
-    line = 'validation data: "so so" has the labels plus, minus; in training each text has one'
+        prepared(recipe("label", data / "one.tsv", data={"validation": valid}), tmp_path)
+    line = 'validation data: "so so": expected one label, as in the training data, got plus, minus'
     assert str(caught.value) == line
 
 
@@ -348,16 +351,16 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits(name, data, tmp_path, m
         stop_after(patch, 3)  # between validations, in the middle of an epoch
         with pytest.raises(KeyboardInterrupt):
             train(table, tmp_path / "parts", quiet=True)
-    assert checkpoints_of(Run(tmp_path / "parts"))[-1].step == 3
+    assert list_checkpoints(Run(tmp_path / "parts"))[-1].step == 3
     train(table, tmp_path / "parts", quiet=True)
-    for ours, theirs in zip(*(checkpoints_of(Run(tmp_path / run)) for run in ("parts", "whole")), strict=True):
+    for resumed, whole in zip(*(list_checkpoints(Run(tmp_path / run)) for run in ("parts", "whole")), strict=True):
         for part in ("model", "optimizer"):
-            found, wanted = ours.tensors(part), theirs.tensors(part)
-            assert found.keys() == wanted.keys()
-            assert all(torch.equal(found[each], wanted[each]) for each in wanted), part
+            tensors, expected = resumed.load_tensors(part), whole.load_tensors(part)
+            assert tensors.keys() == expected.keys()
+            assert all(torch.equal(tensors[name], expected[name]) for name in expected), part
     best = [read_tensors(Run(tmp_path / run).model_file) for run in ("parts", "whole")]
-    assert all(torch.equal(best[0][each], best[1][each]) for each in best[1])
-    lines = [[{**line, "seconds": 0} for line in Run(tmp_path / run).metrics()] for run in ("parts", "whole")]
+    assert all(torch.equal(best[0][name], best[1][name]) for name in best[1])
+    lines = [[{**line, "seconds": 0} for line in Run(tmp_path / run).read_metrics()] for run in ("parts", "whole")]
     assert lines[0] == lines[1]
     assert len(lines[0]) == 3
 
@@ -365,7 +368,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits(name, data, tmp_path, m
 def test_the_threshold_of_the_best_validation_is_kept(label_runs):
     model = load(label_runs["several"])
     table = Run(label_runs["several"]).read_recipe()
-    _, valid = labelled_parts(to_recipe(table, "recipe").data, 0)
+    _, valid = load_labeled_split(to_recipe(table, "recipe").data, 0)
     probabilities = model.probabilities(valid)
     gold = torch.tensor([[label in example.labels for label in model.labels] for example in valid])
     threshold = model.model.threshold.item()
@@ -375,22 +378,22 @@ def test_the_threshold_of_the_best_validation_is_kept(label_runs):
 
 def test_tuning_takes_over_words_and_parameters_and_refuses_what_is_new(label_runs, tmp_path):
     table: dict[str, Any] = {
-        "data": {"train": str(label_runs["one"].parent / "one.tsv"), "held_out": 0.2},
-        "training": {"steps": 1, "validate_every": 1, "tokens": 300, "rate": 1e-9},
+        "data": {"train": str(label_runs["one"].parent / "one.tsv"), "validation_share": 0.2},
+        "training": {"steps": 1, "validate_every": 1, "batch_tokens": 300, "learning_rate": 1e-9},
     }
     train(table, tmp_path / "tuned", base=label_runs["one"], quiet=True)
     before, after = (read_tensors(Run(run).model_file) for run in (label_runs["one"], tmp_path / "tuned"))
     assert all(torch.allclose(before[name], after[name], atol=1e-6) for name in before)
-    assert load(tmp_path / "tuned").lexicon.words == load(label_runs["one"]).lexicon.words
+    assert load(tmp_path / "tuned").vocabulary.words == load(label_runs["one"]).vocabulary.words
     for base, lines, line in (
-        ("one", ["a b\tplus", "c\tgood", "d\tplus", "e\tgood"], "label good; it has "),
-        ("crf", ["a\tO", "b\tB-ORG", "", "c\tO", "d\tB-ORG"], "tag B-ORG; it has "),
+        ("one", ["a b\tplus", "c\tgood", "d\tplus", "e\tgood"], 'label "good"'),
+        ("crf", ["a\tO", "b\tB-ORG", "", "c\tO", "d\tB-ORG"], 'tag "B-ORG"'),
     ):
         table["data"]["train"] = written(tmp_path, f"{base}.tsv", *lines)
         with pytest.raises(RegardError) as caught:
             train(table, tmp_path / "other", base=label_runs[base], quiet=True)
-        known = ", ".join(load(label_runs[base]).lexicon.labels)
-        assert str(caught.value) == f"data: {label_runs[base]} does not know the {line}{known}"
+        known = ", ".join(load(label_runs[base]).vocabulary.labels)
+        assert str(caught.value) == f"data: unknown {line}; {label_runs[base]} has {known}"
 
 
 def test_other_data_are_not_gone_on_with(data, tmp_path):
@@ -401,9 +404,14 @@ def test_other_data_are_not_gone_on_with(data, tmp_path):
     with pytest.raises(RegardError) as caught:
         train(recipe("label", path, training={"steps": 4}), tmp_path / "run", quiet=True)
     run = tmp_path / "run"
-    assert str(caught.value) == f"{run}: was begun with other data; choose another --out, or --from {run}"
+    assert (
+        str(caught.value)
+        == f"{run}: cannot resume: run was started with other data; choose another --out, or pass --from {run}"
+    )
 
 
 def test_seeds_decide_what_is_held_out(data):
-    parts = [labelled_parts(LabelData(train=str(data / "one.tsv"), held_out=0.2), seed)[1] for seed in (1, 1, 2)]
+    parts = [
+        load_labeled_split(LabelData(train=str(data / "one.tsv"), validation_share=0.2), seed)[1] for seed in (1, 1, 2)
+    ]
     assert parts[0] == parts[1] != parts[2]

@@ -1,4 +1,4 @@
-"""Taggers and classifiers that begin with vectors of words learnt elsewhere, in real runs."""
+"""Taggers and classifiers with pretrained word vectors, in real runs."""
 
 import io
 import os
@@ -13,13 +13,20 @@ from regard.api import train
 from regard.cli import main
 from regard.errors import RegardError
 from regard.files import read_tensors, write_tensors
-from regard.run import Checkpoint, Run, checkpoints_of
+from regard.run import Checkpoint, Run, list_checkpoints
 from regard.tasks.loading import load
 from regard.training.loop import Trainer
 from tests.tiny_labels import write_data
 
-SIZES: dict[str, Any] = {"hidden": 4, "embedding": 6, "spelling_width": 4, "encoder": "rnn"}
-SHORT: dict[str, Any] = {"steps": 6, "tokens": 80, "validate_every": 2, "seed": 3, "rate": 0.01, "weight_decay": 0.1}
+SIZES: dict[str, Any] = {"hidden": 4, "embedding": 6, "char_width": 4, "encoder": "rnn"}
+SHORT: dict[str, Any] = {
+    "steps": 6,
+    "batch_tokens": 80,
+    "validate_every": 2,
+    "seed": 3,
+    "learning_rate": 0.01,
+    "weight_decay": 0.1,
+}
 TABLE = torch.tensor([[0, 0], [0.5, -1], [2, 0.25], [-3, 1], [1, 1]])
 FILE = "one 0.5 -1\nAnn 2 0.25\nnever -3 1\nseen 1 1\n"
 
@@ -41,32 +48,33 @@ def recipe(data: Path, task: str = "tag", vectors: object = None, **sections: An
 
 def vectors_in(run: Path) -> list[torch.Tensor]:
     """Those of the run and of all its checkpoints."""
-    found = [read_tensors(Run(run).model_file), *(each.tensors("model") for each in checkpoints_of(Run(run)))]
-    return [each["reader.embedding.vectors"] for each in found]
+    checkpoints = list_checkpoints(Run(run))
+    states = [read_tensors(Run(run).model_file), *(checkpoint.load_tensors("model") for checkpoint in checkpoints)]
+    return [state["reader.embedding.vectors"] for state in states]
 
 
 @pytest.mark.parametrize("task", ["tag", "label"])
-@pytest.mark.parametrize("settings", [{}, {"ema": 0.9, "average": 2}])
+@pytest.mark.parametrize("settings", [{}, {"ema_decay": 0.9, "average_checkpoints": 2}])
 def test_vectors_stay_as_they_were_and_the_run_needs_the_file_no_more(task, settings, data, tmp_path):
     path = tmp_path / "mine.txt"
     path.write_text(FILE)
     train(recipe(data, task, path, training=settings), tmp_path / "run", quiet=True)
     path.unlink()
-    assert len(found := vectors_in(tmp_path / "run")) >= 3
-    assert all(torch.equal(each, TABLE) for each in found)
+    assert len(tables := vectors_in(tmp_path / "run")) >= 3
+    assert all(torch.equal(table, TABLE) for table in tables)
     model = load(tmp_path / "run")
-    assert model.lexicon.vectors == ("one", "Ann", "never", "seen")
+    assert model.vocabulary.vectors == ("one", "Ann", "never", "seen")
     text = "one never Ann"
     assert model.predict(text) is not None
-    words = model.lexicon.encode(text.split())
-    assert [word.vector for word in words] == [1, 3, 2]
-    assert words[1].number == 1  # <unk>: it was never seen in training
-    learnt = sum(parameter.numel() for parameter in model.model.parameters())
+    words = model.vocabulary.encode(text.split())
+    assert [word.vector_id for word in words] == [1, 3, 2]
+    assert words[1].word_id == 1  # <unk>: it was never seen in training
+    learned = sum(parameter.numel() for parameter in model.model.parameters())
     card = Run(tmp_path / "run").read_card()
-    assert (card["parameters"], card["vocabulary"]["vectors"]) == (learnt, 4)
-    before = Run(tmp_path / "run").metrics()
+    assert (card["parameters"], card["vocabulary"]["vectors"]) == (learned, 4)
+    before = Run(tmp_path / "run").read_metrics()
     train({"training": {"steps": 8}}, tmp_path / "run", quiet=True)
-    assert [line["step"] for line in Run(tmp_path / "run").metrics()] == [*(line["step"] for line in before), 8]
+    assert [line["step"] for line in Run(tmp_path / "run").read_metrics()] == [*(line["step"] for line in before), 8]
     assert torch.equal(vectors_in(tmp_path / "run")[-1], TABLE)
 
 
@@ -78,10 +86,10 @@ def test_a_word_that_was_never_seen_is_told_from_others_by_its_vector(tmp_path):
     (tmp_path / "v.txt").write_text("".join(lines))
     texts = [f"{word}\t{label}\n" for some, label in ((animals, "a"), (things, "t")) for word in some[:3] * 8]
     (tmp_path / "train.tsv").write_text("".join(texts))
-    model = {"encoder": "embedding", "spelling": "none", "embedding": 4, "word_dropout": 0.5, "dropout": 0.0}
+    model = {"encoder": "embedding", "char_encoder": "none", "embedding": 4, "word_dropout": 0.5, "dropout": 0.0}
     data = {"task": "label", "train": str(tmp_path / "train.tsv"), "vectors": str(tmp_path / "v.txt")}
-    training = {"steps": 60, "rate": 0.05, "tokens": 24, "validate_every": 60}
-    data["valid"] = data["train"]
+    training = {"steps": 60, "learning_rate": 0.05, "batch_tokens": 24, "validate_every": 60}
+    data["validation"] = data["train"]
     train({"data": data, "model": model, "training": training}, tmp_path / "run", quiet=True)
     answers = load(tmp_path / "run").predict([*animals[3:], *things[3:]])
     assert [each.labels[0] for each in answers] == ["a"] * 3 + ["t"] * 3
@@ -92,40 +100,40 @@ def test_what_is_said(data, tmp_path, capsys):
     (tmp_path / "cut.txt").write_text("900 1\ngood 1\nbad 2\n")
     table = recipe(data, "label", tmp_path / "cut.txt", training={"steps": 1, "validate_every": 1})
     train(table, tmp_path / "run")
-    said = [line for line in capsys.readouterr().err.splitlines() if "vectors" in line]
+    log = [line for line in capsys.readouterr().err.splitlines() if "vectors" in line]
     texts = {line.split("\t")[0] for line in (data / "one.tsv").read_text().splitlines()}
-    held = Run(tmp_path / "run").read_card()["data"]["valid"]
-    assert len(said) == 2
-    assert said[0].startswith(
-        f"vectors: 2 of width 1, from {tmp_path}/cut.txt; 2 of 13 different words of the training"
+    held = Run(tmp_path / "run").read_card()["data"]["validation"]
+    assert len(log) == 2
+    assert log[0].startswith(
+        f"vectors: 2 of width 1, from {tmp_path}/cut.txt; they cover 2 of 13 different training words, "
     )
-    share = float(said[0].split("have one, ")[1].removesuffix(" % of all its words"))
+    share = float(log[0].split("words, ")[1].removesuffix("% of all training words"))
     words = [word for text in texts for word in text.split()]
     assert abs(share - 100 * sum(word in ("good", "bad") for word in words) / len(words)) < 2
     assert held < 20  # so that the share of all texts is about that of those to train on
-    assert said[1] == (
-        f"note: vectors: {tmp_path}/cut.txt says in its first line that it has 900; they are not as many"
-    )
+    assert log[1] == f"note: vectors: {tmp_path}/cut.txt: the first line announces 900 vectors, got 2"
     assert main(["inspect", str(tmp_path / "run")]) == 0
-    assert "pieces, vectors of 2 from elsewhere; 3 labels" in capsys.readouterr().out
+    assert "pieces, 2 pretrained vectors; 3 labels" in capsys.readouterr().out
 
 
-def test_tuned_vectors_are_learnt_and_nothing_stays_nothing(data, tmp_path):
-    train(recipe(data, model={"tune_vectors": True}), tmp_path / "run", quiet=True)
-    found = vectors_in(tmp_path / "run")[-1]
-    assert not torch.equal(found[1:3], TABLE[1:3])
-    assert torch.equal(found[0], TABLE[0])
-    learnt = sum(parameter.numel() for parameter in load(tmp_path / "run").model.parameters())
+def test_tuned_vectors_are_learned_and_nothing_stays_nothing(data, tmp_path):
+    train(recipe(data, model={"fine_tune_vectors": True}), tmp_path / "run", quiet=True)
+    table = vectors_in(tmp_path / "run")[-1]
+    assert not torch.equal(table[1:3], TABLE[1:3])
+    assert torch.equal(table[0], TABLE[0])
+    learned = sum(parameter.numel() for parameter in load(tmp_path / "run").model.parameters())
     train(recipe(data), tmp_path / "frozen", quiet=True)
     fewer = sum(parameter.numel() for parameter in load(tmp_path / "frozen").model.parameters())
-    assert learnt == fewer + TABLE.numel()
+    assert learned == fewer + TABLE.numel()
 
 
 @pytest.mark.parametrize("tune", [False, True])
 def test_a_run_that_was_stopped_goes_on_to_the_same_bits_without_the_file(tune, data, tmp_path, monkeypatch):
     path = tmp_path / "v.txt"
     path.write_text(FILE)
-    table = recipe(data, vectors=path, model={"tune_vectors": tune, "word_dropout": 0.2}, training={"ema": 0.9})
+    table = recipe(
+        data, vectors=path, model={"fine_tune_vectors": tune, "word_dropout": 0.2}, training={"ema_decay": 0.9}
+    )
     train(table, tmp_path / "whole", quiet=True)
     real = Trainer.update
 
@@ -141,10 +149,10 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits_without_the_file(tune, 
     path.unlink()
     train(table, tmp_path / "parts", quiet=True)
     for part in ("model", "optimizer", "average"):
-        ours, theirs = (checkpoints_of(Run(tmp_path / run))[-1].tensors(part) for run in ("parts", "whole"))
-        assert ours.keys() == theirs.keys()
-        assert all(torch.equal(ours[name], theirs[name]) for name in theirs), part
-        assert ("moment.reader.embedding.vectors" in theirs) == (tune and part == "optimizer")
+        resumed, whole = (list_checkpoints(Run(tmp_path / run))[-1].load_tensors(part) for run in ("parts", "whole"))
+        assert resumed.keys() == whole.keys()
+        assert all(torch.equal(resumed[name], whole[name]) for name in whole), part
+        assert ("moment.reader.embedding.vectors" in whole) == (tune and part == "optimizer")
 
 
 def test_a_run_that_was_stopped_before_its_first_checkpoint_needs_the_same_vectors_again(data, tmp_path, begin):
@@ -155,7 +163,7 @@ def test_a_run_that_was_stopped_before_its_first_checkpoint_needs_the_same_vecto
     path.write_text("one 0.5 -1\n")
     with pytest.raises(RegardError) as caught:
         train(table, run, quiet=True)
-    assert str(caught.value) == f"{path}: has not the vectors that {run} was begun with; choose another --out"
+    assert str(caught.value) == f"{path} differs from the vectors that {run} was started with; choose another --out"
     path.write_text(FILE)
     train(table, run, quiet=True)
     assert torch.equal(vectors_in(run)[-1], TABLE)
@@ -168,12 +176,12 @@ def test_another_run_takes_vectors_over_and_no_others(data, tmp_path):
     with pytest.raises(RegardError) as caught:
         train(table, tmp_path / "second", base=tmp_path / "first", quiet=True)
     assert str(caught.value) == (
-        f"recipe: [data] vectors of words come from {tmp_path}/first, if it has any; leave them out"
+        f"recipe: [data] vectors cannot be combined with --from; they come from {tmp_path}/first"
     )
     del table["data"]["vectors"]
     train(table, tmp_path / "second", base=tmp_path / "first", quiet=True)
     assert torch.equal(vectors_in(tmp_path / "second")[-1], TABLE)
-    with pytest.raises(RegardError, match=r"was begun with data.vectors = .*, not none; choose another --out$"):
+    with pytest.raises(RegardError, match=r"run was started with data.vectors = .*, got none; choose another --out$"):
         train({"data": table["data"]}, tmp_path / "first", quiet=True)
 
 
@@ -184,9 +192,9 @@ def language_model(folder: Path, name: str, kind: str = "words", **model: Any) -
     (folder / "text.txt").write_text(TEXT)
     table = {
         "data": {"train": str(folder / "text.txt")},
-        "text": {"kind": kind},
+        "text": {"tokenizer": kind},
         "model": {"name": name, **model},
-        "training": {"steps": 2, "tokens": 64, "validate_every": 2},
+        "training": {"steps": 2, "batch_tokens": 64, "validate_every": 2},
     }
     train(table, folder / name, quiet=True)
     return folder / name
@@ -194,17 +202,24 @@ def language_model(folder: Path, name: str, kind: str = "words", **model: Any) -
 
 @pytest.mark.parametrize("name", ["neural-lm", "lstm-lm", "attentive-lm", "gpt"])
 def test_the_words_of_a_language_model_are_vectors(name, data, tmp_path):
-    gpt: dict[str, Any] = {"width": 8, "heads": 2, "layers": 1, "longest": 16}
+    gpt: dict[str, Any] = {"width": 8, "heads": 2, "layers": 1, "context_length": 16}
     source = language_model(tmp_path, name, **(gpt if name == "gpt" else {"embedding": 8, "hidden": 8}))
     train(recipe(data, vectors=source), tmp_path / "run", quiet=True)
-    found, tokenizer = load(tmp_path / "run"), load(source).tokenizer
-    assert sorted(found.lexicon.vectors) == ["Ann", "in", "one", "saw", "three", "two"]  # neither <unk> nor line ends
+    model, tokenizer = load(tmp_path / "run"), load(source).tokenizer
+    assert sorted(model.vocabulary.vectors) == [
+        "Ann",
+        "in",
+        "one",
+        "saw",
+        "three",
+        "two",
+    ]  # neither <unk> nor line ends
     table = read_tensors(Run(source).model_file)
     embedding = table["embedding.weight" if name == "gpt" else "vocabulary.embedding.weight"]
-    assert found.model.reader.embedding.vectors is not None
-    for place, word in enumerate(found.lexicon.vectors, 1):
-        (number,) = tokenizer.encode(word)
-        assert torch.equal(found.model.reader.embedding.vectors[place], embedding[number])
+    assert model.model.reader.embedding.vectors is not None
+    for index, word in enumerate(model.vocabulary.vectors, 1):
+        (token_id,) = tokenizer.encode(word)
+        assert torch.equal(model.model.reader.embedding.vectors[index], embedding[token_id])
 
 
 def test_what_is_no_source_of_vectors_is_one_line(data, tmp_path):
@@ -212,15 +227,17 @@ def test_what_is_no_source_of_vectors_is_one_line(data, tmp_path):
     spelt = language_model(tmp_path, "lstm-lm", "characters", embedding=8, hidden=8)
     (tmp_path / "empty").mkdir()
     for path, line in (
-        ("tagger", "is no language model but attentive-tagger; vectors of words come from one, or from a file"),
-        (spelt.name, "its tokens are characters, not words; train it with --kind words"),
-        ("empty", "is no run; there is no run.json in it"),
-        ("none", "there is no such file"),
+        ("tagger", ": expected the run of a language model, got attentive-tagger"),
+        (spelt.name, ": expected a model with --tokenizer words, got characters"),
+        ("empty", " is not a run folder: run.json is missing"),
     ):
         with pytest.raises(RegardError) as caught:
             train(recipe(data, vectors=tmp_path / path), tmp_path / "run", quiet=True)
-        assert str(caught.value) == f"{tmp_path}/{path}: {line}"
+        assert str(caught.value) == f"{tmp_path}/{path}{line}"
         assert not (tmp_path / "run").exists()
+    with pytest.raises(RegardError) as caught:
+        train(recipe(data, vectors=tmp_path / "none"), tmp_path / "run", quiet=True)
+    assert str(caught.value) == f"cannot read {tmp_path}/none: not found"
 
 
 def test_a_run_without_the_vectors_it_describes_is_one_line(data, tmp_path):
@@ -232,7 +249,7 @@ def test_a_run_without_the_vectors_it_describes_is_one_line(data, tmp_path):
         run.write_card(run.read_card())
         with pytest.raises(RegardError) as caught:
             train(recipe(data, vectors=run.path), tmp_path / "run", quiet=True)
-        assert str(caught.value) == f"{run.model_file}: does not hold the parameters that recipe.toml describes"
+        assert str(caught.value) == f"{run.model_file} does not match recipe.toml: parameters differ"
 
 
 def test_what_vectors_mean_nothing_for_and_what_needs_them(data, tmp_path):
@@ -242,12 +259,12 @@ def test_what_vectors_mean_nothing_for_and_what_needs_them(data, tmp_path):
             train({"data": {"train": train_on, "vectors": "v.txt"}}, tmp_path / "run", quiet=True)
         line = f"recipe: [data] vectors is for the tasks tag and label; this recipe is for {task}"
         assert str(caught.value) == line
-    table = recipe(data, model={"tune_vectors": True})
+    table = recipe(data, model={"fine_tune_vectors": True})
     del table["data"]["vectors"]
     with pytest.raises(RegardError) as caught:
         train(table, tmp_path / "run", quiet=True)
     assert str(caught.value) == (
-        "model attentive-tagger: tune_vectors is true, but there are no vectors; give --vectors FILE, or leave it out"
+        "model attentive-tagger: fine_tune_vectors requires pretrained vectors; pass --vectors FILE"
     )
 
 
@@ -257,7 +274,7 @@ def test_the_command_and_a_recipe_beside_the_file(tmp_path, monkeypatch, capsys)
     write_data(tmp_path)
     (tmp_path / "v.txt").write_text(FILE)
     short = ["--steps", "2", "--validate-every", "2", "--hidden", "4", "--device", "cpu"]
-    assert main(["train", "names.bio", "--vectors", "v.txt", "--tune-vectors", "--out", "run", *short]) == 0
+    assert main(["train", "names.bio", "--vectors", "v.txt", "--fine-tune-vectors", "--out", "run", *short]) == 0
     assert Run(Path("run")).read_recipe()["data"]["vectors"] == "v.txt"
     (tmp_path / "sub").mkdir()
     (tmp_path / "v.txt").rename("sub/v.txt")
@@ -273,21 +290,21 @@ def test_the_command_and_a_recipe_beside_the_file(tmp_path, monkeypatch, capsys)
 
 
 def test_the_width_of_a_kernel_is_set_by_the_vectors(data, tmp_path):
-    model = {"encoder": "embedding", "score": "gaussian", "spelling": "none"}
+    model = {"encoder": "embedding", "score": "gaussian", "char_encoder": "none"}
     widths = []
     for times in (1, 1000):
         path = tmp_path / f"{times}.txt"
         words = {word for line in (data / "one.tsv").read_text().splitlines() for word in line.split("\t")[0].split()}
         path.write_text("".join(f"{word} {times * len(word)} {times * ord(word[0])}\n" for word in sorted(words)))
         train(recipe(data, "label", path, model=model, training={"steps": 1}), tmp_path / f"run{times}", quiet=True)
-        found = read_tensors(Run(tmp_path / f"run{times}").model_file)
-        widths += [value.item() for name, value in found.items() if name.endswith("score.width")]
+        parameters = read_tensors(Run(tmp_path / f"run{times}").model_file)
+        widths += [value.item() for name, value in parameters.items() if name.endswith("score.width")]
     small, large = widths
     assert large > 100 * small
 
 
 def test_vectors_of_words_that_training_never_sees_do_not_decay(data, tmp_path):
-    train(recipe(data, model={"tune_vectors": True}), tmp_path / "run", quiet=True)
+    train(recipe(data, model={"fine_tune_vectors": True}), tmp_path / "run", quiet=True)
     assert all(torch.equal(each[3:], TABLE[3:]) for each in vectors_in(tmp_path / "run"))
     assert not all(torch.equal(each, TABLE) for each in vectors_in(tmp_path / "run"))
 
@@ -295,16 +312,16 @@ def test_vectors_of_words_that_training_never_sees_do_not_decay(data, tmp_path):
 def test_vectors_may_have_moved_once_training_has_begun(data, tmp_path):
     train(recipe(data), tmp_path / "run", quiet=True)
     train(recipe(data, vectors=tmp_path / "gone.txt", training={"steps": 8}), tmp_path / "run", quiet=True)
-    assert checkpoints_of(Run(tmp_path / "run"))[-1].step == 8
+    assert list_checkpoints(Run(tmp_path / "run"))[-1].step == 8
 
 
 def test_a_checkpoint_of_other_parameters_is_one_line(data, tmp_path, monkeypatch):
     train(recipe(data), tmp_path / "run", quiet=True)
-    real = Checkpoint.tensors
-    monkeypatch.setattr(Checkpoint, "tensors", lambda *arguments: {**real(*arguments), "odd": torch.zeros(1)})
+    real = Checkpoint.load_tensors
+    monkeypatch.setattr(Checkpoint, "load_tensors", lambda *arguments: {**real(*arguments), "odd": torch.zeros(1)})
     with pytest.raises(RegardError) as caught:
         train(recipe(data, training={"steps": 8}), tmp_path / "run", quiet=True)
     assert str(caught.value) == (
-        f"{tmp_path / 'run'}: was begun by another version of regard, as only the checkpoint has odd; "
-        "choose another --out"
+        f"{tmp_path / 'run'}: cannot resume: run was started by another version of regard "
+        "(only the checkpoint has odd); choose another --out"
     )

@@ -15,16 +15,16 @@ DRAWN = "() => new Promise((done) => requestAnimationFrame(() => requestAnimatio
 
 @pytest.fixture(scope="package")
 def browser():
-    with chromium() as found:
-        yield found
+    with chromium() as browser:
+        yield browser
 
 
 class Watched:
-    """A page, what it asked for, and what went wrong in it."""
+    """A page with its requests and errors."""
 
     def __init__(self, page):
-        self.page, self.asked, self.wrong = page, [], []
-        page.on("request", lambda request: self.asked.append(request.url))
+        self.page, self.requested, self.wrong = page, [], []
+        page.on("request", lambda request: self.requested.append(request.url))
         page.on("pageerror", lambda error: self.wrong.append(str(error)))
         page.on("dialog", lambda dialog: (self.wrong.append(dialog.message), dialog.dismiss()))
         page.on("console", lambda message: self.wrong.append(message.text) if message.type == "error" else None)
@@ -38,7 +38,7 @@ class Watched:
         return self.page.get_by_role("status").text_content()
 
     def pixels(self, points, place=0):
-        """The colours of a canvas at some points of it, which are in pixels of the page."""
+        """The colors of a canvas at some points of it, which are in pixels of the page."""
         self.drawn()
         program = """([place, points]) => {
             const canvas = document.querySelectorAll(".panel canvas")[place];
@@ -47,7 +47,7 @@ class Watched:
             const at = (x, y) => pen.getImageData(Math.floor(x * ratio), Math.floor(y * ratio), 1, 1).data;
             return points.map(([x, y]) => [...at(x, y)]);
         }"""
-        return [tuple(colour) for colour in self.page.evaluate(program, [place, points])]
+        return [tuple(color) for color in self.page.evaluate(program, [place, points])]
 
     def pixel(self, x, y, place=0):
         return self.pixels([(x, y)], place)[0]
@@ -55,19 +55,19 @@ class Watched:
 
 @pytest.fixture
 def opened(browser, tmp_path):
-    """A function that opens the page of a map; at the end nothing may have gone wrong in any."""
-    contexts, found = [], []
+    """A function that opens the page of a map; at the end, there must be no errors."""
+    contexts, pages = [], []
 
     def function(picture, shown="", first=None, **options):
         contexts.append(browser.new_context(**{"viewport": {"width": 1000, "height": 800}, **options}))
         watched = Watched(contexts[-1].new_page())
-        found.append(watched)
-        watched.page.goto(f"{picture.html(tmp_path / 'look.html', **(first or {})).as_uri()}{shown}")
+        pages.append(watched)
+        watched.page.goto(f"{picture.save_html(tmp_path / 'look.html', **(first or {})).as_uri()}{shown}")
         watched.drawn()
         return watched
 
     yield function
-    wrong = [text for watched in found for text in watched.wrong]
+    wrong = [text for watched in pages for text in watched.wrong]
     for context in contexts:
         context.close()
     assert wrong == []
@@ -93,7 +93,7 @@ def modules(browser):
     context.close()
 
 
-def shade_colour(shade, *, dark=False):
-    """The colour of a shade, by the ramp's definition."""
+def shade_color(shade, *, dark=False):
+    """The color of a shade, by the ramp's definition."""
     ramp = DARK_RAMP if dark else RAMP
     return [np.interp(shade * (len(ramp) - 1), range(len(ramp)), channel) for channel in zip(*ramp, strict=True)]

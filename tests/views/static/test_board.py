@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from regard.views.attention_map import AttentionMap
-from tests.views.static.conftest import shade_colour
+from tests.views.static.conftest import shade_color
 
 BOARD = """async ([record, part, most, dark]) => {
     const { shadeBoard } = await import('/board.js');
@@ -32,7 +32,7 @@ def test_a_pixel_shows_the_strongest_cell_upon_it(modules, left, top, across, do
             for x in pixel_range(column - left, across, 18):
                 expected[y, x] = max(expected[y, x], weights[0, 0, row, column] / 0.9)
     for dark in (False, True):
-        found = np.reshape(modules.evaluate(BOARD, [record, part, 0.9, dark]), (12, 18, 4))
-        colours = np.stack(shade_colour(np.minimum(1, expected), dark=dark), 2)
-        np.testing.assert_allclose(found[..., :3], colours, atol=1)
-        assert (found[..., 3] == 255).all()
+        pixels = np.reshape(modules.evaluate(BOARD, [record, part, 0.9, dark]), (12, 18, 4))
+        colors = np.stack(shade_color(np.minimum(1, expected), dark=dark), 2)
+        np.testing.assert_allclose(pixels[..., :3], colors, atol=1)
+        assert (pixels[..., 3] == 255).all()

@@ -2,7 +2,7 @@ import numpy as np
 
 from regard.views.attention_map import AttentionMap
 from regard.views.shades import RAMP, ceiling
-from tests.views.static.conftest import shade_colour
+from tests.views.static.conftest import shade_color
 from tests.views.static.maps import WEIGHTS, small
 
 
@@ -14,7 +14,7 @@ def test_every_head_is_drawn_on_one_scale(opened):
         layer, head = divmod(place, 3)
         for row, column in ((0, 0), (3, 4), (1, 3)):
             x, y = box["width"] * (column + 0.5) / 5, box["height"] * (row + 0.5) / 4
-            expected = shade_colour(WEIGHTS[layer, head, row, column] / ceiling(WEIGHTS))
+            expected = shade_color(WEIGHTS[layer, head, row, column] / ceiling(WEIGHTS))
             np.testing.assert_allclose(watched.pixel(x, y, place=place)[:3], expected, atol=1)
 
 

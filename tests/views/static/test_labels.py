@@ -18,17 +18,17 @@ import pytest
     ],
 )
 def test_nothing_in_a_token_steers_the_page(modules, token, shown):
-    program = "async (token) => (await import('/labels.js')).harmless(token)"
+    program = "async (token) => (await import('/labels.js')).sanitize(token)"
     assert modules.evaluate(program, token) == shown
 
 
 def test_half_a_surrogate_is_replaced(modules):
-    program = "async () => (await import('/labels.js')).harmless('a\\ud800b')"
+    program = "async () => (await import('/labels.js')).sanitize('a\\ud800b')"
     assert modules.evaluate(program) == "a\ufffdb"
 
 
 @pytest.mark.parametrize(
-    ("weight", "told"), [(0, "0"), (1, "1"), (0.81249, "0.812"), (0.5, "0.5"), (0.00042, "4.2e-4")]
+    ("weight", "text"), [(0, "0"), (1, "1"), (0.81249, "0.812"), (0.5, "0.5"), (0.00042, "4.2e-4")]
 )
-def test_a_weight_is_told_in_three_digits(modules, weight, told):
-    assert modules.evaluate("async (weight) => (await import('/labels.js')).told(weight)", weight) == told
+def test_a_weight_is_told_in_three_digits(modules, weight, text):
+    assert modules.evaluate("async (weight) => (await import('/labels.js')).formatWeight(weight)", weight) == text

@@ -3,7 +3,7 @@ import pytest
 
 from regard.views.attention_map import AttentionMap
 from regard.views.shades import ceiling
-from tests.views.static.conftest import shade_colour
+from tests.views.static.conftest import shade_color
 from tests.views.static.maps import COLUMNS, ROWS, WEIGHTS, long, small
 
 PITCH = 24  # pixels from one token to the next
@@ -15,11 +15,11 @@ def crossing(watched, row, column, part=0.05):
     """How strongly the canvas is covered on the way from a row to a column, near the row (where lines are apart)."""
     width = watched.page.evaluate("document.querySelector('.lines canvas').clientWidth")
     y = PITCH * (row + 0.5 + part * (column - row))
-    return max(colour[3] for colour in watched.pixels([(part * width, y + shift) for shift in (-1, 0, 1)]))
+    return max(color[3] for color in watched.pixels([(part * width, y + shift) for shift in (-1, 0, 1)]))
 
 
 def token(watched, side, place):
-    return watched.page.locator(f".side.{side} .token[data-place='{place}']")
+    return watched.page.locator(f".side.{side} .token[data-index='{place}']")
 
 
 def channels(text):
@@ -28,8 +28,8 @@ def channels(text):
 
 def shades(watched, side, weights):
     for place, weight in enumerate(weights):
-        found = channels(token(watched, side, place).evaluate(BACKGROUND))
-        np.testing.assert_allclose(found, shade_colour(weight / ceiling(WEIGHTS[1, 0])), atol=0.51)
+        color = channels(token(watched, side, place).evaluate(BACKGROUND))
+        np.testing.assert_allclose(color, shade_color(weight / ceiling(WEIGHTS[1, 0])), atol=0.51)
 
 
 def test_both_sides_stand_there_in_order(opened):
@@ -98,12 +98,12 @@ def test_a_click_keeps_the_token_and_another_lets_it_go(opened):
 
 def test_the_keys_go_through_the_tokens(opened):
     watched = opened(small(), HERE)
-    rows = watched.page.get_by_role("listbox", name="Who looks")
+    rows = watched.page.get_by_role("listbox", name="Queries")
     rows.focus()
     watched.page.keyboard.press("End")
     strongest = np.argsort(-WEIGHTS[1, 0, 3])
-    told = ", ".join(f"{COLUMNS[place]} {round(float(WEIGHTS[1, 0, 3, place]), 3):g}" for place in strongest)
-    assert watched.status() == f"nicht → {told}"
+    weights = ", ".join(f"{COLUMNS[place]} {round(float(WEIGHTS[1, 0, 3, place]), 3):g}" for place in strongest)
+    assert watched.status() == f"nicht → {weights}"
     active = rows.get_attribute("aria-activedescendant")
     assert watched.page.locator(f"#{active}").text_content() == "nicht"
     watched.page.keyboard.press("ArrowUp")
@@ -112,7 +112,7 @@ def test_the_keys_go_through_the_tokens(opened):
     watched.page.keyboard.press("Home")
     assert watched.status().startswith("cats ← ")
     watched.page.keyboard.press("Escape")
-    assert watched.status() == "Point at a token to see its lines alone; click to keep it."
+    assert watched.status() == "Hover over a token to show only its lines; click to pin it."
 
 
 def test_another_head_has_other_lines(opened):
@@ -130,7 +130,7 @@ def test_another_head_has_other_lines(opened):
 def test_of_two_thousand_tokens_only_those_in_sight_are_set(opened):
     watched = opened(long(2000), "#view=lines")
     assert 20 < watched.page.locator(".side.row .token").count() < 60
-    watched.page.get_by_role("listbox", name="Who looks").focus()
+    watched.page.get_by_role("listbox", name="Queries").focus()
     watched.page.keyboard.press("End")
     assert watched.status() == "w1999 → w1999 1"
     assert token(watched, "row", 1999).is_visible()

@@ -2,14 +2,14 @@ import numpy as np
 import pytest
 
 from regard.views.shades import RAMP, ceiling
-from tests.views.static.conftest import shade_colour
+from tests.views.static.conftest import shade_color
 from tests.views.static.maps import COLUMNS, ROWS, WEIGHTS, long, small
 
 CELL = 28  # pixels, while there is room
 
 
 def corner(watched, rows, columns):
-    """The place of the first cell: all lie in the lower right of the canvas."""
+    """The position of the first cell; all are in the lower right of the canvas."""
     box = watched.page.locator(".panel canvas").bounding_box()
     return box["width"] - 1 - CELL * columns, box["height"] - 1 - CELL * rows
 
@@ -22,12 +22,12 @@ def middle(watched, row, column, *, shape=(4, 5)):
 def board(watched, *, dark, weights):
     left, top = corner(watched, *weights.shape)
     points = [(left + CELL * (column + 0.5), top + CELL * (row + 0.5)) for row, column in np.ndindex(weights.shape)]
-    expected = np.stack(shade_colour(weights.ravel() / ceiling(weights), dark=dark), 1)
+    expected = np.stack(shade_color(weights.ravel() / ceiling(weights), dark=dark), 1)
     np.testing.assert_allclose(np.array(watched.pixels(points))[:, :3], expected, atol=1)
 
 
 @pytest.mark.parametrize(("scheme", "ratio"), [("light", 1), ("dark", 2)])
-def test_every_cell_has_the_colour_of_its_weight(opened, scheme, ratio):
+def test_every_cell_has_the_color_of_its_weight(opened, scheme, ratio):
     watched = opened(small(), "#layer=1&head=2", color_scheme=scheme, device_scale_factor=ratio)
     board(watched, dark=scheme == "dark", weights=WEIGHTS[1, 2])
 
@@ -71,17 +71,17 @@ def test_true_links_are_framed(opened):
     assert watched.pixel(x - CELL / 2 + 1.5, y)[:3] != (213, 94, 0)
 
 
-LIKE = """(colour) => {
+LIKE = """(color) => {
     const canvas = document.querySelector(".panel canvas");
     const {data} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
-    const found = [];
+    const points = [];
     for (let at = 0; at < data.length; at += 4) {
-        if (colour.every((part, place) => Math.abs(data[at + place] - part) <= 1)) {
-            found.push([(at / 4) % canvas.width, Math.floor(at / 4 / canvas.width)]);
+        if (color.every((part, place) => Math.abs(data[at + place] - part) <= 1)) {
+            points.push([(at / 4) % canvas.width, Math.floor(at / 4 / canvas.width)]);
         }
     }
-    return found;
-}"""  # the places that have a colour
+    return points;
+}"""  # the points that have a color
 
 
 def test_one_weight_in_four_million_is_seen(opened):
@@ -90,7 +90,7 @@ def test_one_weight_in_four_million_is_seen(opened):
     first, last = diagonal.min(0), diagonal.max(0) + 1
     side = last - first
     assert side[0] == side[1] >= 400  # all 2000 tokens, each looking at itself
-    far = np.array(watched.page.evaluate(LIKE, [round(part) for part in shade_colour(0.5)])) - first
+    far = np.array(watched.page.evaluate(LIKE, [round(part) for part in shade_color(0.5)])) - first
     (place,) = far[(far[:, 0] < 3) & (far[:, 1] > 10)]  # row 1500 looks at column 0
     assert place.tolist() == [0, 1500 * side[1] // 2000]
 
@@ -116,7 +116,7 @@ def test_a_part_can_be_enlarged_and_moved(opened):
     watched.page.mouse.move(x - 40, y - 40)
     row = int(moved.split(" ")[0][1:])
     assert watched.status().split(" ")[0] == f"w{row - 1}"  # what was dragged by a cell lies a cell further up
-    watched.page.get_by_role("button", name="Show the whole").click()
+    watched.page.get_by_role("button", name="Show all cells").click()
     watched.drawn()
     assert len(watched.page.evaluate(LIKE, RAMP[10])) < 2000
 

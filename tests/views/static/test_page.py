@@ -40,8 +40,8 @@ def test_tokens_are_text_and_never_markup(opened, view):
 def test_the_record_comes_through_as_it_was(opened):
     picture = hostile(HOSTILE)
     watched = opened(picture)
-    found = watched.page.evaluate("JSON.parse(document.getElementById('record').textContent)")
-    assert AttentionMap.from_record(found) == picture
+    record = watched.page.evaluate("JSON.parse(document.getElementById('record').textContent)")
+    assert AttentionMap.from_record(record) == picture
 
 
 def test_the_page_asks_for_nothing(opened):
@@ -49,7 +49,7 @@ def test_the_page_asks_for_nothing(opened):
     for name in ("Lines", "Heads", "Words"):
         watched.page.get_by_role("tab", name=name).click()
         watched.drawn()
-    assert [address.split(":")[0] for address in watched.asked] == ["file"]
+    assert [address.split(":")[0] for address in watched.requested] == ["file"]
 
 
 def test_the_policy_lets_nothing_else_run(opened):
@@ -62,9 +62,9 @@ def test_the_policy_lets_nothing_else_run(opened):
         document.getElementById("p").click();
         return [window.ran ?? false, getComputedStyle(document.getElementById("p")).color];
     }"""
-    ran, colour = watched.page.evaluate(program)
+    ran, color = watched.page.evaluate(program)
     assert ran is False
-    assert colour != "rgb(255, 0, 0)"
+    assert color != "rgb(255, 0, 0)"
     assert watched.wrong  # the browser says what it refused
     assert all("Content Security Policy" in text for text in watched.wrong)
     watched.wrong.clear()

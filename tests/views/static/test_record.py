@@ -9,7 +9,7 @@ SHEET = """async ([record, layer, head]) => {
     const cells = (sheet) => Array.from({length: sheet.rows}, (_, row) =>
         Array.from({length: sheet.columns}, (_, column) => sheet.at(row, column)));
     const seen = Array.from({length: sheet.rows}, (_, row) =>
-        sheet.seen(row).map(({place, weight}) => [place, weight]));
+        sheet.seen(row).map(({index, weight}) => [index, weight]));
     const turned = cells(sheet.transposed());
     return {cells: cells(sheet), turned, received: [...sheet.received], most: sheet.most, seen};
 }"""

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tests.views.static.conftest import shade_colour
+from tests.views.static.conftest import shade_color
 from tests.views.static.maps import WEIGHTS, small
 
 BEAM = (
@@ -37,10 +37,10 @@ def test_the_source_is_shaded_by_where_the_step_looks(opened):
     watched.page.get_by_role("slider", name="Step").fill("2")
     watched.drawn()
     program = "all => all.map((element) => getComputedStyle(element).backgroundColor)"
-    found = watched.page.locator(".source .token").evaluate_all(program)
-    for text, weight in zip(found, WEIGHTS[0, 0, 2], strict=True):
+    colors = watched.page.locator(".source .token").evaluate_all(program)
+    for text, weight in zip(colors, WEIGHTS[0, 0, 2], strict=True):
         channels = [int(part) for part in text.removeprefix("rgb(").removesuffix(")").split(", ")]
-        np.testing.assert_allclose(channels, shade_colour(weight), atol=0.51)
+        np.testing.assert_allclose(channels, shade_color(weight), atol=0.51)
 
 
 def test_a_bar_is_as_long_as_its_probability(opened):

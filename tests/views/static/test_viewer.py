@@ -42,9 +42,9 @@ def test_everything_is_reached_with_the_tab_key(opened):
         "Layer",
         "Head",
         "Theme: auto",
-        "Enlarge",
-        "Shrink",
-        "Show the whole",
+        "Zoom in",
+        "Zoom out",
+        "Show all cells",
         "4 rows and 5 columns",
     ]
 
@@ -76,12 +76,12 @@ def test_of_another_layer_nothing_is_told_of_the_one_before(opened):
     watched.page.locator(".panel .token", has_text="katzen").hover()
     assert watched.status().startswith("katzen → ")
     watched.page.get_by_label("Layer").select_option("0")
-    assert watched.status() == "Point at a token to see its lines alone; click to keep it."
+    assert watched.status() == "Hover over a token to show only its lines; click to pin it."
 
 
 def test_a_map_of_the_largest_weights_says_so(opened):
     watched = opened(small().keep_top(2), "#layer=0&head=0")
-    assert watched.page.locator(".scale").text_content() == "0 to 1; the largest 2 of a row are there"
+    assert watched.page.locator(".scale").text_content() == "0 to 1; top 2 weights per row"
 
 
 def test_the_modules_can_be_imported_as_they_are(modules):
@@ -89,15 +89,15 @@ def test_the_modules_can_be_imported_as_they_are(modules):
     assert names == sorted([*MODULES, "page", "widget"])
     program = """async (record) => {
         const { Viewer } = await import('/viewer.js');
-        const told = [];
-        const viewer = new Viewer(document.body, record, {view: 'words', layer: 1}, (state) => told.push({...state}));
+        const states = [];
+        const viewer = new Viewer(document.body, record, {view: 'words', layer: 1}, (state) => states.push({...state}));
         viewer.choose({view: 'lines', head: 9});  // there is no such head
         viewer.choose({head: 2});
         viewer.destroy();
-        return [told, document.body.childElementCount];
+        return [states, document.body.childElementCount];
     }"""
-    told, left = modules.evaluate(program, small().record())
-    assert [(state["view"], state["layer"], state["head"]) for state in told] == [
+    states, left = modules.evaluate(program, small().record())
+    assert [(state["view"], state["layer"], state["head"]) for state in states] == [
         ("words", 1, "mean"),
         ("lines", 1, "mean"),
         ("lines", 1, 2),

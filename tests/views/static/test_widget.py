@@ -1,4 +1,4 @@
-from regard.views.page import joined_modules
+from regard.views.page import bundle_modules
 from tests.views.static.maps import small
 
 RENDER = """async ([script, record]) => {
@@ -21,21 +21,21 @@ RENDER = """async ([script, record]) => {
     acts["change:head"]();
     const followed = shown();
     el.querySelector("[role=tab]").click();
-    const told = values.view;
+    const synced = values.view;
     values.record = {...record, title: "another"};
     acts["change:record"]();
     const title = [...el.querySelectorAll("h2")].map((heading) => heading.textContent);
     cleanup();
-    return {first, followed, told, title, left: el.childElementCount, acts: Object.keys(acts)};
+    return {first, followed, synced, title, left: el.childElementCount, acts: Object.keys(acts)};
 }"""
 
 
 def test_the_viewer_and_python_choose_together(modules):
-    found = modules.evaluate(RENDER, [joined_modules("widget"), small().record()])
-    assert found == {
+    result = modules.evaluate(RENDER, [bundle_modules("widget"), small().record()])
+    assert result == {
         "first": ["Lines", "mean"],
         "followed": ["Lines", "2"],
-        "told": "matrix",
+        "synced": "matrix",
         "title": ["another"],
         "left": 0,
         "acts": [],
@@ -57,18 +57,18 @@ ENLARGE = """async ([script, record]) => {
         on: (event, act) => acts.push([event, act]),
         off: () => {},
     };
-    const places = [document.createElement("div"), document.createElement("div")];
-    document.body.append(...places);
-    for (const el of places) widget.render({model, el});
-    places[0].querySelector("[aria-label='Enlarge layer 1, head 2']").click();
-    const shown = places.map((el) => [
+    const hosts = [document.createElement("div"), document.createElement("div")];
+    document.body.append(...hosts);
+    for (const el of hosts) widget.render({model, el});
+    hosts[0].querySelector("[aria-label='Enlarge layer 1, head 2']").click();
+    const shown = hosts.map((el) => [
         el.querySelector("[role=tab][aria-selected=true]").textContent,
         ...[...el.querySelectorAll("select")].map((menu) => menu.value),
     ]);
-    return {told: [values.view, values.layer, values.head], shown};
+    return {synced: [values.view, values.layer, values.head], shown};
 }"""
 
 
 def test_a_model_that_tells_of_each_change_at_once_keeps_all_of_a_choice(modules):
-    found = modules.evaluate(ENLARGE, [joined_modules("widget"), small().record()])
-    assert found == {"told": ["matrix", 1, 2], "shown": [["Matrix", "1", "2"], ["Matrix", "1", "2"]]}
+    result = modules.evaluate(ENLARGE, [bundle_modules("widget"), small().record()])
+    assert result == {"synced": ["matrix", 1, 2], "shown": [["Matrix", "1", "2"], ["Matrix", "1", "2"]]}

@@ -1,7 +1,7 @@
 import numpy as np
 
 from regard.views.shades import ceiling
-from tests.views.static.conftest import shade_colour
+from tests.views.static.conftest import shade_color
 from tests.views.static.maps import COLUMNS, ROWS, WEIGHTS, long, small
 
 HERE = "#view=words&layer=0&head=1"
@@ -11,10 +11,10 @@ BACKGROUNDS = "all => all.map((element) => getComputedStyle(element).backgroundC
 def shades(watched, side, weights):
     """Compare the shades of a side with weights that may be its."""
     watched.drawn()
-    found = watched.page.locator(".words .text").nth(side).locator(".token").evaluate_all(BACKGROUNDS)
-    for text, weight in zip(found, weights, strict=True):
+    colors = watched.page.locator(".words .text").nth(side).locator(".token").evaluate_all(BACKGROUNDS)
+    for text, weight in zip(colors, weights, strict=True):
         channels = [int(part) for part in text.removeprefix("rgb(").removesuffix(")").split(", ")]
-        np.testing.assert_allclose(channels, shade_colour(weight), atol=0.51)
+        np.testing.assert_allclose(channels, shade_color(weight), atol=0.51)
 
 
 def test_a_chosen_row_shades_the_columns(opened):
@@ -40,7 +40,7 @@ def test_without_a_choice_columns_are_shaded_by_what_they_receive(opened):
 
 def test_the_keys_choose(opened):
     watched = opened(small(), HERE)
-    watched.page.get_by_role("listbox", name="What is looked at").focus()
+    watched.page.get_by_role("listbox", name="Keys").focus()
     watched.page.keyboard.press("ArrowRight")
     watched.page.keyboard.press("ArrowRight")
     shades(watched, 0, WEIGHTS[0, 1, :, 1] / ceiling(WEIGHTS[0, 1]))
@@ -62,7 +62,7 @@ def test_twenty_thousand_tokens_can_be_read(opened):
     watched = opened(long(20_000), "#view=words")
     tokens = watched.page.locator(".words .text").first.locator(".token")
     assert tokens.count() == 20_000
-    watched.page.get_by_role("listbox", name="Who looks").focus()
+    watched.page.get_by_role("listbox", name="Queries").focus()
     watched.page.keyboard.press("End")
     assert watched.status() == "w19999 → w19999 1"
     watched.page.get_by_role("tab", name="Matrix").click()

@@ -1,4 +1,4 @@
-"""What a drawing holds, read by a parser that is not ours."""
+"""Read the contents of a drawing with an independent parser."""
 
 import base64
 import io
@@ -27,12 +27,12 @@ def tooltip(element):
 
 
 def pixels(image):
-    """The colours of an embedded PNG."""
+    """The colors of an embedded PNG."""
     kind, content = image.get("href").split(",", 1)
     assert kind == "data:image/png;base64"
     return np.round(imread(io.BytesIO(base64.b64decode(content)))[:, :, :3] * 255).astype(int)
 
 
-def colour(text):
+def color(text):
     """The channels of #rrggbb."""
     return tuple(int(text[place : place + 2], 16) for place in (1, 3, 5))

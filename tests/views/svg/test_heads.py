@@ -2,14 +2,14 @@ import numpy as np
 
 from regard.views.attention_map import AttentionMap
 from regard.views.shades import RAMP, ceiling
-from regard.views.svg.heads import heads_svg
+from regard.views.svg.heads import draw_heads_svg
 from tests.views.svg.reading import every, parsed, pixels, texts, tooltip
 
 WEIGHTS = np.random.default_rng(3).dirichlet(np.ones(5), (2, 3, 4)).astype(np.float32)
 
 
 def test_every_head_is_drawn_in_its_place():
-    root = parsed(heads_svg(AttentionMap(tuple("abcd"), tuple("vwxyz"), WEIGHTS, title="look")))
+    root = parsed(draw_heads_svg(AttentionMap(tuple("abcd"), tuple("vwxyz"), WEIGHTS, title="look")))
     images = every(root, "image")
     assert len(images) == 6
     most = ceiling(WEIGHTS)
@@ -30,6 +30,6 @@ def test_every_head_is_drawn_in_its_place():
 def test_a_long_map_is_pooled():
     weights = np.zeros((1, 1, 1000, 500), np.float32)
     weights[0, 0, 999, 0] = 1
-    (image,) = every(parsed(heads_svg(AttentionMap(("r",) * 1000, ("c",) * 500, weights))), "image")
+    (image,) = every(parsed(draw_heads_svg(AttentionMap(("r",) * 1000, ("c",) * 500, weights))), "image")
     assert np.argwhere((pixels(image) == RAMP[-1]).all(2)).tolist() == [[191, 0]]
     assert (float(image.get("width")), float(image.get("height"))) == (48, 96)

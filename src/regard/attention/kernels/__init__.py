@@ -1,1 +1,1 @@
-"""The kernels: one file each, and `table.KERNELS`, which lists them in the order in which they are asked."""
+"""Attention kernels, one per file; `dispatch.KERNELS` lists them in order of preference."""

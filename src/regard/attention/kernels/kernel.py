@@ -1,8 +1,8 @@
-"""What a kernel is: one way to compute attention, or a part of it, as a row of the table `KERNELS`.
+"""The interface of a kernel: one way to compute attention or part of it, an entry of `KERNELS`.
 
-A kernel says which calls it supports and offers any of four functions. What it does not offer, another
-row does: a kernel without `backward` is differentiated by tiles, and weights that no `reduce` knows
-are walked over in blocks of rows.
+A kernel declares which calls it supports and provides any of four functions. Other kernels fill in
+for missing ones: without `backward`, gradients are computed in tiles; without `reduce`, reductions
+are computed from blocks of rows.
 """
 
 from __future__ import annotations
@@ -19,73 +19,73 @@ from regard.attention.call import Call
 from regard.attention.reductions import Rows
 
 NOT_OF_FORM: dict[Form, str] = {
-    "dot": "is no dot product here",
-    "additive": "is no w·tanh(q + k)",
-    "distance": "is no kernel of a distance",
-    "constant": "does not weigh all keys alike",
-    "other": "has a kernel of its own",
+    "dot": "is not a dot product here",
+    "additive": "is not w·tanh(q + k)",
+    "distance": "is not a kernel of a distance",
+    "constant": "does not give all keys the same score",
+    "other": "has its own kernel",
 }
-"""What is said of a score that is not of the form a kernel is for."""
+"""Why a kernel for scores of a form does not support a score of another form."""
 
 
 class Result(NamedTuple):
-    """What a forward gives: two tensors, and more where there is more to tell."""
+    """The result of a kernel's forward."""
 
     output: Float[Tensor, "*batch queries width"]
-    statistic: Float[Tensor, "*batch queries 1"] | None  # what all weights of a row follow from: its log-sum-exp
-    mean: Float[Tensor, "*batch queries width"] | None = None  # what backward takes back, where it is not the output
-    weights: Float[Tensor, "*batch queries keys"] | None = None  # the matrix, where it was made anyway
-    drew: bool = False  # whether the score drew random numbers, so that its weights cannot be computed again
-    extra: Any = None  # what the kernel's own backward wants besides
+    statistic: Float[Tensor, "*batch queries 1"] | None  # for softmax, the log-sum-exp of each row
+    mean: Float[Tensor, "*batch queries width"] | None = None  # subtracted in backward, if not the output
+    weights: Float[Tensor, "*batch queries keys"] | None = None  # the matrix, if it was computed anyway
+    used_rng: bool = False  # whether the score drew random numbers, so weights cannot be recomputed
+    extra: Any = None  # further data for the kernel's own backward
 
 
 Forward = Callable[[Call, Tensor], Result]
-"""From a call and its values to a result; without gradient, on a call that is prepared."""
+"""Compute the result of a prepared call and its values, without gradient."""
 
 Backward = Callable[[Call, Tensor, Result, Tensor, tuple[bool, ...]], tuple[Tensor | None, ...]]
-"""From call, values, result, gradient of the output and which gradients are wanted, to these gradients.
+"""Compute gradients from call, values, result, gradient of the output, and which gradients are needed.
 
-They are of the values, then of the `inputs` of the call: query, keys, bias and the parameters.
+Returns the gradients of the values and of the `inputs` of the call: query, keys, bias and parameters.
 """
 
 Reduce = Callable[[Call, Tensor, Sequence[str]], dict[str, Any]]
-"""From a prepared call, the statistic of its rows and the names of reductions to their results."""
+"""Compute reductions by name from a prepared call and the statistic of its rows."""
 
 WalkRows = Callable[[Call, Tensor], Iterator[Rows]]
-"""From a prepared call and the statistic of its rows to all weights, some rows at a time."""
+"""Iterate over all weights of a prepared call in blocks of rows, given the statistic of its rows."""
 
 
 @dataclass(frozen=True)
 class AttentionKernel:
-    """One way to compute attention, or a part of it; None where a kernel has nothing to offer.
+    """One way to compute attention or part of it; functions a kernel does not provide are None.
 
-    `supports(call, job)` says why a call cannot be done, or None where it can. The job is "forward",
-    "rows", or the name of a reduction, such as "top:5".
+    `unsupported_reason(call, job)` returns why the kernel does not support a call, or None if it does.
+    The job is "forward", "rows", or the name of a reduction such as "top:5".
     """
 
-    name: str  # by which `attend(path=...)` asks for it
-    forms: tuple[Form, ...] = tuple(NOT_OF_FORM)  # of the scores it is for, the main one first
-    devices: tuple[str, ...] = ()  # it runs on; all where there are none
-    supports: Callable[[Call, str], str | None] | None = None
-    worthwhile: Callable[[Call], bool] | None = None  # whether to take it for a call that does not ask for it by name
+    name: str  # the value of `path` in `attend`
+    forms: tuple[Form, ...] = tuple(NOT_OF_FORM)  # forms of supported scores, the main one first
+    devices: tuple[str, ...] = ()  # supported device types; empty for all
+    unsupported_reason: Callable[[Call, str], str | None] | None = None
+    worthwhile: Callable[[Call], bool] | None = None  # whether to choose it by default for a call
     forward: Forward | None = None
     backward: Backward | None = None
     reduce: Reduce | None = None
     rows: WalkRows | None = None
-    differentiable: bool = False  # `forward` takes the call as given, and torch differentiates what it does
+    differentiable: bool = False  # `forward` runs on the unprepared call under torch's autograd
 
-    def why_not(self, call: Call, job: str) -> str | None:
-        """Why a call cannot be done; None where it can."""
+    def get_unsupported_reason(self, call: Call, job: str) -> str | None:
+        """Return why the kernel does not support a call; None if it does."""
         terms = call.terms
         if terms.score.form not in self.forms:
             return f"{type(terms.score).__name__} {NOT_OF_FORM[self.forms[0]]}"
         if self.devices and call.query.device.type not in self.devices:
             return f"it runs on {' and '.join(self.devices)}, not on {call.query.device.type}"
-        if self.supports is not None and (reason := self.supports(call, job)) is not None:
+        if self.unsupported_reason is not None and (reason := self.unsupported_reason(call, job)) is not None:
             return reason
         if job == "forward" and self.backward is None and not self.differentiable:
             if terms.dropout:
-                return "it has no backward of its own, and tiles would drop other weights"
-            if not terms.normaliser.shares_by_weight:
-                return f"it has no backward of its own, and {type(terms.normaliser).__name__} needs one"
+                return "it has no backward, and the tiled backward would drop other weights"
+            if not terms.normalizer.shares_by_weight:
+                return f"it has no backward, which {type(terms.normalizer).__name__} requires"
         return None

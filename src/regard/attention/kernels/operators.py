@@ -1,4 +1,4 @@
-"""torch's fused attention operators, one small class each: (output, log-sum-exp) and the gradients."""
+"""torch's fused attention operators behind one interface: output, log-sum-exp and gradients."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from torch.nn.functional import pad
 
 aten = torch.ops.aten
 
-LONG = 1024  # queries from which cuDNN's attention is worth the plan it makes for every new shape
+MIN_CUDNN_QUERIES = 1024  # below this, cuDNN's plan for every new shape costs too much
 
 Gradients = tuple[Tensor, Tensor, Tensor]
-"""Of query, keys and values."""
+"""The gradients of query, keys and values."""
 
 
-class Work(NamedTuple):
-    """What an operator is given: values as wide as keys, and causal from the top left (query i sees keys 0..i)."""
+class OperatorInputs(NamedTuple):
+    """The inputs of an operator: values are as wide as keys; if causal, query i sees keys 0..i."""
 
     query: Float[Tensor, "batch heads queries width"]
     keys: Float[Tensor, "batch heads keys width"]
@@ -30,68 +30,68 @@ class Work(NamedTuple):
     scale: float
 
     @property
-    def inputs(self) -> tuple[Tensor, Tensor, Tensor]:
+    def qkv(self) -> tuple[Tensor, Tensor, Tensor]:
         """Query, keys and values."""
         return self.query, self.keys, self.values
 
 
 class Operator(ABC):
-    """One fused operator; `extra` is what its backward wants besides."""
+    """A fused operator; `extra` is further data for its backward."""
 
     @abstractmethod
-    def forward(self, work: Work) -> tuple[Tensor, Tensor, Any]:
-        """Output, log-sum-exp (batch, heads, queries), extra."""
+    def forward(self, inputs: OperatorInputs) -> tuple[Tensor, Tensor, Any]:
+        """Return output, log-sum-exp (batch, heads, queries) and extra."""
 
     @abstractmethod
-    def backward(self, work: Work, gradient: Tensor, output: Tensor, lse: Tensor, extra: Any) -> Gradients:
-        """Gradients of query, keys and values."""
+    def backward(self, inputs: OperatorInputs, gradient: Tensor, output: Tensor, lse: Tensor, extra: Any) -> Gradients:
+        """Return the gradients of query, keys and values."""
 
 
 class CpuFlash(Operator):
-    """FlashAttention for CPUs; takes a mask and causal together."""
+    """FlashAttention for CPUs; supports a mask together with causal."""
 
-    def forward(self, work: Work) -> tuple[Tensor, Tensor, Any]:
+    def forward(self, inputs: OperatorInputs) -> tuple[Tensor, Tensor, Any]:
         output, lse = torch._scaled_dot_product_flash_attention_for_cpu(
-            *work.inputs, 0.0, work.causal, attn_mask=work.mask, scale=work.scale
+            *inputs.qkv, 0.0, inputs.causal, attn_mask=inputs.mask, scale=inputs.scale
         )
         return output, lse, None
 
-    def backward(self, work: Work, gradient: Tensor, output: Tensor, lse: Tensor, extra: Any) -> Gradients:
+    def backward(self, inputs: OperatorInputs, gradient: Tensor, output: Tensor, lse: Tensor, extra: Any) -> Gradients:
         return aten._scaled_dot_product_flash_attention_for_cpu_backward(
-            gradient, *work.inputs, output, lse, 0.0, work.causal, attn_mask=work.mask, scale=work.scale
+            gradient, *inputs.qkv, output, lse, 0.0, inputs.causal, attn_mask=inputs.mask, scale=inputs.scale
         )
 
 
 class CudaFlash(Operator):
-    """FlashAttention for half precision on CUDA; takes no mask."""
+    """FlashAttention for half precision on CUDA; does not support a mask."""
 
-    def forward(self, work: Work) -> tuple[Tensor, Tensor, Any]:
+    def forward(self, inputs: OperatorInputs) -> tuple[Tensor, Tensor, Any]:
         output, lse, *extra, _ = aten._scaled_dot_product_flash_attention(
-            *work.inputs, 0.0, work.causal, False, scale=work.scale
+            *inputs.qkv, 0.0, inputs.causal, False, scale=inputs.scale
         )
         return output, lse, extra
 
-    def backward(self, work: Work, gradient: Tensor, output: Tensor, lse: Tensor, extra: Any) -> Gradients:
+    def backward(self, inputs: OperatorInputs, gradient: Tensor, output: Tensor, lse: Tensor, extra: Any) -> Gradients:
         *lengths, seed, offset = extra
         return aten._scaled_dot_product_flash_attention_backward(
-            gradient, *work.inputs, output, lse, *lengths, 0.0, work.causal, seed, offset, scale=work.scale
+            gradient, *inputs.qkv, output, lse, *lengths, 0.0, inputs.causal, seed, offset, scale=inputs.scale
         )
 
 
 class CudaCudnn(Operator):
     """cuDNN's attention for half precision, the fastest on Hopper for long sequences; used without a mask."""
 
-    def forward(self, work: Work) -> tuple[Tensor, Tensor, Any]:
+    def forward(self, inputs: OperatorInputs) -> tuple[Tensor, Tensor, Any]:
         output, lse, *extra, _ = aten._scaled_dot_product_cudnn_attention(
-            *work.inputs, None, True, 0.0, work.causal, False, scale=work.scale
+            *inputs.qkv, None, True, 0.0, inputs.causal, False, scale=inputs.scale
         )
-        return output, lse.reshape(work.query.shape[:-1]), extra
+        return output, lse.reshape(inputs.query.shape[:-1]), extra
 
-    def backward(self, work: Work, gradient: Tensor, output: Tensor, lse: Tensor, extra: Any) -> Gradients:
+    def backward(self, inputs: OperatorInputs, gradient: Tensor, output: Tensor, lse: Tensor, extra: Any) -> Gradients:
         *lengths, seed, offset = extra
         return aten._scaled_dot_product_cudnn_attention_backward(
             gradient,
-            *work.inputs,
+            *inputs.qkv,
             output,
             lse[..., None],
             seed,
@@ -99,58 +99,58 @@ class CudaCudnn(Operator):
             None,
             *lengths,
             0.0,
-            work.causal,
-            scale=work.scale,
+            inputs.causal,
+            scale=inputs.scale,
         )
 
 
 class CudaEfficient(Operator):
-    """Memory-efficient attention on CUDA: any precision up to float32, takes a mask and causal together."""
+    """Memory-efficient attention on CUDA, up to float32; supports a mask together with causal."""
 
-    def forward(self, work: Work) -> tuple[Tensor, Tensor, Any]:
+    def forward(self, inputs: OperatorInputs) -> tuple[Tensor, Tensor, Any]:
         output, lse, *extra = aten._scaled_dot_product_efficient_attention(
-            *work.inputs, aligned_mask(work), True, 0.0, work.causal, scale=work.scale
+            *inputs.qkv, align_mask(inputs), True, 0.0, inputs.causal, scale=inputs.scale
         )
-        return output, lse[..., : work.query.shape[-2]], extra
+        return output, lse[..., : inputs.query.shape[-2]], extra
 
-    def backward(self, work: Work, gradient: Tensor, output: Tensor, lse: Tensor, extra: Any) -> Gradients:
-        padded = pad(lse, (0, -lse.shape[-1] % 32), value=math.inf)  # in multiples of 32; rows of inf weigh nothing
-        by_rows = output.transpose(1, 2).contiguous().transpose(1, 2)  # in memory (batch, queries, heads, width)
-        wanted = [True, True, True, False]
-        *found, _ = aten._scaled_dot_product_efficient_attention_backward(
+    def backward(self, inputs: OperatorInputs, gradient: Tensor, output: Tensor, lse: Tensor, extra: Any) -> Gradients:
+        padded = pad(lse, (0, -lse.shape[-1] % 32), value=math.inf)  # to a multiple of 32; rows of inf have no weight
+        by_rows = output.transpose(1, 2).contiguous().transpose(1, 2)  # memory layout (batch, queries, heads, width)
+        needs_grad = [True, True, True, False]
+        *gradients, _ = aten._scaled_dot_product_efficient_attention_backward(
             gradient,
-            *work.inputs,
-            aligned_mask(work),
+            *inputs.qkv,
+            align_mask(inputs),
             by_rows,
             padded,
             *extra,
             0.0,
-            wanted,
-            work.causal,
-            scale=work.scale,
+            needs_grad,
+            inputs.causal,
+            scale=inputs.scale,
         )
-        return found[0], found[1], found[2]
+        return gradients[0], gradients[1], gradients[2]
 
 
-def aligned_mask(work: Work) -> Tensor | None:
-    """The mask in the query's type, each row starting at a multiple of 16 numbers, as CUDA's operator wants it."""
-    if work.mask is None:
+def align_mask(inputs: OperatorInputs) -> Tensor | None:
+    """Return the mask in the query's type with rows aligned to 16 elements, as the CUDA operator requires."""
+    if inputs.mask is None:
         return None
-    length, mask = work.keys.shape[-2], work.mask.to(work.query.dtype)
+    length, mask = inputs.keys.shape[-2], inputs.mask.to(inputs.query.dtype)
     if length % 16 or not mask.is_contiguous():
         mask = pad(mask, (0, -length % 16))[..., :length]
-    return mask.expand(*work.query.shape[:-1], length)
+    return mask.expand(*inputs.query.shape[:-1], length)
 
 
-def operator_for(query: Tensor, mask: bool) -> Operator | None:
-    """The fastest operator for tensors like this one, with a mask or without; None where there is none."""
+def choose_operator(query: Tensor, mask: bool) -> Operator | None:
+    """Return the fastest operator for queries like this one, with or without a mask; None if there is none."""
     half = query.dtype in (torch.float16, torch.bfloat16)
     width = query.shape[-1]
     if query.is_cpu:
         return CpuFlash()
     if not query.is_cuda or query.dtype == torch.float64:
         return None
-    if half and not mask and width <= 128 and query.shape[-2] >= LONG and has_fast_cudnn(query.device):
+    if half and not mask and width <= 128 and query.shape[-2] >= MIN_CUDNN_QUERIES and has_fast_cudnn(query.device):
         return CudaCudnn()
     if half and not mask and width <= 256 and torch.backends.cuda.flash_sdp_enabled():
         return CudaFlash()
@@ -158,5 +158,5 @@ def operator_for(query: Tensor, mask: bool) -> Operator | None:
 
 
 def has_fast_cudnn(device: torch.device) -> bool:
-    """Whether a GPU is one where cuDNN's attention leads, and may be used."""
+    """Return whether cuDNN's attention is enabled and the fastest on a GPU."""
     return torch.backends.cuda.cudnn_sdp_enabled() and torch.cuda.get_device_capability(device) >= (9, 0)

@@ -1,4 +1,4 @@
-"""The truth: every score at once, in plain differentiable steps."""
+"""The reference kernel: the whole score matrix at once, in plain differentiable operations."""
 
 from __future__ import annotations
 
@@ -8,36 +8,38 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention.base_score import product
+from regard.attention.base_score import upcast_matmul
 from regard.attention.call import Call
 from regard.attention.kernels.kernel import AttentionKernel, Result
 
-SMALL = 2**18  # numbers of a score that are cheaper kept for backward than computed again
+SMALL = 2**18  # score elements up to which saving them for backward is cheaper than recomputing
 
 
 def forward(call: Call, values: Float[Tensor, "*values_batch keys width"]) -> Result:
-    """Output and the whole matrix of weights (those before dropout)."""
-    weights = weights_of(call)
+    """Compute the output and the whole matrix of weights before dropout."""
+    weights = compute_weights(call)
     dropped = torch.nn.functional.dropout(weights, call.terms.dropout) if call.terms.dropout else weights
-    return Result(product(dropped, values).to(values.dtype), None, weights=weights)
+    return Result(upcast_matmul(dropped, values).to(values.dtype), None, weights=weights)
 
 
-def weights_of(call: Call) -> Float[Tensor, "*batch queries keys"]:
-    """Scores by the plain formula, normalised; a query that sees nothing gets zeros."""
+def compute_weights(call: Call) -> Float[Tensor, "*batch queries keys"]:
+    """Compute the weights by the plain formula; zeros for a query that sees no key."""
     terms = call.terms
     *_, n, m = terms.shape
     everything = slice(0, m)
-    scores = terms.scores(call.query, call.keys, call.bias, slice(0, n), everything, plain=True).expand(terms.shape)
+    scores = terms.compute_scores(call.query, call.keys, call.bias, slice(0, n), everything, plain=True).expand(
+        terms.shape
+    )
     if m == 0:
         return scores
-    blind = (scores == -math.inf).all(-1, keepdim=True)  # taken out, or the gradient of their sum were NaN
+    blind = (scores == -math.inf).all(-1, keepdim=True)  # masked, or the gradient of their sum would be NaN
     scores = scores.masked_fill(blind, 0)
-    weights = terms.normaliser.of_rows(scores, terms.normaliser.statistic(scores, everything), everything)
+    weights = terms.normalizer.row_weights(scores, terms.normalizer.statistic(scores, everything), everything)
     return weights.masked_fill(blind, 0)
 
 
 def is_small(call: Call) -> bool:
-    """Whether the matrix is cheaper to keep than to compute again in backward."""
+    """Return whether saving the matrix for backward is cheaper than recomputing it."""
     return math.prod(call.terms.shape) * call.numbers_per_pair() <= SMALL
 
 

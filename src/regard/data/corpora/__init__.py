@@ -1,10 +1,10 @@
-"""Built-in corpora: generated, unlimited, the same from the same seed on every machine.
+"""Built-in corpora: generated data, unlimited, and reproducible by seed on every machine.
 
-    train, valid = built_in("toy-en-de", train=20_000, valid=1_000)
+    train, valid = generate_built_in("toy-en-de", train=20_000, valid=1_000)
 
-Every example belongs to one part for good, train or valid, whatever the seed: one key in
-ten (a day, a number, a sentence) is held out, chosen by its checksum. So a model trained
-on any examples of train has seen none of valid.
+Every example belongs to one split, train or valid, regardless of the seed: one key in ten
+(a day, a number, a sentence) is assigned to valid by its checksum. A model trained on any
+examples of train has therefore seen none of valid.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from itertools import repeat
 from random import Random
 from typing import Any, Literal
 
+from regard.data.corpora.base import SampledExample, SyntheticCorpus
 from regard.data.corpora.dates import Dates
-from regard.data.corpora.drawing import Corpus, Drawn
 from regard.data.corpora.numbers import Numbers
 from regard.data.corpora.strings import Copy, Reverse, Sort
 from regard.data.corpora.toy_en_de import ToyEnDe
 from regard.data.example import Example
 from regard.errors import RegardError, unknown_name
-from regard.settings import from_table
+from regard.settings import parse_settings
 
-__all__ = ["CORPORA", "Corpus", "Part", "built_in", "generate", "stream"]
+__all__ = ["CORPORA", "Split", "SyntheticCorpus", "generate_built_in", "generate_examples", "stream_examples"]
 
-CORPORA: dict[str, type[Corpus]] = {
+CORPORA: dict[str, type[SyntheticCorpus]] = {
     "copy": Copy,
     "dates": Dates,
     "numbers": Numbers,
@@ -35,113 +35,122 @@ CORPORA: dict[str, type[Corpus]] = {
     "toy-en-de": ToyEnDe,
 }
 
-Part = Literal["train", "valid"]
+Split = Literal["train", "valid"]
 
-ONE_IN = 10  # keys are held out
-PATIENCE = 10_000  # draws in a row that bring nothing, and ten more for each example found
+VALIDATION_ONE_IN = 10  # one key in this many belongs to the validation split
+PATIENCE = 10_000  # draws without a new example before giving up, plus ten per example so far
 
 
-def built_in(
+def generate_built_in(
     name: str, *, train: int, valid: int = 0, seed: int = 0, keep_out: Collection[str] = (), **settings: Any
 ) -> tuple[list[Example], list[Example]]:
-    """Different examples to train on, and different ones of which training has seen nothing.
+    """Generate distinct training and validation examples of a built-in corpus.
 
-    With more asked for, the same examples come first. What has a text of `keep_out` in
-    its source or target, as whole words, is never in train.
+    A larger count gives the same examples first.
 
     Args:
-        name: Of `CORPORA`.
-        train: How many to train on.
-        valid: How many to validate with.
-        seed: Another seed draws other examples, and moves none from one part to the other.
-        keep_out: Texts to keep out of train.
-        settings: Of the corpus, as its class lists them.
+        name: A key of `CORPORA`.
+        train: Number of training examples.
+        valid: Number of validation examples.
+        seed: Seed of the random choice. It never moves an example from one split to the other.
+        keep_out: Texts that must not occur, as whole words, in a training source or target.
+        settings: Settings of the corpus; see its class.
+
+    Returns:
+        Training and validation examples.
+
+    Raises:
+        RegardError: A name or setting is invalid, or the settings do not allow that many examples.
+
+    Example:
+        >>> train, valid = generate_built_in("reverse", train=1000, valid=100)
     """
-    draws = sorted_draws(name, settings, seed, keep_out)
-    found = filled(name, draws, {"train": train, "valid": valid})
-    return found["train"], found["valid"]
+    samples = iter_samples(name, settings, seed, keep_out)
+    examples = collect_examples(name, samples, {"train": train, "valid": valid})
+    return examples["train"], examples["valid"]
 
 
-def generate(name: str, count: int, *, seed: int = 0, **settings: Any) -> list[Example]:
-    """Different examples of a corpus, from both parts."""
-    draws = (("count", drawn.example) for drawn in all_draws(name, new_corpus(name, settings), seed))
-    return filled(name, draws, {"count": count})["count"]
+def generate_examples(name: str, count: int, *, seed: int = 0, **settings: Any) -> list[Example]:
+    """Generate distinct examples of a corpus, from both splits."""
+    samples = (("count", drawn.example) for drawn in iter_draws(name, build_corpus(name, settings), seed))
+    return collect_examples(name, samples, {"count": count})["count"]
 
 
-def stream(
-    name: str, *, part: str = "train", seed: int = 0, keep_out: Collection[str] = (), **settings: Any
+def stream_examples(
+    name: str, *, split: str = "train", seed: int = 0, keep_out: Collection[str] = (), **settings: Any
 ) -> Iterator[Example]:
-    """Examples of one part without end; a small corpus repeats itself."""
-    if part not in ("train", "valid"):
-        raise unknown_name(f"{name}: part", part, ("train", "valid"))
-    return of_part(name, sorted_draws(name, settings, seed, keep_out), part)
+    """Yield examples of one split endlessly; a small corpus repeats itself."""
+    if split not in ("train", "valid"):
+        raise unknown_name(f"{name}: split", split, ("train", "valid"))
+    return filter_split(name, iter_samples(name, settings, seed, keep_out), split)
 
 
-def new_corpus(name: str, settings: dict[str, Any]) -> Corpus:
-    """A corpus of `CORPORA` with its settings."""
+def build_corpus(name: str, settings: dict[str, Any]) -> SyntheticCorpus:
+    """Build a corpus of `CORPORA` from its settings."""
     if name not in CORPORA:
-        raise unknown_name("corpora", name, CORPORA)
-    return from_table(CORPORA[name], settings, name)
+        raise unknown_name("corpus", name, CORPORA)
+    return parse_settings(CORPORA[name], settings, name)
 
 
-def all_draws(name: str, corpus: Corpus, seed: int) -> Iterator[Drawn]:
-    """Examples without end."""
-    if seed < 0:  # from -1 Python draws the same as from 1
-        raise RegardError(f"{name}: seed is {seed}; 0 is the least")
+def iter_draws(name: str, corpus: SyntheticCorpus, seed: int) -> Iterator[SampledExample]:
+    """Return an endless iterator of examples."""
+    if seed < 0:  # Python seeds -1 like 1
+        raise RegardError(f"{name}: seed must be at least 0, got {seed}")
     random = Random(seed)
-    return (corpus.draw(random) for _ in repeat(None))
+    return (corpus.sample(random) for _ in repeat(None))
 
 
-def sorted_draws(
+def iter_samples(
     name: str, settings: dict[str, Any], seed: int, keep_out: Collection[str]
-) -> Iterator[tuple[Part, Example]]:
-    """Examples without end, each with the part it belongs to."""
-    corpus = new_corpus(name, settings)
-    draws = all_draws(name, corpus, seed)
+) -> Iterator[tuple[Split, Example]]:
+    """Return an endless iterator of examples with their split."""
+    corpus = build_corpus(name, settings)
+    draws = iter_draws(name, corpus, seed)
     if isinstance(keep_out, str):
-        raise RegardError(f'{name}: keep_out is "{keep_out}"; a list of texts is needed')
+        raise RegardError(f'{name}: expected a list of strings for keep_out, got "{keep_out}"')
     unseen = [f" {' '.join(text.split())} " for text in (*corpus.held_out, *keep_out)]
-    return ((part_of(drawn, unseen), drawn.example) for drawn in draws)
+    return ((assign_split(sampled, unseen), sampled.example) for sampled in draws)
 
 
-def part_of(drawn: Drawn, unseen: Collection[str]) -> Part:
-    """Where an example belongs, by its key alone unless it has a text in it that is not to be seen."""
-    checksum = int.from_bytes(blake2b(drawn.key.encode(), digest_size=8).digest(), "big")
-    if checksum % ONE_IN == 0:
+def assign_split(sampled: SampledExample, unseen: Collection[str]) -> Split:
+    """Return the split of an example, by its key or because it contains a text to keep out."""
+    checksum = int.from_bytes(blake2b(sampled.key.encode(), digest_size=8).digest(), "big")
+    if checksum % VALIDATION_ONE_IN == 0:
         return "valid"
-    texts = (drawn.key, drawn.example.source, drawn.example.target)
-    return "valid" if any(each in f" {text} " for each in unseen for text in texts) else "train"
+    texts = (sampled.key, sampled.example.source, sampled.example.target)
+    return "valid" if any(phrase in f" {text} " for phrase in unseen for text in texts) else "train"
 
 
-def of_part(name: str, draws: Iterator[tuple[Part, Example]], part: str) -> Iterator[Example]:
-    """Those of one part."""
+def filter_split(name: str, samples: Iterator[tuple[Split, Example]], split: str) -> Iterator[Example]:
+    """Yield the examples of one split."""
     idle = 0
-    for found, example in draws:
+    for example_split, example in samples:
         idle += 1
-        if found == part:
+        if example_split == split:
             idle = 0
             yield example
         if idle > PATIENCE:
-            raise RegardError(f"{name}: these settings give no example for {part}; widen them")
+            raise RegardError(f"{name}: these settings give no examples for {split}; relax them")
 
 
-def filled(name: str, draws: Iterator[tuple[str, Example]], wanted: dict[str, int]) -> dict[str, list[Example]]:
-    """As many different examples of each part as are wanted, in the order in which they are drawn."""
-    for part, count in wanted.items():
+def collect_examples(
+    name: str, samples: Iterator[tuple[str, Example]], counts: dict[str, int]
+) -> dict[str, list[Example]]:
+    """Collect the given number of distinct examples per split, in the order drawn."""
+    for part, count in counts.items():
         if count < 0:
-            raise RegardError(f"{name}: {part} is {count}; 0 is the least")
-    found: dict[str, dict[str, Example]] = {part: {} for part in wanted}
+            raise RegardError(f"{name}: {part} must be at least 0, got {count}")
+    examples_by_split: dict[str, dict[str, Example]] = {part: {} for part in counts}
     idle = 0
-    while missing := [part for part, count in wanted.items() if len(found[part]) < count]:
-        part, example = next(draws)
+    while missing := [part for part, count in counts.items() if len(examples_by_split[part]) < count]:
+        part, example = next(samples)
         idle += 1
-        if part in missing and example.source not in found[part]:
-            found[part][example.source] = example
+        if part in missing and example.source not in examples_by_split[part]:
+            examples_by_split[part][example.source] = example
             idle = 0
-        if idle > PATIENCE + 10 * sum(map(len, found.values())):
+        if idle > PATIENCE + 10 * sum(map(len, examples_by_split.values())):
             few = missing[0]
             raise RegardError(
-                f"{name}: {few} asks for {wanted[few]} examples, and these settings give {len(found[few])}; "
-                "ask for fewer or widen the settings"
+                f"{name}: {few} must be at most {len(examples_by_split[few])} with these settings, got {counts[few]}"
             )
-    return {part: list(examples.values()) for part, examples in found.items()}
+    return {part: list(examples.values()) for part, examples in examples_by_split.items()}

@@ -9,7 +9,7 @@ from functools import cache
 from random import Random
 from typing import Any
 
-from regard.data.corpora.drawing import Corpus, Drawn, between, check_names, extra, pick
+from regard.data.corpora.base import SampledExample, SyntheticCorpus, check_names, import_extra, sample_int, sample_item
 from regard.data.example import Example
 from regard.errors import RegardError
 
@@ -17,12 +17,12 @@ LANGUAGES = (
     "bg", "ca", "cs", "da", "de", "el", "en", "es", "et", "fi", "fr", "hu", "id", "is", "it", "ja",
     "ko", "lt", "lv", "nb", "nl", "pl", "pt", "ro", "ru", "sk", "sl", "sv", "tr", "uk", "vi", "zh",
 )  # fmt: skip
-"""Of one calendar and of digits 0 to 9, and no month of one is another month of another: Croatian, whose
-listopad is October, would contradict Polish and Czech, where it is November."""
+"""Languages with the same calendar, the digits 0 to 9, and no conflicting month names: Croatian is excluded because
+its listopad is October, which is November in Polish and Czech."""
 
 STYLES = ("medium", "long", "full")
 SKELETONS = ("yMMMd", "yMMMEd")
-OWN = {  # ways to write a date that CLDR does not list for the language
+EXTRA_PATTERNS = {  # date patterns that CLDR does not list for the language
     "de": ("d.M.y", "EEEE, 'den' d. MMMM y"),
     "en": ("d MMMM y", "d MMM y", "EEEE, d MMMM y"),
     "fr": ("'le' d MMMM y",),
@@ -35,16 +35,16 @@ DOTTED = re.compile(r"[Ec, ]*d+\. ?M+\. ?y")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Dates(Corpus):
-    """Dates as people write them: `Dienstag, 5. März 2024` -> `2024-03-05`.
+class Dates(SyntheticCorpus):
+    """Written dates: `Dienstag, 5. März 2024` -> `2024-03-05`.
 
-    Days, languages and the ways a language writes dates (CLDR's, through Babel, and a
-    few more) are drawn evenly. Upper and lower case are Babel's; every space is a plain
-    one. The words may differ a little between versions of Babel, the days drawn do not.
-    Valid has other days than train: a date held out is unseen in every language.
+    Days, languages and date patterns (from CLDR through Babel, and a few more) are drawn
+    uniformly. Upper and lower case follow Babel; all spaces are plain spaces. The words may
+    differ slightly between versions of Babel, the days do not. The validation split has
+    different days, so its dates are unseen in every language.
     """
 
-    languages: tuple[str, ...] = LANGUAGES  # as CLDR calls them
+    languages: tuple[str, ...] = LANGUAGES  # CLDR codes of the source languages
     first_year: int = 1900
     last_year: int = 2100
 
@@ -52,51 +52,53 @@ class Dates(Corpus):
         check_names("languages", self.languages, LANGUAGES)
         if not 1000 <= self.first_year <= self.last_year <= 9999:
             raise RegardError(
-                f"first_year is {self.first_year}, last_year {self.last_year}; "
-                "both must have four digits, and the last not be before the first"
+                "first_year and last_year must have four digits, with first_year <= last_year, "
+                f"got {self.first_year} and {self.last_year}"
             )
 
-    def draw(self, random: Random) -> Drawn:
+    def sample(self, random: Random) -> SampledExample:
         first, last = date(self.first_year, 1, 1), date(self.last_year, 12, 31)
-        day = date.fromordinal(between(random, first.toordinal(), last.toordinal()))
-        language = pick(random, self.languages)
-        written = write(day, language, pick(random, patterns(language)))
-        return Drawn(day.isoformat(), Example(written, day.isoformat()))
+        day = date.fromordinal(sample_int(random, first.toordinal(), last.toordinal()))
+        language = sample_item(random, self.languages)
+        written = format_date(day, language, sample_item(random, list_patterns(language)))
+        return SampledExample(day.isoformat(), Example(written, day.isoformat()))
 
 
-def write(day: date, language: str, pattern: str) -> str:
-    """A day as a pattern of CLDR writes it, with plain spaces."""
-    text: str = dates_of_babel().format_date(day, pattern, locale(language))
+def format_date(day: date, language: str, pattern: str) -> str:
+    """Format a day with a CLDR pattern, with plain spaces."""
+    text: str = import_babel_dates().format_date(day, pattern, get_locale(language))
     return " ".join(text.split())
 
 
 @cache
-def patterns(language: str) -> tuple[str, ...]:
-    """The ways to write a date in a language, each once, without those that could mean two days."""
-    known = locale(language)
-    listed = [known.date_formats[style].pattern for style in STYLES]
-    listed += [known.datetime_skeletons[skeleton].pattern for skeleton in SKELETONS]
-    return tuple(dict.fromkeys(pattern for pattern in (*listed, *OWN.get(language, ())) if is_clear(pattern)))
+def list_patterns(language: str) -> tuple[str, ...]:
+    """Return the distinct, unambiguous date patterns of a language."""
+    babel_locale = get_locale(language)
+    listed = [babel_locale.date_formats[style].pattern for style in STYLES]
+    listed += [babel_locale.datetime_skeletons[skeleton].pattern for skeleton in SKELETONS]
+    return tuple(
+        dict.fromkeys(pattern for pattern in (*listed, *EXTRA_PATTERNS.get(language, ())) if is_clear(pattern))
+    )
 
 
 def is_clear(pattern: str) -> bool:
-    """Whether what it writes is one day to a reader who does not know the language.
+    """Return whether a pattern is unambiguous without knowing the language.
 
-    The year is whole, and the month is in letters, or the order of the numbers is one
-    that all languages share: year first, or day first with dots. With slashes, 3/5/2024
-    is in March or in May.
+    The year must be complete, and the month in letters or the order of the numbers one that
+    all languages share: year first, or day first with dots. With slashes, 3/5/2024 can be in
+    March or May.
     """
     whole = re.search(r"(?<!y)(y|yyyy)(?!y)", pattern) is not None
     return whole and ("MMM" in pattern or pattern.startswith("y") or DOTTED.match(pattern) is not None)
 
 
 @cache
-def locale(language: str) -> Any:
-    """Babel's knowledge of a language."""
-    return extra("dates", "babel", "Babel").Locale.parse(language)
+def get_locale(language: str) -> Any:
+    """Return the Babel locale of a language."""
+    return import_extra("dates", "babel", "Babel").Locale.parse(language)
 
 
 @cache
-def dates_of_babel() -> Any:
-    """Babel's module of dates."""
-    return extra("dates", "babel.dates", "Babel")
+def import_babel_dates() -> Any:
+    """Import `babel.dates`."""
+    return import_extra("dates", "babel.dates", "Babel")

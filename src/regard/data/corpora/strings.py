@@ -1,4 +1,4 @@
-"""Letters to copy, to reverse and to sort: the smallest tasks that need attention, with their exact links."""
+"""Letters to copy, reverse or sort: the smallest tasks that need attention, with exact alignments."""
 
 from __future__ import annotations
 
@@ -8,63 +8,64 @@ from dataclasses import dataclass
 from random import Random
 from string import ascii_lowercase
 
-from regard.data.corpora.drawing import Corpus, Drawn, between, pick
+from regard.data.corpora.base import SampledExample, SyntheticCorpus, sample_int, sample_item
 from regard.data.example import Example
 from regard.errors import RegardError
 
 
 @dataclass(frozen=True, kw_only=True)
-class Letters(Corpus):
-    """Random letters with spaces between them, so that each is a word and its link is exact.
+class Letters(SyntheticCorpus):
+    """Random letters separated by spaces, so each is a word with an exact alignment.
 
-    The length is drawn first, then each letter, all equally likely.
+    The length is drawn first, then each letter, both uniformly.
     """
 
-    shortest: int = 3  # letters
-    longest: int = 9
-    alphabet: str = ascii_lowercase  # in the order in which letters are sorted
+    min_length: int = 3  # minimum number of letters
+    max_length: int = 9  # maximum number of letters
+    alphabet: str = ascii_lowercase  # letters to draw from, in sorting order
 
     def __post_init__(self) -> None:
-        if not 1 <= self.shortest <= self.longest:
-            raise RegardError(
-                f"shortest is {self.shortest}, longest {self.longest}; "
-                "shortest must be at least 1 and longest no less than it"
-            )
+        if self.min_length < 1:
+            raise RegardError(f"min_length must be at least 1, got {self.min_length}")
+        if self.max_length < self.min_length:
+            raise RegardError(f"max_length must be at least min_length ({self.min_length}), got {self.max_length}")
         if not self.alphabet:
-            raise RegardError("alphabet is empty; give its letters in one text, without spaces")
+            raise RegardError("alphabet is empty")
         if any(letter.isspace() for letter in self.alphabet):
-            raise RegardError(f'alphabet is "{self.alphabet}", with a space in it; give its letters without spaces')
+            raise RegardError(f'alphabet must not contain spaces, got "{self.alphabet}"')
         if len(set(self.alphabet)) < len(self.alphabet):
-            raise RegardError(f'alphabet is "{self.alphabet}", with a letter twice; give each letter once')
+            raise RegardError(f'alphabet must not repeat a letter, got "{self.alphabet}"')
 
     @abstractmethod
-    def places(self, letters: Sequence[str]) -> Iterable[int]:
-        """The places of the letters, in the order in which the target has them."""
+    def order_indices(self, letters: Sequence[str]) -> Iterable[int]:
+        """Return the source indices of the letters in the order of the target."""
 
-    def draw(self, random: Random) -> Drawn:
-        letters = [pick(random, self.alphabet) for _ in range(between(random, self.shortest, self.longest))]
-        places = list(self.places(letters))
-        source, target = " ".join(letters), " ".join(letters[place] for place in places)
-        links = frozenset((place, position) for position, place in enumerate(places))
-        return Drawn(source, Example(source, target, links))
+    def sample(self, random: Random) -> SampledExample:
+        letters = [
+            sample_item(random, self.alphabet) for _ in range(sample_int(random, self.min_length, self.max_length))
+        ]
+        order = list(self.order_indices(letters))
+        source, target = " ".join(letters), " ".join(letters[index] for index in order)
+        links = frozenset((index, position) for position, index in enumerate(order))
+        return SampledExample(source, Example(source, target, links))
 
 
 class Copy(Letters):
-    """The same again: `c a t` -> `c a t`."""
+    """Letters to copy: `c a t` -> `c a t`."""
 
-    def places(self, letters: Sequence[str]) -> Iterable[int]:
+    def order_indices(self, letters: Sequence[str]) -> Iterable[int]:
         return range(len(letters))
 
 
 class Reverse(Letters):
-    """The last letter first: `c a t` -> `t a c`."""
+    """Letters to reverse: `c a t` -> `t a c`."""
 
-    def places(self, letters: Sequence[str]) -> Iterable[int]:
+    def order_indices(self, letters: Sequence[str]) -> Iterable[int]:
         return reversed(range(len(letters)))
 
 
 class Sort(Letters):
-    """In the order of the alphabet: `c a t` -> `a c t`. Equal letters keep their order."""
+    """Letters to sort by the alphabet: `c a t` -> `a c t`. Equal letters keep their order."""
 
-    def places(self, letters: Sequence[str]) -> Iterable[int]:
-        return sorted(range(len(letters)), key=lambda place: self.alphabet.index(letters[place]))
+    def order_indices(self, letters: Sequence[str]) -> Iterable[int]:
+        return sorted(range(len(letters)), key=lambda index: self.alphabet.index(letters[index]))

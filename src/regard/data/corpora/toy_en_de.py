@@ -1,4 +1,4 @@
-"""English to German in a small grammar of our own, with its word alignment."""
+"""English to German sentences from a small grammar, with word alignments."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from functools import cache
 from random import Random
 from typing import ClassVar, Literal
 
-from regard.data.corpora.drawing import Corpus, Drawn, perhaps, pick
+from regard.data.corpora.base import SampledExample, SyntheticCorpus, sample_bool, sample_item
 from regard.data.corpora.toy_grammar import (
     Clause,
     Determiner,
+    GrammarWord,
     NounPhrase,
-    Word,
-    english,
-    german,
-    in_clause,
-    shared_roles,
+    link_shared_roles,
+    prefix_roles,
+    to_english,
+    to_german,
 )
 from regard.data.corpora.toy_words import (
     ADJECTIVES,
@@ -41,153 +41,157 @@ from regard.data.example import Example
 SINGULAR: tuple[Determiner, ...] = ("the", "the", "the", "a", "a", "this", "my", "his", "our")
 PLURAL: tuple[Determiner, ...] = ("the", "the", "", "", "", "this", "my", "his", "our")
 MASS: tuple[Determiner, ...] = ("the", "", "", "this", "my", "his", "our")
-OF_SEVERAL: tuple[Determiner, ...] = ("two", "three", "many", "some")
+COUNT_DETERMINERS: tuple[Determiner, ...] = ("two", "three", "many", "some")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ToyEnDe(Corpus):
+class ToyEnDe(SyntheticCorpus):
     """Lower-case sentences: `today the cat does not see a dog` -> `heute sieht die katze keinen hund`.
 
-    Billions of sentences of some 180 English and 270 German words, with articles, endings,
-    plurals, negation, adverbs, modal and separable verbs, questions and subordinate clauses. What
-    differs in order: the verb is second in a German statement, last after "weil", and
-    "nicht" goes behind a known object. An English sentence has one translation. "cats do
-    not like dogs", alone or in a longer sentence, is never in train.
+    Billions of sentences with about 180 English and 270 German words, with articles, endings,
+    plurals, negation, adverbs, modal and separable verbs, questions and subordinate clauses. The
+    word order differs: the German verb is second in a statement and last after "weil", and
+    "nicht" follows a definite object. An English sentence has exactly one translation. "cats do
+    not like dogs", alone or in a longer sentence, is never in the training split.
     """
 
     held_out: ClassVar[frozenset[str]] = frozenset({"cats do not like dogs"})
 
-    clauses: Literal[1, 2] = 2  # at most, in a sentence
-    questions: bool = True
+    clauses: Literal[1, 2] = 2  # maximum number of clauses per sentence
+    questions: bool = True  # include questions
 
-    def draw(self, random: Random) -> Drawn:
-        source, target = self._sentence(random)
+    def sample(self, random: Random) -> SampledExample:
+        source, target = self._sample_sentence(random)
         text = " ".join(word.text for word in source)
         translation = " ".join(word.text for word in target)
-        return Drawn(text, Example(text, translation, shared_roles(source, target)))
+        return SampledExample(text, Example(text, translation, link_shared_roles(source, target)))
 
-    def _sentence(self, random: Random) -> tuple[list[Word], list[Word]]:
-        """The words of both languages."""
-        if self.questions and perhaps(random, 0.1):
-            return question(draw_clause(random, question=True))
-        main = draw_clause(random)
-        if self.clauses == 1 or perhaps(random, 0.75):
-            return english(main), german(main)
-        other = draw_clause(random)
-        if perhaps(random, 0.3):
-            return coordinated(main, pick(random, COORDINATORS), other)
-        return subordinated(main, pick(random, SUBORDINATORS), other, first=perhaps(random, 0.3))
-
-
-def question(clause: Clause) -> tuple[list[Word], list[Word]]:
-    """Do cats like dogs? Mögen katzen hunde?"""
-    mark = Word("?", ("mark",))
-    return [*english(clause, question=True), mark], [*german(clause, "first"), mark]
+    def _sample_sentence(self, random: Random) -> tuple[list[GrammarWord], list[GrammarWord]]:
+        """Draw a sentence in both languages."""
+        if self.questions and sample_bool(random, 0.1):
+            return build_question(sample_clause(random, question=True))
+        main = sample_clause(random)
+        if self.clauses == 1 or sample_bool(random, 0.75):
+            return to_english(main), to_german(main)
+        other = sample_clause(random)
+        if sample_bool(random, 0.3):
+            return build_coordinated(main, sample_item(random, COORDINATORS), other)
+        return build_subordinated(main, sample_item(random, SUBORDINATORS), other, first=sample_bool(random, 0.3))
 
 
-def coordinated(main: Clause, conjunction: tuple[str, str], other: Clause) -> tuple[list[Word], list[Word]]:
-    """Cats sleep and dogs run: katzen schlafen und hunde laufen."""
-    and_, und = (Word(text, ("conjunction",)) for text in conjunction)
-    comma = [Word(",", ("conjunction",))] if und.text == "aber" else []
+def build_question(clause: Clause) -> tuple[list[GrammarWord], list[GrammarWord]]:
+    """Build a question: do cats like dogs? mögen katzen hunde?"""
+    mark = GrammarWord("?", ("mark",))
+    return [*to_english(clause, question=True), mark], [*to_german(clause, "first"), mark]
+
+
+def build_coordinated(
+    main: Clause, conjunction: tuple[str, str], other: Clause
+) -> tuple[list[GrammarWord], list[GrammarWord]]:
+    """Build two main clauses: cats sleep and dogs run, katzen schlafen und hunde laufen."""
+    and_, und = (GrammarWord(text, ("conjunction",)) for text in conjunction)
+    comma = [GrammarWord(",", ("conjunction",))] if und.text == "aber" else []
     return (
-        [*in_clause("main", english(main)), and_, *in_clause("other", english(other))],
-        [*in_clause("main", german(main)), *comma, und, *in_clause("other", german(other))],
+        [*prefix_roles("main", to_english(main)), and_, *prefix_roles("other", to_english(other))],
+        [*prefix_roles("main", to_german(main)), *comma, und, *prefix_roles("other", to_german(other))],
     )
 
 
-def subordinated(
+def build_subordinated(
     main: Clause, conjunction: tuple[str, str], other: Clause, first: bool
-) -> tuple[list[Word], list[Word]]:
-    """Cats sleep because dogs run: katzen schlafen, weil hunde laufen. Or with the reason first."""
-    because, weil = (Word(text, ("conjunction",)) for text in conjunction)
-    reason = [because, *in_clause("other", english(without_front(other)))]
-    grund = [weil, *in_clause("other", german(without_front(other), "last"))]
+) -> tuple[list[GrammarWord], list[GrammarWord]]:
+    """Build a main and a subordinate clause, in either order: cats sleep because dogs run."""
+    because, weil = (GrammarWord(text, ("conjunction",)) for text in conjunction)
+    reason = [because, *prefix_roles("other", to_english(remove_front(other)))]
+    grund = [weil, *prefix_roles("other", to_german(remove_front(other), "last"))]
     if first:
-        comma, main = Word(",", ("comma",)), without_front(main)
+        comma, main = GrammarWord(",", ("comma",)), remove_front(main)
         return (
-            [*reason, comma, *in_clause("main", english(main))],
-            [*grund, comma, *in_clause("main", german(main, "first"))],
+            [*reason, comma, *prefix_roles("main", to_english(main))],
+            [*grund, comma, *prefix_roles("main", to_german(main, "first"))],
         )
     return (
-        [*in_clause("main", english(main)), *reason],
-        [*in_clause("main", german(main)), Word(",", ("conjunction",)), *grund],
+        [*prefix_roles("main", to_english(main)), *reason],
+        [*prefix_roles("main", to_german(main)), GrammarWord(",", ("conjunction",)), *grund],
     )
 
 
-def without_front(clause: Clause) -> Clause:
-    """The same clause with nothing before its subject."""
+def remove_front(clause: Clause) -> Clause:
+    """Return the clause with nothing before its subject."""
     return replace(clause, time_first=False)
 
 
-def draw_clause(random: Random, question: bool = False) -> Clause:
-    """A clause that is grammatical and, by and large, makes sense."""
-    negated = perhaps(random, 0.3)
-    frequency = pick(random, FREQUENCIES) if not negated and perhaps(random, 0.15) else None
-    time = pick(random, TIMES) if frequency is None and perhaps(random, 0.25) else None
-    time_first = time is not None and not question and perhaps(random, 0.6)
-    if perhaps(random, 0.12):
-        subject, predicate = draw_being(random)
+def sample_clause(random: Random, question: bool = False) -> Clause:
+    """Draw a clause that is grammatical and mostly makes sense."""
+    negated = sample_bool(random, 0.3)
+    frequency = sample_item(random, FREQUENCIES) if not negated and sample_bool(random, 0.15) else None
+    time = sample_item(random, TIMES) if frequency is None and sample_bool(random, 0.25) else None
+    time_first = time is not None and not question and sample_bool(random, 0.6)
+    if sample_bool(random, 0.12):
+        subject, predicate = sample_being(random)
         return Clause(
             subject=subject, predicate=predicate, frequency=frequency, time=time, time_first=time_first, negated=negated
         )
-    verb = pick(random, VERBS)
-    modal = pick(random, MODALS) if not verb.general and perhaps(random, 0.2) else None
-    subject = draw_noun_phrase(random, verb.subjects, several=True)
+    verb = sample_item(random, VERBS)
+    modal = sample_item(random, MODALS) if not verb.general and sample_bool(random, 0.2) else None
+    subject = sample_noun_phrase(random, verb.subjects, allow_counts=True)
     denied = negated or frequency == NEVER  # "not two dogs" may mean one dog, or none
     return Clause(
         subject=subject,
         verb=verb,
-        object=draw_object(random, verb.objects, subject, several=not denied),
+        object=sample_object(random, verb.objects, subject, allow_counts=not denied),
         modal=None if question and modal == MUST else modal,
         frequency=frequency,
         time=time,
         time_first=time_first,
-        place=pick(random, PLACES) if not verb.general and perhaps(random, 0.2) else None,
+        place=sample_item(random, PLACES) if not verb.general and sample_bool(random, 0.2) else None,
         negated=negated,
     )
 
 
-def draw_being(random: Random) -> tuple[NounPhrase | Pronoun, Adjective]:
-    """Somebody or something, and what can be said of it."""
-    predicate = pick(random, ADJECTIVES)
-    subject = draw_noun_phrase(random, predicate.kinds, several=True)
+def sample_being(random: Random) -> tuple[NounPhrase | Pronoun, Adjective]:
+    """Draw a subject and an adjective that describes it."""
+    predicate = sample_item(random, ADJECTIVES)
+    subject = sample_noun_phrase(random, predicate.kinds, allow_counts=True)
     return (subject if isinstance(subject, Pronoun) else replace(subject, adjective=None)), predicate
 
 
-def draw_object(
-    random: Random, kinds: frozenset[Kind], subject: NounPhrase | Pronoun, several: bool
+def sample_object(
+    random: Random, kinds: frozenset[Kind], subject: NounPhrase | Pronoun, allow_counts: bool
 ) -> NounPhrase | Pronoun | None:
-    """Somebody or something else than the subject, where the verb takes an object."""
+    """Draw an object other than the subject, or None if the verb takes none."""
     if not kinds:
         return None
     while True:
-        found = draw_noun_phrase(random, kinds, several)
-        if isinstance(found, Pronoun):
-            if not (found.first and subject.first):  # "i see me" is no English
-                return found
-        elif isinstance(subject, Pronoun) or found.noun != subject.noun:
-            return found
+        phrase = sample_noun_phrase(random, kinds, allow_counts)
+        if isinstance(phrase, Pronoun):
+            if not (phrase.first and subject.first):  # "i see me" is not English
+                return phrase
+        elif isinstance(subject, Pronoun) or phrase.noun != subject.noun:
+            return phrase
 
 
-def draw_noun_phrase(random: Random, kinds: frozenset[Kind], several: bool) -> NounPhrase | Pronoun:
-    """A noun of one of these kinds with what stands before it, or a pronoun."""
-    if "person" in kinds and perhaps(random, 0.2):
-        return pick(random, PRONOUNS)
-    noun = pick(random, nouns_of(kinds))
-    plural = bool(noun.plural) and perhaps(random, 0.45)
+def sample_noun_phrase(random: Random, kinds: frozenset[Kind], allow_counts: bool) -> NounPhrase | Pronoun:
+    """Draw a noun phrase of one of these kinds, or a pronoun."""
+    if "person" in kinds and sample_bool(random, 0.2):
+        return sample_item(random, PRONOUNS)
+    noun = sample_item(random, get_nouns(kinds))
+    plural = bool(noun.plural) and sample_bool(random, 0.45)
     choice = PLURAL if plural else SINGULAR if noun.plural else MASS
-    determiner = pick(random, OF_SEVERAL if plural and several and perhaps(random, 0.2) else choice)
-    adjective = pick(random, adjectives_of(noun.kind)) if perhaps(random, 0.3) else None
+    determiner = sample_item(
+        random, COUNT_DETERMINERS if plural and allow_counts and sample_bool(random, 0.2) else choice
+    )
+    adjective = sample_item(random, get_adjectives(noun.kind)) if sample_bool(random, 0.3) else None
     return NounPhrase(noun=noun, determiner=determiner, adjective=adjective, plural=plural)
 
 
 @cache
-def nouns_of(kinds: frozenset[Kind]) -> list[Noun]:
-    """The nouns of some kinds."""
+def get_nouns(kinds: frozenset[Kind]) -> list[Noun]:
+    """Return the nouns of some kinds."""
     return [noun for noun in NOUNS if noun.kind in kinds]
 
 
 @cache
-def adjectives_of(kind: Kind) -> list[Adjective]:
-    """The adjectives that can be said of a kind."""
+def get_adjectives(kind: Kind) -> list[Adjective]:
+    """Return the adjectives that can describe a kind."""
     return [adjective for adjective in ADJECTIVES if kind in adjective.kinds]

@@ -1,4 +1,4 @@
-"""The words of the toy language: how they are written in English and German, and what goes with what."""
+"""The vocabulary of toy-en-de in English and German, and which words go together."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Kind = Literal["person", "animal", "thing", "text", "opening", "food", "drink"]
 
 @dataclass(frozen=True)
 class Noun:
-    """A noun in both languages; one without a plural is a mass: milk, no milks."""
+    """A noun in both languages; a mass noun such as milk has no plural."""
 
     english: str
     plural: str
@@ -37,9 +37,9 @@ class Pronoun:
 class Verb:
     """A verb: see, sees; ich sehe, er sieht, sehen.
 
-    A separable one keeps its prefix apart: er ruft an. `general` verbs speak of a kind
-    as a whole, so that "they do not like dogs" denies the liking ("mögen hunde nicht")
-    where "they do not see dogs" denies the dogs ("sehen keine hunde").
+    The prefix of a separable verb is kept separately: er ruft an. `general` verbs refer to a
+    kind as a whole, so "they do not like dogs" negates the verb ("mögen hunde nicht"), while
+    "they do not see dogs" negates the object ("sehen keine hunde").
     """
 
     english: str
@@ -55,7 +55,7 @@ class Verb:
 
 @dataclass(frozen=True)
 class Modal:
-    """A verb that goes before another: can see, kann sehen. Its negative may be another word in German."""
+    """A modal verb: can see, kann sehen. Its German negation may use another word."""
 
     english: str
     third: str
@@ -66,7 +66,7 @@ class Modal:
 
 @dataclass(frozen=True)
 class Adjective:
-    """An adjective, its German stem, and what it can be said of."""
+    """An adjective and the kinds of nouns it can describe."""
 
     english: str
     german: str
@@ -74,16 +74,16 @@ class Adjective:
 
     @property
     def stem(self) -> str:
-        """What endings are put to: ein müder hund."""
+        """German stem, to which endings are added: ein müder hund."""
         return self.german.removesuffix("e")
 
 
 Phrase = tuple[tuple[str, str], ...]
-"""A fixed phrase as pieces that answer each other, in the order both languages have."""
+"""A fixed phrase as aligned pieces (English, German), in the same order in both languages."""
 
 
-def kinds(names: str) -> frozenset[Kind]:
-    """Kinds from their initials: p person, a animal, t thing, x text, o opening, f food, d drink."""
+def parse_kinds(names: str) -> frozenset[Kind]:
+    """Parse kinds from their initials: p person, a animal, t thing, x text, o opening, f food, d drink."""
     initials: dict[str, Kind] = {
         "p": "person", "a": "animal", "t": "thing", "x": "text", "o": "opening", "f": "food", "d": "drink",
     }  # fmt: skip
@@ -132,32 +132,32 @@ PRONOUNS = (
 )
 
 VERBS = (
-    Verb("like", "likes", "mag", "mag", "mögen", kinds("pa"), kinds("patxfd"), general=True),
-    Verb("love", "loves", "liebe", "liebt", "lieben", kinds("pa"), kinds("pa"), general=True),
-    Verb("fear", "fears", "fürchte", "fürchtet", "fürchten", kinds("pa"), kinds("pa"), general=True),
-    Verb("see", "sees", "sehe", "sieht", "sehen", kinds("pa"), kinds("patxof")),
-    Verb("hear", "hears", "höre", "hört", "hören", kinds("pa"), kinds("pa")),
-    Verb("find", "finds", "finde", "findet", "finden", kinds("pa"), kinds("patxf")),
-    Verb("carry", "carries", "trage", "trägt", "tragen", kinds("p"), kinds("atxf")),
-    Verb("buy", "buys", "kaufe", "kauft", "kaufen", kinds("p"), kinds("atxfd")),
-    Verb("draw", "draws", "zeichne", "zeichnet", "zeichnen", kinds("p"), kinds("pato")),
-    Verb("read", "reads", "lese", "liest", "lesen", kinds("p"), kinds("x")),
-    Verb("forget", "forgets", "vergesse", "vergisst", "vergessen", kinds("p"), kinds("ptxf")),
-    Verb("visit", "visits", "besuche", "besucht", "besuchen", kinds("p"), kinds("p")),
-    Verb("chase", "chases", "jage", "jagt", "jagen", kinds("pa"), kinds("a")),
-    Verb("eat", "eats", "esse", "isst", "essen", kinds("p"), kinds("f")),
-    Verb("eat", "eats", "fresse", "frisst", "fressen", kinds("a"), kinds("f")),
-    Verb("drink", "drinks", "trinke", "trinkt", "trinken", kinds("pa"), kinds("d")),
-    Verb("call", "calls", "rufe", "ruft", "rufen", kinds("p"), kinds("p"), prefix="an"),
-    Verb("invite", "invites", "lade", "lädt", "laden", kinds("p"), kinds("p"), prefix="ein"),
-    Verb("open", "opens", "mache", "macht", "machen", kinds("p"), kinds("o"), prefix="auf"),
-    Verb("close", "closes", "mache", "macht", "machen", kinds("p"), kinds("o"), prefix="zu"),
-    Verb("sleep", "sleeps", "schlafe", "schläft", "schlafen", kinds("pa")),
-    Verb("run", "runs", "laufe", "läuft", "laufen", kinds("pa")),
-    Verb("play", "plays", "spiele", "spielt", "spielen", kinds("pa")),
-    Verb("wait", "waits", "warte", "wartet", "warten", kinds("pa")),
-    Verb("sing", "sings", "singe", "singt", "singen", kinds("p")),
-    Verb("work", "works", "arbeite", "arbeitet", "arbeiten", kinds("p")),
+    Verb("like", "likes", "mag", "mag", "mögen", parse_kinds("pa"), parse_kinds("patxfd"), general=True),
+    Verb("love", "loves", "liebe", "liebt", "lieben", parse_kinds("pa"), parse_kinds("pa"), general=True),
+    Verb("fear", "fears", "fürchte", "fürchtet", "fürchten", parse_kinds("pa"), parse_kinds("pa"), general=True),
+    Verb("see", "sees", "sehe", "sieht", "sehen", parse_kinds("pa"), parse_kinds("patxof")),
+    Verb("hear", "hears", "höre", "hört", "hören", parse_kinds("pa"), parse_kinds("pa")),
+    Verb("find", "finds", "finde", "findet", "finden", parse_kinds("pa"), parse_kinds("patxf")),
+    Verb("carry", "carries", "trage", "trägt", "tragen", parse_kinds("p"), parse_kinds("atxf")),
+    Verb("buy", "buys", "kaufe", "kauft", "kaufen", parse_kinds("p"), parse_kinds("atxfd")),
+    Verb("draw", "draws", "zeichne", "zeichnet", "zeichnen", parse_kinds("p"), parse_kinds("pato")),
+    Verb("read", "reads", "lese", "liest", "lesen", parse_kinds("p"), parse_kinds("x")),
+    Verb("forget", "forgets", "vergesse", "vergisst", "vergessen", parse_kinds("p"), parse_kinds("ptxf")),
+    Verb("visit", "visits", "besuche", "besucht", "besuchen", parse_kinds("p"), parse_kinds("p")),
+    Verb("chase", "chases", "jage", "jagt", "jagen", parse_kinds("pa"), parse_kinds("a")),
+    Verb("eat", "eats", "esse", "isst", "essen", parse_kinds("p"), parse_kinds("f")),
+    Verb("eat", "eats", "fresse", "frisst", "fressen", parse_kinds("a"), parse_kinds("f")),
+    Verb("drink", "drinks", "trinke", "trinkt", "trinken", parse_kinds("pa"), parse_kinds("d")),
+    Verb("call", "calls", "rufe", "ruft", "rufen", parse_kinds("p"), parse_kinds("p"), prefix="an"),
+    Verb("invite", "invites", "lade", "lädt", "laden", parse_kinds("p"), parse_kinds("p"), prefix="ein"),
+    Verb("open", "opens", "mache", "macht", "machen", parse_kinds("p"), parse_kinds("o"), prefix="auf"),
+    Verb("close", "closes", "mache", "macht", "machen", parse_kinds("p"), parse_kinds("o"), prefix="zu"),
+    Verb("sleep", "sleeps", "schlafe", "schläft", "schlafen", parse_kinds("pa")),
+    Verb("run", "runs", "laufe", "läuft", "laufen", parse_kinds("pa")),
+    Verb("play", "plays", "spiele", "spielt", "spielen", parse_kinds("pa")),
+    Verb("wait", "waits", "warte", "wartet", "warten", parse_kinds("pa")),
+    Verb("sing", "sings", "singe", "singt", "singen", parse_kinds("p")),
+    Verb("work", "works", "arbeite", "arbeitet", "arbeiten", parse_kinds("p")),
 )
 
 WANT = Modal("want", "wants", "will", "wollen", denied=("will", "wollen"))
@@ -170,17 +170,17 @@ MODALS = (
 )
 
 ADJECTIVES = (
-    Adjective("small", "klein", kinds("patxof")),
-    Adjective("big", "groß", kinds("patxof")),
-    Adjective("old", "alt", kinds("patxo")),
-    Adjective("young", "jung", kinds("pa")),
-    Adjective("new", "neu", kinds("txo")),
-    Adjective("black", "schwarz", kinds("ato")),
-    Adjective("red", "rot", kinds("tof")),
-    Adjective("good", "gut", kinds("patxfd")),
-    Adjective("tired", "müde", kinds("pa")),
-    Adjective("hungry", "hungrig", kinds("pa")),
-    Adjective("cold", "kalt", kinds("d")),
+    Adjective("small", "klein", parse_kinds("patxof")),
+    Adjective("big", "groß", parse_kinds("patxof")),
+    Adjective("old", "alt", parse_kinds("patxo")),
+    Adjective("young", "jung", parse_kinds("pa")),
+    Adjective("new", "neu", parse_kinds("txo")),
+    Adjective("black", "schwarz", parse_kinds("ato")),
+    Adjective("red", "rot", parse_kinds("tof")),
+    Adjective("good", "gut", parse_kinds("patxfd")),
+    Adjective("tired", "müde", parse_kinds("pa")),
+    Adjective("hungry", "hungrig", parse_kinds("pa")),
+    Adjective("cold", "kalt", parse_kinds("d")),
 )
 
 TIMES: tuple[Phrase, ...] = (

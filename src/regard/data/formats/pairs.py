@@ -1,4 +1,4 @@
-"""Pairs of texts from any file: which format it has, what is done about empty sides."""
+"""Read pairs of texts from a file of any format, or from two parallel files."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from itertools import zip_longest
 
 from regard.data.example import Example
 from regard.data.formats.catalogs import read_mo, read_po
-from regard.data.formats.lines import Found, Path, format_by_name, numbered_lines, shown
+from regard.data.formats.lines import NumberedPair, Path, format_path, guess_format, iter_numbered_lines
 from regard.data.formats.tables import Columns, read_csv, read_jsonl, read_tsv
 from regard.data.formats.tmx import read_tmx
 from regard.errors import RegardError, unknown_name
 
-FORMATS: dict[str, Callable[[Path, Columns | None], Iterator[Found]]] = {
+FORMATS: dict[str, Callable[[Path, Columns | None], Iterator[NumberedPair]]] = {
     "csv": read_csv,
     "jsonl": read_jsonl,
     "mo": read_mo,
@@ -21,11 +21,11 @@ FORMATS: dict[str, Callable[[Path, Columns | None], Iterator[Found]]] = {
     "tmx": read_tmx,
     "tsv": read_tsv,
 }
-"""Every format that holds both sides in one file, by name."""
+"""Readers of formats with both sides in one file, by name."""
 
 ENDINGS = {**{f".{name}": name for name in FORMATS}, ".gmo": "mo", ".ndjson": "jsonl", ".tab": "tsv"}
-EMPTY = ("error", "skip")
-"""What can be done with a pair whose source or target is empty."""
+ON_EMPTY = ("error", "skip")
+"""What to do with a pair whose source or target is empty."""
 
 
 def read_pairs(
@@ -33,65 +33,88 @@ def read_pairs(
     *,
     format: str | None = None,  # noqa: A002
     columns: Sequence[str | int] | None = None,
-    empty: str = "error",
+    on_empty: str = "error",
 ) -> Iterator[Example]:
-    """The pairs of one file, one after another.
+    """Yield the pairs of one file.
 
     Args:
-        path: The file; a name that ends in .gz is unzipped, `-` is standard input.
-        format: A name of `FORMATS`; what the file's name says unless told otherwise, TSV from standard input.
-        columns: Where source and target are: columns by name or number (TSV, CSV), keys (JSON lines),
-            languages (TMX), msgid and msgstr in either order (PO, MO).
-        empty: What to do with a pair without a source or target: "error" or "skip".
+        path: File to read; a name ending in .gz is decompressed, `-` is standard input.
+        format: A key of `FORMATS`. By default inferred from the file name; TSV for standard input.
+        columns: Source and target: columns by name or number (TSV, CSV), keys (JSON lines),
+            languages (TMX), or msgid and msgstr in either order (PO, MO).
+        on_empty: What to do with a pair without source or target: `error` or `skip`.
+
+    Yields:
+        One `Example` per pair.
+
+    Raises:
+        RegardError: An argument is invalid, or a line cannot be read.
+
+    Example:
+        >>> examples = list(read_pairs("train.tsv", columns=("de", "en")))
     """
-    chosen = format or format_by_name(path, ENDINGS, "if it is text, name a language model (--model lstm-lm)")
+    chosen = format or guess_format(path, ENDINGS, "for plain text, choose a language model (--model lstm-lm)")
     if chosen not in FORMATS:
         raise unknown_name("data.format", chosen, FORMATS)
     if columns is not None and len(columns) != 2:
-        raise RegardError(f"data.columns: found {len(columns)}; two are needed, source and target")
+        raise RegardError(f"data.columns: expected 2 columns, source and target, got {len(columns)}")
     two = None if columns is None else (columns[0], columns[1])
-    where = f"{shown(path)}, {'entry' if chosen == 'mo' else 'line'}"
-    return examples(FORMATS[chosen](path, two), where, empty)
+    location = f"{format_path(path)}, {'entry' if chosen == 'mo' else 'line'}"
+    return build_pairs(FORMATS[chosen](path, two), location, on_empty)
 
 
-def read_parallel(source_path: Path, target_path: Path, *, empty: str = "error") -> Iterator[Example]:
-    """The pairs of two files of which line n of one translates line n of the other."""
+def read_parallel(source_path: Path, target_path: Path, *, on_empty: str = "error") -> Iterator[Example]:
+    """Yield the pairs of two files, where line n of one translates line n of the other.
+
+    Args:
+        source_path: File of sources, one per line; `-` is standard input.
+        target_path: File of targets, one per line; `-` is standard input.
+        on_empty: What to do with a pair without source or target: `error` or `skip`.
+
+    Raises:
+        RegardError: A file cannot be read, or the files have different numbers of lines.
+
+    Example:
+        >>> examples = list(read_parallel("train.de", "train.en"))
+    """
     if os.fspath(source_path) == os.fspath(target_path) == "-":
-        raise RegardError("standard input: was given for source and target; one of them must be a file")
-    return examples(
-        side_by_side(source_path, target_path), f"{shown(source_path)} and {shown(target_path)}, line", empty
+        raise RegardError("standard input cannot be both source and target; one of them must be a file")
+    return build_pairs(
+        zip_lines(source_path, target_path),
+        f"{format_path(source_path)} and {format_path(target_path)}, line",
+        on_empty,
     )
 
 
-def side_by_side(source_path: Path, target_path: Path) -> Iterator[Found]:
-    """The lines of two files together, which must have equally many."""
-    sources, targets = numbered_lines(source_path), numbered_lines(target_path)
-    for both in zip_longest(sources, targets):
-        source, target = both
+def zip_lines(source_path: Path, target_path: Path) -> Iterator[NumberedPair]:
+    """Yield the lines of two files in parallel; raise a `RegardError` if the numbers of lines differ."""
+    sources, targets = iter_numbered_lines(source_path), iter_numbered_lines(target_path)
+    for lines in zip_longest(sources, targets):
+        source, target = lines
         if source is None or target is None:
             longer, (shared, _) = (targets, target) if source is None else (sources, source)
-            most = shared + sum(1 for _ in longer)
-            ours, theirs = (shared - 1, most) if source is None else (most, shared - 1)
+            line_count = shared + sum(1 for _ in longer)
+            source_count, target_count = (shared - 1, line_count) if source is None else (line_count, shared - 1)
             raise RegardError(
-                f"{shown(source_path)} has {ours} lines, {shown(target_path)} {theirs}; "
+                f"{format_path(source_path)} has {source_count} lines, {format_path(target_path)} {target_count}; "
                 "line n of one must translate line n of the other"
             )
-        yield Found(source[0], source[1], target[1])
+        yield NumberedPair(source[0], source[1], target[1])
 
 
-def examples(found: Iterator[Found], where: str, empty: str) -> Iterator[Example]:
-    """Pairs without the whitespace around them; what to do with empty ones is checked at once."""
-    if empty not in EMPTY:
-        raise unknown_name("data.empty", empty, EMPTY)
-    return filled(found, where, skip=empty == "skip")
+def build_pairs(pairs: Iterator[NumberedPair], location: str, on_empty: str) -> Iterator[Example]:
+    """Strip the texts of pairs and handle empty ones; `on_empty` is checked immediately."""
+    if on_empty not in ON_EMPTY:
+        raise unknown_name("data.on_empty", on_empty, ON_EMPTY)
+    return iter_filled_pairs(pairs, location, skip=on_empty == "skip")
 
 
-def filled(found: Iterator[Found], where: str, *, skip: bool) -> Iterator[Example]:
-    """Pairs of which both sides have text; others are left out or refused."""
-    for place, *texts in found:
+def iter_filled_pairs(pairs: Iterator[NumberedPair], location: str, *, skip: bool) -> Iterator[Example]:
+    """Yield pairs where both sides have text; skip or reject the others."""
+    for number, *texts in pairs:
         source, target = (text.strip() for text in texts)
         if source and target:
             yield Example(source, target)
         elif not skip:
             side = "the source is" if target else "the target is" if source else "source and target are"
-            raise RegardError(f"{where} {place}: {side} empty; fill it, or leave such pairs out: --data.empty skip")
+            raise RegardError(f"{location} {number}: {side} empty; pass --data.on-empty skip to skip such pairs")

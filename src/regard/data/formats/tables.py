@@ -1,4 +1,4 @@
-"""Tables of text: tabs between the columns, commas (CSV), or one JSON object a line."""
+"""Read tables of text: TSV, CSV and JSON lines."""
 
 from __future__ import annotations
 
@@ -7,35 +7,35 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
-from regard.data.formats.lines import Found, Path, numbered_lines, quoted, shown
+from regard.data.formats.lines import NumberedPair, Path, format_path, iter_numbered_lines, quote_text
 from regard.errors import RegardError
 
 Columns = tuple[str | int, str | int]
-"""Which column is the source and which the target: by name, or by number, counted from 1."""
+"""Columns of source and target, by name or by number, counted from 1."""
 
 NAMES = ("source", "target")
 
 Rows = Iterator[tuple[int, list[str]]]
-"""Every row of a table, with the number of its line."""
+"""Rows of a table with their line numbers."""
 
 Find = Callable[[str, Sequence[str], bool], tuple[dict[str, int], bool]]
-"""Where the first row is, its cells, and if tabs part them -> the place of each role, and whether it is a header."""
+"""Location and cells of the first row, and whether it is TSV -> column index per role, and whether it is a header."""
 
 
-def read_tsv(path: Path, columns: Columns | None) -> Iterator[Found]:
-    """Columns with a tab between; a first line that names source and target is a header."""
-    rows = ((number, text.split("\t")) for number, text in numbered_lines(path))
-    return from_rows(shown(path), rows, columns, tabs=True)
+def read_tsv(path: Path, columns: Columns | None) -> Iterator[NumberedPair]:
+    """Yield the pairs of a TSV file; a first line that names source and target is a header."""
+    rows = ((number, text.split("\t")) for number, text in iter_numbered_lines(path))
+    return iter_pairs(format_path(path), rows, columns, tabs=True)
 
 
-def read_csv(path: Path, columns: Columns | None) -> Iterator[Found]:
-    """Columns with a comma between, in double quotes where needed, as RFC 4180 has them; a header as in TSV."""
-    return from_rows(shown(path), csv_rows(path), columns, tabs=False)
+def read_csv(path: Path, columns: Columns | None) -> Iterator[NumberedPair]:
+    """Yield the pairs of a CSV file (RFC 4180); a header is detected as in TSV."""
+    return iter_pairs(format_path(path), iter_csv_rows(path), columns, tabs=False)
 
 
-def csv_rows(path: Path) -> Rows:
-    """Every row of a CSV file with the number of its first line: a quoted text may go over several."""
-    reader = csv.reader((f"{text}\n" for _, text in numbered_lines(path)), strict=True)
+def iter_csv_rows(path: Path) -> Rows:
+    """Yield every row of a CSV file with the number of its first line; quoted text may span lines."""
+    reader = csv.reader((f"{text}\n" for _, text in iter_numbered_lines(path)), strict=True)
     while True:
         number = reader.line_num + 1
         try:
@@ -44,39 +44,45 @@ def csv_rows(path: Path) -> Rows:
             return
         except csv.Error as error:
             raise RegardError(
-                f'{shown(path)}, line {number}: is no CSV ({error}); a text with a comma or a quote stands in "", '
-                "and a quote in it is doubled"
+                f"{format_path(path)}, line {number} is not valid CSV: {error}; "
+                'put text with commas or quotes in "", and double the quotes inside'
             ) from None
 
 
-def from_rows(name: str, rows: Rows, columns: Columns | None, *, tabs: bool) -> Iterator[Found]:
-    """Source and target of each row."""
-    hint = "" if columns else "; if there are columns to leave out, choose: --data.columns 1,2"
-    for number, texts in by_role(name, rows, partial(find_columns, columns), tabs=tabs, hint=hint):
-        yield Found(number, texts.get("source", ""), texts.get("target", ""))
+def iter_pairs(name: str, rows: Rows, columns: Columns | None, *, tabs: bool) -> Iterator[NumberedPair]:
+    """Yield source and target of each row."""
+    hint = "" if columns else "; to ignore other columns, pass --data.columns 1,2"
+    for number, texts in iter_cells_by_role(name, rows, partial(find_columns, columns), tabs=tabs, hint=hint):
+        yield NumberedPair(number, texts.get("source", ""), texts.get("target", ""))
 
 
-def by_role(name: str, rows: Rows, find: Find, *, tabs: bool, hint: str = "") -> Iterator[tuple[int, dict[str, str]]]:
-    """What stands in the columns of each row, nothing in a blank one; all must have as many columns as the first."""
-    places: dict[str, int] | None = None
+def iter_cells_by_role(
+    name: str, rows: Rows, find: Find, *, tabs: bool, hint: str = ""
+) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield the cells of each row by role, none for a blank row; all rows must have as many columns as the first."""
+    indices: dict[str, int] | None = None
     first = width = 0
     for number, cells in rows:
         if len(cells) < 2 and not "".join(cells).strip():
             yield number, {}
             continue
-        if places is None:
-            places, header = find(f"{name}, line {number}", cells, tabs)
+        if indices is None:
+            indices, header = find(f"{name}, line {number}", cells, tabs)
             first, width = number, len(cells)
             if header:
                 continue
         if len(cells) != width:
-            found = counted(len(cells), tabs=tabs)
-            raise RegardError(f"{name}, line {number}: found {found}; line {first} has {width}{hint}")
-        yield number, {role: cells[place] for role, place in places.items()}
+            columns = format_column_count(len(cells), tabs=tabs)
+            raise RegardError(
+                f"{name}, line {number}: expected {width} columns, as in line {first}, got {columns}{hint}"
+            )
+        yield number, {role: cells[index] for role, index in indices.items()}
 
 
-def find_columns(columns: Columns | None, where: str, cells: Sequence[str], tabs: bool) -> tuple[dict[str, int], bool]:
-    """Where source and target stand, counted from 0, and whether this first row is a header."""
+def find_columns(
+    columns: Columns | None, location: str, cells: Sequence[str], tabs: bool
+) -> tuple[dict[str, int], bool]:
+    """Return the column indices of source and target, and whether this first row is a header."""
     names = [cell.strip() for cell in cells]
     lowered = [name.lower() for name in names]
     header = all(name in lowered for name in NAMES)
@@ -84,93 +90,98 @@ def find_columns(columns: Columns | None, where: str, cells: Sequence[str], tabs
         return {name: lowered.index(name) for name in NAMES}, True
     if columns is None:
         if len(cells) == 1 and not tabs and ";" in cells[0]:
-            raise RegardError(f"{where}: found semicolons between the columns; save the file with commas, or with tabs")
+            raise RegardError(f"{location}: columns are separated by semicolons; save the file with commas or tabs")
         if len(cells) != 2:
             raise RegardError(
-                f"{where}: found {counted(len(cells), tabs=tabs)}; source and target make 2 "
-                "(of several, choose two by number or name: --data.columns 1,2)"
+                f"{location}: expected 2 columns, got {format_column_count(len(cells), tabs=tabs)}; "
+                "choose source and target by number or name: --data.columns 1,2"
             )
         columns = 1, 2
-    places = {name: find_column(where, names, column) for name, column in zip(NAMES, columns, strict=True)}
-    return places, header or any(as_number(column) is None for column in columns)
+    indices = {name: find_column(location, names, column) for name, column in zip(NAMES, columns, strict=True)}
+    return indices, header or any(parse_column_number(column) is None for column in columns)
 
 
-def find_column(where: str, names: Sequence[str], column: str | int) -> int:
-    """The place of one column, counted from 0."""
-    number = as_number(column)
+def find_column(location: str, names: Sequence[str], column: str | int) -> int:
+    """Return the index of a column, counted from 0."""
+    number = parse_column_number(column)
     if number is None:
         if column not in names:
-            raise RegardError(f'{where}: names no column "{column}"; it has {quoted(", ".join(names))}')
+            raise RegardError(f'{location}: unknown column "{column}"; columns: {quote_text(", ".join(names))}')
         return names.index(str(column))
     if number < 1:
-        raise RegardError(f"columns: found {number}; the first column is 1")
+        raise RegardError(f"column numbers start at 1, got {number}")
     if number > len(names):
-        raise RegardError(f"{where}: found {len(names)} columns; column {number} is wanted")
+        raise RegardError(f"{location}: column {number} does not exist; the line has {len(names)} columns")
     return number - 1
 
 
-def as_number(column: str | int) -> int | None:
-    """The number of a column, unless it was chosen by name."""
+def parse_column_number(column: str | int) -> int | None:
+    """Return the number of a column, or None if it was chosen by name."""
     if isinstance(column, int):
         return column
     return int(column) if column.isascii() and column.isdigit() else None
 
 
-def counted(columns: int, *, tabs: bool) -> str:
-    """How many columns a row has, in words."""
+def format_column_count(columns: int, *, tabs: bool) -> str:
+    """Return the number of columns in words."""
     words = f"{columns} column{'' if columns == 1 else 's'}"
     return f"{words} ({columns - 1} tab{'' if columns == 2 else 's'})" if tabs else words
 
 
-def read_jsonl(path: Path, columns: Columns | None) -> Iterator[Found]:
-    """One JSON object a line; a dot in a chosen key goes inside: translation.de."""
+def read_jsonl(path: Path, columns: Columns | None) -> Iterator[NumberedPair]:
+    """Yield the pairs of a JSON lines file; a dot in a key selects a nested value: translation.de."""
     keys = columns or NAMES
     for key in keys:
         if isinstance(key, int):
-            raise RegardError(f"{shown(path)}: column {key} was chosen; JSON lines have names: --data.columns de,en")
-    for number, text in numbered_lines(path):
+            raise RegardError(
+                f"{format_path(path)}: JSON lines need column names, got {key}; as in --data.columns de,en"
+            )
+    for number, text in iter_numbered_lines(path):
         if not text.strip():
-            yield Found(number, "", "")
+            yield NumberedPair(number, "", "")
             continue
-        where = f"{shown(path)}, line {number}"
-        record = parsed(where, text)
-        yield Found(number, value(where, record, str(keys[0])), value(where, record, str(keys[1])))
+        location = f"{format_path(path)}, line {number}"
+        record = parse_record(location, text)
+        yield NumberedPair(number, get_text(location, record, str(keys[0])), get_text(location, record, str(keys[1])))
 
 
-def parsed(where: str, text: str) -> Mapping[str, object]:
-    """The JSON object of a line; a number is its text, as it stands there."""
+def parse_record(location: str, text: str) -> Mapping[str, object]:
+    """Parse the JSON object of a line; numbers become text as written."""
     try:
         record = json.loads(text, parse_int=str, parse_float=str)
     except (ValueError, RecursionError) as error:
-        raise RegardError(f"{where}: is no JSON ({error}); one object a line is expected") from None
+        raise RegardError(f"{location} is not valid JSON: {error}") from None
     if not isinstance(record, dict):
-        raise RegardError(f'{where}: found {quoted(text)}; an object is expected, {{"source": "…", "target": "…"}}')
+        raise RegardError(f'{location}: expected an object, {{"source": "…", "target": "…"}}, got {quote_text(text)}')
     return record
 
 
-def value(where: str, record: Mapping[str, object], key: str) -> str:
-    """The text under a key; null is an empty text."""
+def get_text(location: str, record: Mapping[str, object], key: str) -> str:
+    """Return the text under a key; null gives an empty text."""
     outer, _, inner = key.partition(".")
     nested = record.get(outer)
     if key in record:
-        found = record[key]
+        text = record[key]
     elif isinstance(nested, dict) and inner in nested:
-        found = nested[inner]
+        text = nested[inner]
     else:
-        raise RegardError(f'{where}: has no "{key}"; it has {quoted(", ".join(keys_of(record)))} (--data.columns a,b)')
-    if found is None:
+        raise RegardError(
+            f'{location}: missing key "{key}"; choose keys with --data.columns: '
+            f"{quote_text(', '.join(iter_keys(record)))}"
+        )
+    if text is None:
         return ""
-    if not isinstance(found, str):
-        raise RegardError(f'{where}: "{key}" is {quoted(json.dumps(found))}; a text is expected')
-    if any("\ud800" <= letter <= "\udfff" for letter in found):
-        raise RegardError(f'{where}: "{key}" has half a surrogate pair, \\ud800 to \\udfff; both halves make a letter')
-    return found
+    if not isinstance(text, str):
+        raise RegardError(f'{location}: expected a string in "{key}", got {quote_text(json.dumps(text))}')
+    if any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise RegardError(f'{location}: "{key}" contains an unpaired surrogate, \\ud800 to \\udfff')
+    return text
 
 
-def keys_of(record: Mapping[str, object]) -> Iterator[str]:
-    """Every key that can be chosen, those one level down with a dot."""
-    for key, found in record.items():
-        if isinstance(found, dict):
-            yield from (f"{key}.{inner}" for inner in found)
+def iter_keys(record: Mapping[str, object]) -> Iterator[str]:
+    """Yield every key that can be chosen; nested keys have a dot."""
+    for key, nested in record.items():
+        if isinstance(nested, dict):
+            yield from (f"{key}.{inner}" for inner in nested)
         else:
             yield key

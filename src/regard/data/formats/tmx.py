@@ -1,7 +1,7 @@
-"""Translation memories (TMX 1.4), read unit by unit, so that memory stays flat.
+"""Read translation memories (TMX 1.4) unit by unit, with constant memory.
 
-Entities are refused, declared ones as well as those of other files: a memory needs none,
-and they can make a small file unfold to a huge one.
+Entities, internal or external, are rejected: TMX does not need them, and they can expand a
+small file to a huge one.
 """
 
 from __future__ import annotations
@@ -9,41 +9,41 @@ from __future__ import annotations
 from collections.abc import Iterator
 from xml.parsers import expat
 
-from regard.data.formats.lines import Found, Path, opened, shown
+from regard.data.formats.lines import NumberedPair, Path, format_path, open_input
 from regard.data.formats.tables import Columns
 from regard.errors import RegardError
 
 BLOCK = 2**16
 CODES = {"bpt", "ept", "ph", "it", "ut"}
-"""Elements inside a segment that hold markup of the document it came from, not text."""
+"""Elements inside a segment that hold markup of the original document, not text."""
 
-Unit = tuple[int, dict[str, str]]
-"""The line a unit begins on, and its first text in each language."""
+TranslationUnit = tuple[int, dict[str, str]]
+"""Line number of a unit, and its first text in each language."""
 
 
-def read_tmx(path: Path, columns: Columns | None) -> Iterator[Found]:
-    """Units that have both languages; without a choice, the source is the memory's own `srclang`.
+def read_tmx(path: Path, columns: Columns | None) -> Iterator[NumberedPair]:
+    """Yield the units that have both languages; by default the source language is the file's `srclang`.
 
-    A language chosen without a region takes any: en is also en-GB.
+    A language without a region matches any region: en matches en-GB.
     """
-    memory, found, languages = MemoryParser(shown(path)), False, columns
-    for line, texts in units(path, memory):
-        source, target = languages = languages or usual_languages(f"{shown(path)}, line {line}", memory, texts)
-        ours, theirs = pick(texts, str(source)), pick(texts, str(target))
-        if ours is not None and theirs is not None:
-            found = True
-            yield Found(line, ours, theirs)
-    if languages and not found:
-        there = ", ".join(sorted(memory.languages)) or "none"
+    memory, any_pair, languages = TmxParser(format_path(path)), False, columns
+    for line, texts in iter_units(path, memory):
+        source, target = languages = languages or infer_languages(f"{format_path(path)}, line {line}", memory, texts)
+        source_text, target_text = get_text_in(texts, str(source)), get_text_in(texts, str(target))
+        if source_text is not None and target_text is not None:
+            any_pair = True
+            yield NumberedPair(line, source_text, target_text)
+    if languages and not any_pair:
+        available = ", ".join(sorted(memory.languages)) or "none"
         raise RegardError(
-            f'{shown(path)}: no unit has both "{languages[0]}" and "{languages[1]}"; languages there: {there} '
-            "(choose: --data.columns de,en)"
+            f'{format_path(path)}: no unit has both "{languages[0]}" and "{languages[1]}"; '
+            f"choose two of {available} with --data.columns"
         )
 
 
-def units(path: Path, memory: MemoryParser) -> Iterator[Unit]:
-    """Every unit of a memory, as soon as it is read."""
-    with opened(path) as file:
+def iter_units(path: Path, memory: TmxParser) -> Iterator[TranslationUnit]:
+    """Yield every unit as soon as it is parsed."""
+    with open_input(path) as file:
         ended = False
         while not ended:
             block = file.read(BLOCK)
@@ -53,38 +53,38 @@ def units(path: Path, memory: MemoryParser) -> Iterator[Unit]:
             memory.units.clear()
 
 
-def usual_languages(where: str, memory: MemoryParser, texts: dict[str, str]) -> Columns:
-    """The memory's own source language, and the only other one of its first unit."""
-    others = [language for language in texts if not speaks(language, memory.source)]
+def infer_languages(location: str, memory: TmxParser, texts: dict[str, str]) -> Columns:
+    """Return the file's source language, and the only other language of its first unit."""
+    others = [language for language in texts if not matches_language(language, memory.source)]
     if len(others) != 1 or len(texts) != 2:
         raise RegardError(
-            f'{where}: has texts in {", ".join(texts) or "no language"}, and srclang is "{memory.source}"; '
-            "choose source and target: --data.columns de,en"
+            f"{location}: cannot infer the languages: texts in {', '.join(texts) or 'no language'}, "
+            f'srclang "{memory.source}"; choose source and target: --data.columns de,en'
         )
     return memory.source, others[0]
 
 
-def pick(texts: dict[str, str], wanted: str) -> str | None:
-    """The text in a language, if there is one."""
-    return next((text for language, text in texts.items() if speaks(language, wanted)), None)
+def get_text_in(texts: dict[str, str], requested: str) -> str | None:
+    """Return the text in a language, or None."""
+    return next((text for language, text in texts.items() if matches_language(language, requested)), None)
 
 
-def speaks(language: str, wanted: str) -> bool:
-    """Whether a language is the one wanted, or a region's form of it."""
-    language, wanted = (name.lower().replace("_", "-") for name in (language, wanted))
-    return language == wanted or language.startswith(f"{wanted}-")
+def matches_language(language: str, requested: str) -> bool:
+    """Return whether a language is the requested one, with or without a region."""
+    language, requested = (name.lower().replace("_", "-") for name in (language, requested))
+    return language == requested or language.startswith(f"{requested}-")
 
 
-class MemoryParser:
-    """Collects the units of a memory while its bytes are fed."""
+class TmxParser:
+    """An incremental TMX parser that collects units."""
 
     def __init__(self, name: str) -> None:
         self.name, self.source, self.languages = name, "", set[str]()
-        self.units: list[Unit] = []
+        self.units: list[TranslationUnit] = []
         self._texts, self._line, self._language = dict[str, str](), 0, ""
-        self._segment: list[str] | None = None  # of the open <seg>
-        self._hidden = 0  # how deep inside a code
-        self._begun = False
+        self._segment: list[str] | None = None  # texts of the open <seg>
+        self._code_depth = 0  # nesting depth inside code elements
+        self._started = False
         self._parser = expat.ParserCreate()
         self._parser.buffer_text = True
         self._parser.StartElementHandler = self._start
@@ -94,23 +94,21 @@ class MemoryParser:
         self._parser.SkippedEntityHandler = self._refuse_entity
 
     def feed(self, block: bytes) -> None:
-        """Read on; an empty block is the end."""
+        """Parse the next block; an empty block ends the file."""
         try:
             self._parser.Parse(block, not block)
         except expat.ExpatError as error:
-            found = expat.ErrorString(error.code)
-            raise RegardError(
-                f"{self.name}, line {error.lineno}: is no XML ({found}); a TMX file is expected"
-            ) from None
+            reason = expat.ErrorString(error.code)
+            raise RegardError(f"{self.name}, line {error.lineno} is not valid XML: {reason}") from None
         except (LookupError, ValueError) as error:
-            raise RegardError(f"{self.name}: its encoding cannot be read ({error}); save it as UTF-8") from None
+            raise RegardError(f"{self.name}: unsupported encoding ({error}); save the file as UTF-8") from None
 
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
-        if not self._begun and tag != "tmx":
-            raise RegardError(f"{self._where()}: begins with <{tag}>; a TMX file begins with <tmx>")
-        self._begun = True
-        if self._hidden or (self._segment is not None and tag in CODES):
-            self._hidden += 1
+        if not self._started and tag != "tmx":
+            raise RegardError(f"{self._location()} is not TMX: expected <tmx>, got <{tag}>")
+        self._started = True
+        if self._code_depth or (self._segment is not None and tag in CODES):
+            self._code_depth += 1
         elif tag == "header":
             self.source = attributes.get("srclang", "")
         elif tag == "tu":
@@ -118,14 +116,14 @@ class MemoryParser:
         elif tag == "tuv":
             self._language = attributes.get("xml:lang") or attributes.get("lang") or ""
             if not self._language:
-                raise RegardError(f"{self._where()}: <tuv> does not say its language; xml:lang is needed")
+                raise RegardError(f"{self._location()}: <tuv> has no xml:lang")
             self.languages.add(self._language)
         elif tag == "seg":
             self._segment = []
 
     def _end(self, tag: str) -> None:
-        if self._hidden:
-            self._hidden -= 1
+        if self._code_depth:
+            self._code_depth -= 1
         elif tag == "seg":
             self._texts.setdefault(self._language, "".join(self._segment or ()))
             self._segment = None
@@ -133,11 +131,11 @@ class MemoryParser:
             self.units.append((self._line, self._texts))
 
     def _characters(self, text: str) -> None:
-        if self._segment is not None and not self._hidden:
+        if self._segment is not None and not self._code_depth:
             self._segment.append(text)
 
     def _refuse_entity(self, entity: str, *_: object) -> None:
-        raise RegardError(f'{self._where()}: has the entity "{entity}"; write the text itself')
+        raise RegardError(f'{self._location()}: entity "{entity}" is not allowed; write the text itself')
 
-    def _where(self) -> str:
+    def _location(self) -> str:
         return f"{self.name}, line {self._parser.CurrentLineNumber}"

@@ -1,4 +1,4 @@
-"""Vectors of words as word2vec and GloVe write them: a word and its numbers a line, maybe `count width` before all."""
+"""Read word vectors in the text format of word2vec and GloVe, with or without a `count width` line."""
 
 from __future__ import annotations
 
@@ -12,89 +12,95 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.data.formats.lines import Path, decoded, opened, quoted, raw_lines, shown
+from regard.data.formats.lines import Path, decode_bytes, format_path, iter_raw_lines, open_input, quote_text
 from regard.errors import RegardError
 
-BLOCK = 1024  # lines whose numbers are read at once
+BLOCK = 1024  # lines parsed at once
 SPACE = b" \t\r\n"
-MOST_DIGITS = 12  # of how many words there are, and numbers of each; what has more is a word
-NO_WORDS = ("<unk>", "<UNK>")
-"""What stands for all words that are not known; those that are not known here are others."""
+MAX_DIGITS = 12  # of count and width in the first line; a longer number is a word
+UNKNOWN_WORDS = ("<unk>", "<UNK>")
+"""Entries for unknown words in vector files; they are skipped, because the unknown words here are different ones."""
 
 
 @dataclass(frozen=True, eq=False)
-class Vectors:
-    """Words, each once, and a vector for each."""
+class WordVectors:
+    """Distinct words and their vectors."""
 
     words: tuple[str, ...]
-    table: Float[Tensor, "rows width"]  # the first row is nothing, for words without a vector
-    announced: int | None = None  # how many the file says that it has, where it has not as many
+    table: Float[Tensor, "rows width"]  # row 0 is zero, for words without a vector
+    announced: int | None = None  # count in the first line of the file, if it is wrong
 
     @property
     def width(self) -> int:
-        """How many numbers a vector has."""
+        """Dimension of the vectors."""
         return self.table.shape[1]
 
 
 @dataclass(frozen=True)
-class Row:
-    """A word and the numbers behind it, not read yet."""
+class VectorRow:
+    """A word and its unparsed values."""
 
     line: int
     word: str
-    numbers: bytes
+    raw_values: bytes
 
 
-def read_vectors(path: Path, show: Callable[[int], object] = lambda _: None) -> Vectors:
-    """The vectors of a file; of a word that it has twice the first.
+def read_vectors(path: Path, progress: Callable[[int], object] = lambda _: None) -> WordVectors:
+    """Read the vectors of a file.
 
-    What stands for unknown words, and entries with a space in them, which no word has, are left out. `show` is told
-    how many there are so far.
+    Repeated words keep their first vector. Entries for unknown words and entries that contain a space are skipped.
+
+    Args:
+        path: File to read; a name ending in .gz is decompressed.
+        progress: Callback that receives the number of words read so far.
+
+    Raises:
+        RegardError: The file cannot be read, or a line is not a word and its values.
     """
-    name = shown(path)
+    name = format_path(path)
     words: dict[str, None] = {}
     blocks: list[Float[np.ndarray, "some width"]] = []
-    rows: list[Row] = []
+    rows: list[VectorRow] = []
     count = 0
 
     def read_block() -> None:
-        blocks.append(numbers_of(rows, width, name))
+        blocks.append(parse_vector_rows(rows, width, name))
         rows.clear()
-        show(len(words))
+        progress(len(words))
 
-    with opened(path) as file:
-        announced, width, lines = beginning(file, name)
+    with open_input(path) as file:
+        announced, width, lines = parse_first_line(file, name)
         for number, raw in lines:
             count += 1
-            row = row_of(raw, number, width, name)
-            if row is None or row.word in words or row.word in NO_WORDS:
+            row = parse_vector_row(raw, number, width, name)
+            if row is None or row.word in words or row.word in UNKNOWN_WORDS:
                 continue
             words[row.word] = None
             rows.append(row)
             if len(rows) == BLOCK:
                 read_block()
         if not words:
-            raise RegardError(f"{name}: there is no word in it; lines of a word and its numbers are needed")
+            raise RegardError(f"{name}: no words; expected lines of a word and its values")
         read_block()
-    return Vectors(tuple(words), below_nothing(blocks, width), None if announced == count else announced)
+    return WordVectors(tuple(words), stack_blocks(blocks, width), None if announced == count else announced)
 
 
-def beginning(file: BufferedIOBase, name: str) -> tuple[int | None, int, Iterator[tuple[int, bytes]]]:
-    """How many words there are, if the file says so, how many numbers each has, and all lines of words."""
-    lines = ((number, raw) for number, raw in raw_lines(file, name) if raw.strip(SPACE))
+def parse_first_line(file: BufferedIOBase, name: str) -> tuple[int | None, int, Iterator[tuple[int, bytes]]]:
+    """Return the announced number of words (or None), the vector dimension, and the lines with words."""
+    lines = ((number, raw) for number, raw in iter_raw_lines(file, name) if raw.strip(SPACE))
     first = next(lines, None)
     if first is None:
-        raise RegardError(f"{name}: is empty; lines of a word and its numbers are needed")
+        raise RegardError(f"{name} is empty: expected lines of a word and its values")
     number, raw = first
-    parts = parts_of(raw)
-    if len(parts) == 2 and all(part.isdigit() and len(part) <= MOST_DIGITS for part in parts):
+    parts = split_fields(raw)
+    if len(parts) == 2 and all(part.isdigit() and len(part) <= MAX_DIGITS for part in parts):
         if int(parts[1]) < 1:
-            raise RegardError(f"{name}, line {number}: says that a vector has {int(parts[1])} numbers; 1 is the least")
+            raise RegardError(f"{name}, line {number}: the vector dimension must be at least 1, got {int(parts[1])}")
         return int(parts[0]), int(parts[1]), lines
     if len(parts) < 2:
         raise RegardError(
-            f"{name}, line {number}: found {quoted(raw.decode('utf-8', 'replace').strip())}; "
-            "a word and its numbers are needed, with spaces between"
+            f"{name}, line {number}: expected a word and its values, separated by spaces, "
+            f"got {quote_text(raw.decode('utf-8', 'replace').strip())}"
         )
 
     def all_lines() -> Iterator[tuple[int, bytes]]:
@@ -104,71 +110,71 @@ def beginning(file: BufferedIOBase, name: str) -> tuple[int | None, int, Iterato
     return None, len(parts) - 1, all_lines()
 
 
-def parts_of(raw: bytes) -> list[bytes]:
-    """What stands in a line, between spaces or tabs; other whitespace of Unicode may be part of a word."""
+def split_fields(raw: bytes) -> list[bytes]:
+    """Split a line at spaces and tabs; other Unicode whitespace may be part of a word."""
     return [part for part in raw.strip(SPACE).replace(b"\t", b" ").split(b" ") if part]
 
 
-def row_of(raw: bytes, line: int, width: int, name: str) -> Row | None:
-    """A line as a word and its numbers; None for an entry with a space in it."""
+def parse_vector_row(raw: bytes, line: int, width: int, name: str) -> VectorRow | None:
+    """Split a line into a word and its values; None for an entry that contains a space."""
     raw = raw.rstrip(SPACE)
-    word, _, numbers = raw.partition(b" ")
-    if not word or b"\t" in raw or numbers.count(b" ") != width - 1:
-        word, *rest = parts_of(raw)
-        if len(rest) > width and not all(is_number(part) for part in rest[:-width]):
+    word, _, raw_values = raw.partition(b" ")
+    if not word or b"\t" in raw or raw_values.count(b" ") != width - 1:
+        word, *rest = split_fields(raw)
+        if len(rest) > width and not all(is_finite_float(part) for part in rest[:-width]):
             return None
         if len(rest) != width:
             raise RegardError(
-                f"{name}, line {line}: {quoted(word.decode('utf-8', 'replace'))} has {len(rest)} numbers; "
-                f"{width} are needed, as in the first line"
+                f"{name}, line {line}: expected {width} values, as in the first line, "
+                f"got {len(rest)} for {quote_text(word.decode('utf-8', 'replace'))}"
             )
-        numbers = b" ".join(rest)
-    return Row(line, decoded(word, f"{name}, line {line}"), numbers)
+        raw_values = b" ".join(rest)
+    return VectorRow(line, decode_bytes(word, f"{name}, line {line}"), raw_values)
 
 
-def numbers_of(rows: list[Row], width: int, name: str) -> Float[np.ndarray, "rows width"]:
-    """The numbers of some rows."""
-    found = read_numbers(b" ".join(row.numbers for row in rows))
-    if len(found) != len(rows) * width or not np.isfinite(found).all():
+def parse_vector_rows(rows: list[VectorRow], width: int, name: str) -> Float[np.ndarray, "rows width"]:
+    """Parse the values of rows."""
+    values = parse_floats(b" ".join(row.raw_values for row in rows))
+    if len(values) != len(rows) * width or not np.isfinite(values).all():
         for row in rows:
-            refuse_odd(row, name)
-    return found.reshape(len(rows), width)
+            check_vector_row(row, name)
+    return values.reshape(len(rows), width)
 
 
-def read_numbers(text: bytes) -> Float[np.ndarray, " numbers"]:
-    """The numbers of a text, with spaces between; fewer if something else is among them."""
+def parse_floats(text: bytes) -> Float[np.ndarray, " numbers"]:
+    """Parse numbers separated by spaces; stop at the first invalid one."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # that of a text which is not read to its end
+        warnings.simplefilter("ignore", DeprecationWarning)  # raised by numpy at an invalid number
         try:
             return np.fromstring(text.decode("ascii"), dtype=np.float32, sep=" ")
         except ValueError:
             return np.zeros(0, dtype=np.float32)
 
 
-def is_number(text: bytes) -> bool:
-    """Whether a text is one number, and a finite one."""
-    found = read_numbers(text)
-    return len(found) == 1 and bool(np.isfinite(found[0]))
+def is_finite_float(text: bytes) -> bool:
+    """Return whether a text is a single finite number."""
+    values = parse_floats(text)
+    return len(values) == 1 and bool(np.isfinite(values[0]))
 
 
-def refuse_odd(row: Row, name: str) -> None:
-    """Raise a `RegardError` if not all numbers of a row are such."""
-    for part in row.numbers.split(b" "):
-        if not is_number(part):
+def check_vector_row(row: VectorRow, name: str) -> None:
+    """Raise a `RegardError` if a value of a row is not a finite number."""
+    for part in row.raw_values.split(b" "):
+        if not is_finite_float(part):
             raise RegardError(
-                f"{name}, line {row.line}: {quoted(row.word)} has {quoted(part.decode('utf-8', 'replace'))} "
-                "among its numbers; finite numbers such as -0.25 are needed"
+                f"{name}, line {row.line}: expected a finite number for {quote_text(row.word)}, "
+                f"got {quote_text(part.decode('utf-8', 'replace'))}"
             )
 
 
-def below_nothing(blocks: list[Float[np.ndarray, "some width"]], width: int) -> Float[Tensor, "rows width"]:
-    """All blocks below each other, behind a row of zeros; each is given up once it is copied, as they may be large."""
+def stack_blocks(blocks: list[Float[np.ndarray, "some width"]], width: int) -> Float[Tensor, "rows width"]:
+    """Concatenate blocks after a row of zeros; blocks are freed as they are copied, because they can be large."""
     table = torch.empty(1 + sum(map(len, blocks)), width)
     table[0] = 0
-    place = 1
+    start = 1
     blocks.reverse()
     while blocks:
         block = blocks.pop()
-        table[place : place + len(block)] = torch.from_numpy(block)
-        place += len(block)
+        table[start : start + len(block)] = torch.from_numpy(block)
+        start += len(block)
     return table

@@ -1,20 +1,20 @@
-// The server's interface as functions: errors are one line, and answers can grow.
+// Client of the server's API.
 
 /**
- * @typedef {object} About a model of the server
+ * @typedef {object} ModelInfo a model of the server
  * @property {string} name
- * @property {string} kind the task that it was trained for
- * @property {string} does what it does with a text, in words
+ * @property {string} kind task of the model
+ * @property {string} does short description of the task
  * @property {string} preset
  * @property {number} parameters
- * @property {string[]} attention the kinds of it
+ * @property {string[]} attention kinds of attention
  * @property {string[]} options
- * @property {{beam?: number}} defaults what options are unless they are set, where the model decides
+ * @property {{beam?: number}} defaults defaults of options that depend on the model
  *
- * @typedef {{bytes: number, characters: number, beam: number, tokens: number, seconds: number}} Limits
+ * @typedef {{max_bytes: number, max_characters: number, max_beam: number, max_tokens: number, timeout: number}} Limits
  * @typedef {{text: string, log_probability: number}} Scored
  *
- * @typedef {object} Answer what /api/predict gives; which of these there are depends on the kind
+ * @typedef {object} Answer the response of /api/predict; its fields depend on the task
  * @property {string} [text]
  * @property {string} [prompt]
  * @property {Scored[]} [alternatives]
@@ -29,8 +29,8 @@
 
 const TOKEN = "regard-token";
 
-/** An answer of the server that is an error. */
-export class Refusal extends Error {
+/** An error response of the server. */
+export class ApiError extends Error {
   /** @param {number} status @param {string} line */
   constructor(status, line) {
     super(line);
@@ -38,19 +38,19 @@ export class Refusal extends Error {
   }
 }
 
-/** Keep the token that the server asks for, until the tab is closed. @param {string} token */
-export function keepToken(token) {
+/** Store the token until the tab is closed. @param {string} token */
+export function storeToken(token) {
   sessionStorage.setItem(TOKEN, token);
 }
 
 /**
- * Ask the server.
+ * Send a request to the server.
  * @param {string} address
- * @param {object | null} content what to send; null only asks
+ * @param {object | null} content the request body; null sends a GET request
  * @param {AbortSignal} [signal]
  * @returns {Promise<Response>}
  */
-async function ask(address, content, signal) {
+async function send(address, content, signal) {
   const token = sessionStorage.getItem(TOKEN);
   const headers = {
     ...(token && { Authorization: `Bearer ${token}` }),
@@ -58,23 +58,23 @@ async function ask(address, content, signal) {
   };
   const body = content && JSON.stringify(content);
   /** @type {Response} */
-  let found;
+  let response;
   try {
-    found = await fetch(address, { method: content ? "POST" : "GET", headers, body, signal });
+    response = await fetch(address, { method: content ? "POST" : "GET", headers, body, signal });
   } catch (error) {
     if (signal?.aborted) throw error;
-    throw new Refusal(0, "the server does not answer");
+    throw new ApiError(0, "cannot reach the server");
   }
-  if (!found.ok) {
-    const told = await found.json().catch(() => ({}));
-    throw new Refusal(found.status, told.error ?? `the server answers with status ${found.status}`);
+  if (!response.ok) {
+    const { error } = await response.json().catch(() => ({}));
+    throw new ApiError(response.status, error ?? `the server returned status ${response.status}`);
   }
-  return found;
+  return response;
 }
 
-/** The models of the server, and what may be asked of them. @returns {Promise<{models: About[], limits: Limits}>} */
+/** Fetch the models and limits of the server. @returns {Promise<{models: ModelInfo[], limits: Limits}>} */
 export async function fetchModels() {
-  return (await ask("/api/models", null)).json();
+  return (await send("/api/models", null)).json();
 }
 
 /**
@@ -83,28 +83,28 @@ export async function fetchModels() {
  * @returns {Promise<import("../../views/static/record.js").MapRecord>}
  */
 export async function look(content, signal) {
-  return (await ask("/api/look", content, signal)).json();
+  return (await send("/api/look", content, signal)).json();
 }
 
 /**
- * The answer, and before it what there is so far.
+ * Stream an answer; partial results are passed to a callback.
  * @param {object} content
  * @param {AbortSignal} signal
- * @param {(part: Part) => void} grown
+ * @param {(part: Part) => void} onPart
  * @returns {Promise<Answer>}
  */
-export async function stream(content, signal, grown) {
-  const { body } = await ask("/api/stream", content, signal);
+export async function stream(content, signal, onPart) {
+  const { body } = await send("/api/stream", content, signal);
   for await (const { name, data } of events(/** @type {ReadableStream<any>} */ (body))) {
-    if (name === "part") grown(data);
+    if (name === "part") onPart(data);
     else if (name === "answer") return data;
-    else throw new Refusal(200, data.error);
+    else throw new ApiError(200, data.error);
   }
-  throw new Refusal(0, "the server stopped in the middle of its answer");
+  throw new ApiError(0, "the connection closed before the answer was complete");
 }
 
 /**
- * Server-sent events, as they come.
+ * Parse server-sent events.
  * @param {ReadableStream<any>} body
  * @returns {AsyncGenerator<{name: string, data: any}>}
  */
@@ -116,10 +116,10 @@ export async function* events(body) {
       const { done, value } = await reader.read();
       if (done) return;
       text += value;
-      const whole = text.split("\n\n");
-      text = whole.pop() ?? "";
-      for (const each of whole) {
-        const [name, data] = each.split("\n").map((line) => line.slice(line.indexOf(": ") + 2));
+      const complete = text.split("\n\n");
+      text = complete.pop() ?? "";
+      for (const event of complete) {
+        const [name, data] = event.split("\n").map((line) => line.slice(line.indexOf(": ") + 2));
         yield { name, data: JSON.parse(data) };
       }
     }

@@ -1,8 +1,8 @@
-// The page: a form, and a pane for each of one or two models.
+// The page: a form, and a pane for each selected model.
 
 import { element, themeButton } from "../../views/static/controls.js";
-import { read, written } from "./address.js";
-import { fetchModels, keepToken, Refusal } from "./api.js";
+import { format, parse } from "./address.js";
+import { ApiError, fetchModels, storeToken } from "./api.js";
 import { Form } from "./form.js";
 import { Pane } from "./pane.js";
 
@@ -15,7 +15,7 @@ class Page {
     /** @type {Pane[]} */
     this.panes = [];
     this.running = new AbortController();
-    this.address = read(location.hash);
+    this.address = parse(location.hash);
     form.element.addEventListener("submit", (event) => {
       event.preventDefault();
       this.run();
@@ -32,17 +32,17 @@ class Page {
     this.restore();
   }
 
-  /** Show what the address says. */
+  /** Restore the state of the URL fragment. */
   restore() {
-    if (location.hash === written({ ...this.shown, fields: this.form.fields })) return;
-    this.address = read(location.hash);
+    if (location.hash === format({ ...this.shown, fields: this.form.fields })) return;
+    this.address = parse(location.hash);
     this.form.fields = this.address.fields;
     this.clear();
     if (this.address.fields.text) this.run();
     else this.form.field("text").focus();
   }
 
-  /** Show no panes, and wait for none. */
+  /** Remove all panes and cancel their requests. */
   clear() {
     this.running.abort();
     this.running = new AbortController();
@@ -54,73 +54,73 @@ class Page {
     this.fail("");
   }
 
-  /** What the panes show; what the address said where there is none yet. */
+  /** The state of the panes, or that of the URL fragment if there are none. */
   get shown() {
     const { panes, address } = this;
     if (!panes.length) return address;
     return { ...address, shown: panes.map(({ state }) => state), best: panes.map(({ best }) => best) };
   }
 
-  /** Keep in the address what is shown. */
-  keep() {
-    history.replaceState(null, "", written({ ...this.shown, fields: this.form.fields }));
+  /** Save the state in the URL fragment. */
+  saveAddress() {
+    history.replaceState(null, "", format({ ...this.shown, fields: this.form.fields }));
   }
 
-  /** Copy the link that restores what is shown. */
+  /** Copy a link that restores the state. */
   async copy() {
-    this.keep();
+    this.saveAddress();
     await navigator.clipboard.writeText(location.href);
-    this.say("The link is copied.");
+    this.say("Link copied.");
   }
 
-  /** Look again where something else is to be looked at. @param {string} name */
+  /** Reload the attention when its options change. @param {string} name */
   change(name) {
     if (!["words", "kind"].includes(name) || !this.panes.length) return;
-    this.keep();
+    this.saveAddress();
     for (const pane of this.panes) this.look(pane);
   }
 
-  /** Look again, unless the run that it belongs to was stopped. @param {Pane} pane */
+  /** Reload the attention of a pane, unless its run was stopped. @param {Pane} pane */
   look(pane) {
-    pane.look(this.form.sight(pane.about), this.running.signal);
+    pane.look(this.form.lookOptions(pane.about), this.running.signal);
   }
 
-  /** Ask every chosen model. */
+  /** Run all selected models. */
   async run() {
     this.running.abort();
     const running = (this.running = new AbortController());
     this.build();
-    this.keep();
+    this.saveAddress();
     this.fail("");
-    this.say("The model is at work.");
+    this.say("Running\u2026");
     this.form.field("stop").disabled = false;
     const began = performance.now();
     const runs = this.panes.map((pane) => {
-      return pane.run(this.form.question(pane.about), this.form.sight(pane.about), running.signal);
+      return pane.run(this.form.request(pane.about), this.form.lookOptions(pane.about), running.signal);
     });
     const results = await Promise.allSettled(runs);
     if (this.running !== running) return;
     this.form.field("stop").disabled = true;
-    for (const [place, result] of results.entries()) {
-      if (result.status === "rejected" && !running.signal.aborted) this.explain(this.panes[place], result.reason);
+    for (const [index, result] of results.entries()) {
+      if (result.status === "rejected" && !running.signal.aborted) this.explain(this.panes[index], result.reason);
     }
     const seconds = ((performance.now() - began) / 1000).toFixed(1);
-    const answers = this.panes.filter((_, place) => results[place].status === "fulfilled").map(({ spoken }) => spoken);
+    const answers = this.panes.filter((_, index) => results[index].status === "fulfilled").map(({ spoken }) => spoken);
     if (running.signal.aborted) this.say("Stopped.");
     else if (!answers.length) this.say("");
     else this.say(`Done in ${seconds} s.`, answers.join("; "));
   }
 
-  /** A pane for every chosen model; one that is there keeps what it shows. */
+  /** Create a pane for every selected model, keeping the view of existing ones. */
   build() {
     const before = this.panes;
     const { shown, best } = this.address;
-    this.panes = this.form.chosen.map((about, place) => {
+    this.panes = this.form.selected.map((about, index) => {
       const old = before.find((pane) => pane.about === about);
-      const state = old ? { ...old.state, pinned: null } : before.length ? {} : shown[place] ?? {};
+      const state = old ? { ...old.state, pinned: null } : before.length ? {} : shown[index] ?? {};
       const theme = document.documentElement.dataset.theme;
-      const pane = new Pane(about, { state, best: before.length ? 0 : best[place] ?? 0, theme }, (again) => {
-        this.keep();
+      const pane = new Pane(about, { state, best: before.length ? 0 : best[index] ?? 0, theme }, (again) => {
+        this.saveAddress();
         if (again) this.look(pane);
       });
       return pane;
@@ -129,14 +129,14 @@ class Page {
     part("panes").replaceChildren(...this.panes.map(({ element }) => element));
   }
 
-  /** Show why a model gave no answer. @param {Pane} pane @param {Error} reason */
+  /** Show the error of a model. @param {Pane} pane @param {Error} reason */
   explain(pane, reason) {
     pane.say(reason.message, true);
     this.fail(`${pane.about.name}: ${reason.message}`);
-    if (!(reason instanceof Refusal)) throw reason;
+    if (!(reason instanceof ApiError)) throw reason;
   }
 
-  /** Say how things stand; some of it only to those who hear it. @param {string} text @param {string} [spoken] */
+  /** Set the status line. @param {string} text @param {string} [spoken] additional text for screen readers */
   say(text, spoken = "") {
     part("status").replaceChildren(text, element("span", "spoken", ` ${spoken}`));
   }
@@ -147,8 +147,8 @@ class Page {
   }
 }
 
-/** Begin, or ask for the token first. */
-async function begin() {
+/** Start the page, or show the token form if the server requires a token. */
+async function start() {
   const tokenForm = /** @type {HTMLFormElement} */ (part("token"));
   try {
     const { models, limits } = await fetchModels();
@@ -157,7 +157,7 @@ async function begin() {
     part("form").hidden = false;
     new Page(new Form(/** @type {HTMLFormElement} */ (part("form")), models, limits));
   } catch (error) {
-    if (!(error instanceof Refusal)) throw error;
+    if (!(error instanceof ApiError)) throw error;
     part("error").textContent = error.message;
     part("form").hidden = true;
     tokenForm.hidden = error.status !== 401;
@@ -167,7 +167,7 @@ async function begin() {
 part("token").addEventListener("submit", (event) => {
   event.preventDefault();
   const form = /** @type {HTMLFormElement} */ (event.target);
-  keepToken(String(new FormData(form).get("token")));
-  begin();
+  storeToken(String(new FormData(form).get("token")));
+  start();
 });
-begin();
+start();

@@ -1,28 +1,28 @@
-// A pane: what one model makes of a text, and where it looks.
+// A pane: the output of one model and its attention.
 
 import { element } from "../../views/static/controls.js";
-import { harmless, told } from "../../views/static/labels.js";
+import { formatWeight, sanitize } from "../../views/static/labels.js";
 import { Viewer } from "../../views/static/viewer.js";
 import { look, stream } from "./api.js";
 
 /**
- * @typedef {import("./api.js").About} About
+ * @typedef {import("./api.js").ModelInfo} ModelInfo
  * @typedef {import("./api.js").Answer} Answer
  * @typedef {import("./api.js").Scored} Scored
  * @typedef {import("../../views/static/viewer.js").State} State
- * @typedef {{words: boolean, kind?: string}} Sight what to look at
+ * @typedef {{words: boolean, kind?: string}} LookOptions
  */
 
 const NO_ATTENTION =
-  "This model has no attention: all that it knows of the text when it writes went through one vector of fixed size.";
-const BEST_FIRST = "Answers, the best first";
-const OF_THE_REQUEST = ["kind", "model", "text", "source", "prompt"];
+  "This model has no attention: everything it knows about the text is in one vector of fixed size.";
+const RANKING = "Ranked by log-probability with length penalty";
+const REQUEST_FIELDS = ["kind", "model", "text", "source", "prompt"];
 
 export class Pane {
   /**
-   * @param {About} about
+   * @param {ModelInfo} about
    * @param {{state: Partial<State>, best: number, theme: string | undefined}} restored
-   * @param {(again?: boolean) => void} changed is told when something else is shown, and whether to look again for it
+   * @param {(again?: boolean) => void} changed called when the view changes, with true if the attention must be loaded again
    */
   constructor(about, restored, changed) {
     this.about = about;
@@ -31,16 +31,16 @@ export class Pane {
     this.state = { ...restored.state };
     this.best = restored.best;
     this.theme = restored.theme;
-    this.turns = 0; // looks that were begun; only the last is shown
+    this.turns = 0; // number of looks started; only the last is shown
     /** @type {Viewer | null} */
     this.viewer = null;
-    /** @type {Record<string, any> | null} what was answered, as far as a look needs it */
-    this.question = null;
+    /** @type {Record<string, any> | null} the fields of the request that a look needs */
+    this.request = null;
     /** @type {Answer} */
     this.answer = {};
     /** @type {Scored[]} */
     this.alternatives = [];
-    this.usual = true; // whether the best answer is the one that the model gives unless told otherwise
+    this.isDefault = true; // whether the best result is that of the default beam size
     this.element = element("section", about.attention.length ? "pane sees" : "pane");
     this.output = element("div", "output");
     this.output.dir = "auto";
@@ -54,7 +54,7 @@ export class Pane {
     this.element.append(heading, element("p", "about", size), this.output, this.answers, this.note, this.host);
   }
 
-  /** The answer in words, for those who hear it. */
+  /** The answer as text for screen readers. */
   get spoken() {
     const { name } = this.about;
     const marked = [...this.output.querySelectorAll(".tag.marked")].map((tag) => {
@@ -63,51 +63,51 @@ export class Pane {
     return `${name}: ${this.answer.tags ? marked.join(", ") || "no tags" : this.output.textContent}`;
   }
 
-  /** Let go of the viewer. */
+  /** Remove the viewer. */
   destroy() {
     this.viewer?.destroy();
     this.viewer = null;
   }
 
   /**
-   * Ask the model, and show its answer as it grows.
-   * @param {Record<string, any>} question
-   * @param {Sight} sight
+   * Run the model and show its output as it arrives.
+   * @param {Record<string, any>} request
+   * @param {LookOptions} options
    * @param {AbortSignal} signal
    */
-  async run(question, sight, signal) {
+  async run(request, options, signal) {
     this.output.setAttribute("aria-busy", "true");
     try {
-      const answer = await this.ask(question, signal);
-      this.show(question, answer);
+      const answer = await this.predict(request, signal);
+      this.show(request, answer);
     } finally {
       this.output.removeAttribute("aria-busy");
     }
-    await this.look(sight, signal);
+    await this.look(options, signal);
   }
 
-  /** @param {Record<string, any>} question @param {AbortSignal} signal @returns {Promise<Answer>} */
-  ask(question, signal) {
+  /** @param {Record<string, any>} request @param {AbortSignal} signal @returns {Promise<Answer>} */
+  predict(request, signal) {
     let written = "";
     this.showText("");
-    return stream(question, signal, ({ part, beam }) => {
+    return stream(request, signal, ({ part, beam }) => {
       written = beam ? beam[0].text : written + part;
-      this.showText(written, beam ? undefined : question.text);
-      if (beam) this.answers.replaceChildren(bestList(beam.map(scoredLine), "Its beam so far"));
+      this.showText(written, beam ? undefined : request.text);
+      if (beam) this.answers.replaceChildren(bestList(beam.map(scoredLine), "Current beam"));
     });
   }
 
   /**
    * Show the answer.
-   * @param {Record<string, any>} question
+   * @param {Record<string, any>} request
    * @param {Answer} answer
    */
-  show(question, answer) {
-    const { text, second, context } = question;
-    this.question = { text, ...(second !== undefined && { second }), ...(context !== undefined && { context }) };
+  show(request, answer) {
+    const { text, second, context } = request;
+    this.request = { text, ...(second !== undefined && { second }), ...(context !== undefined && { context }) };
     this.answer = answer;
     const { beam } = this.about.defaults;
-    this.usual = beam === (question.beam ?? Math.max(beam ?? 1, question.nbest));
+    this.isDefault = beam === (request.beam ?? Math.max(beam ?? 1, request.nbest));
     this.alternatives = answer.alternatives ?? [];
     if (this.best >= this.alternatives.length) this.best = 0;
     if (answer.ranked) this.showLabels(answer);
@@ -116,34 +116,36 @@ export class Pane {
     else this.showValues(answer);
   }
 
-  /** A text as it is so far, behind its prompt if it has one. @param {string} text @param {string} [prompt] */
+  /** Show a partial or complete text, after its prompt if it has one. @param {string} text @param {string} [prompt] */
   showText(text, prompt) {
     const before = prompt === undefined ? [] : [element("span", "prompt", visible(prompt))];
     this.output.replaceChildren(...before, element("span", "written", visible(text)));
   }
 
-  /** The answers, of which one is looked at. */
+  /** Show the results as radio buttons; the attention of the selected one is shown. */
   showAlternatives() {
     const { alternatives, answer } = this;
     this.showText(alternatives[this.best].text, answer.prompt);
     if (alternatives.length < 2) return this.answers.replaceChildren();
-    const lines = alternatives.map((scored, place) => {
+    const lines = alternatives.map((scored, index) => {
       const line = element("label", "");
       const radio = document.createElement("input");
       radio.type = "radio";
       radio.name = `best-${this.about.name}`;
-      radio.checked = place === this.best;
+      radio.checked = index === this.best;
       radio.addEventListener("change", () => {
-        this.best = place;
+        this.best = index;
         this.showText(scored.text, answer.prompt);
         this.changed(true);
       });
+      line.title = "Show the attention of this result";
       line.append(radio, ...scoredLine(scored));
       return [line];
     });
     const group = document.createElement("fieldset");
-    const legend = answer.prompt === undefined ? `${BEST_FIRST} by log p and length` : BEST_FIRST;
-    group.append(element("legend", "", legend), bestList(lines));
+    const legend = element("legend", "", "Results (best first)");
+    if (answer.prompt === undefined) legend.title = RANKING;
+    group.append(legend, bestList(lines));
     this.answers.replaceChildren(group);
   }
 
@@ -158,41 +160,41 @@ export class Pane {
   showTags({ words, tags, probabilities }) {
     const list = element("ul", "tags");
     list.append(
-      ...(words ?? []).map((word, place) => {
-        const tag = tags?.[place] ?? "";
+      ...(words ?? []).map((word, index) => {
+        const tag = tags?.[index] ?? "";
         const item = element("li", tag === "O" ? "tag" : "tag marked");
         item.append(element("bdi", "", visible(word)), element("span", "name", visible(tag)));
-        item.append(element("span", "number", told(probabilities?.[place] ?? 0)));
+        item.append(element("span", "number", formatWeight(probabilities?.[index] ?? 0)));
         return item;
       }),
     );
     this.output.replaceChildren(list);
   }
 
-  /** What else an answer has: its texts and numbers, by name. @param {Answer} answer */
+  /** Show the strings and numbers of an answer by name. @param {Answer} answer */
   showValues(answer) {
     const values = Object.entries(answer).filter(([name, value]) => {
-      return !OF_THE_REQUEST.includes(name) && ["string", "number", "boolean"].includes(typeof value);
+      return !REQUEST_FIELDS.includes(name) && ["string", "number", "boolean"].includes(typeof value);
     });
-    const lines = values.map(([name, value]) => `${name} ${typeof value === "number" ? told(value) : visible(String(value))}`);
+    const lines = values.map(([name, value]) => `${name} ${typeof value === "number" ? formatWeight(value) : visible(String(value))}`);
     this.output.textContent = lines.join(", ");
     this.answers.replaceChildren();
   }
 
-  /** Show where the model looked. @param {Sight} sight @param {AbortSignal} signal */
-  async look(sight, signal) {
+  /** Show the attention of the selected result. @param {LookOptions} options @param {AbortSignal} signal */
+  async look(options, signal) {
     this.say("");
     if (!this.about.attention.length) return this.say(NO_ATTENTION);
-    if (!this.question) return;
+    if (!this.request) return;
     const chosen = this.alternatives[this.best]?.text ?? "";
     /** @type {Record<string, any>} */
-    const question = { ...this.question, ...sight, model: this.about.name };
-    if (this.answer.prompt !== undefined) question.text += chosen;
-    else if (this.alternatives.length && (this.best > 0 || !this.usual)) question.target = chosen;
+    const request = { ...this.request, ...options, model: this.about.name };
+    if (this.answer.prompt !== undefined) request.text += chosen;
+    else if (this.alternatives.length && (this.best > 0 || !this.isDefault)) request.target = chosen;
     const turn = ++this.turns;
     this.host.setAttribute("aria-busy", "true");
     try {
-      const record = await look(question, signal);
+      const record = await look(request, signal);
       if (turn === this.turns) this.draw(record);
     } catch (error) {
       if (signal.aborted || turn !== this.turns) return;
@@ -207,17 +209,17 @@ export class Pane {
   draw(record) {
     this.destroy();
     const { pinned } = this.state;
-    const there = pinned && pinned.place < (pinned.side === "row" ? record.rows : record.columns).length;
+    const inRange = pinned && pinned.index < (pinned.side === "row" ? record.rows : record.columns).length;
     const view = this.state.view ?? (record.rows.length === 1 ? "words" : "lines");
     this.viewer = new Viewer(this.host, record, { ...this.state, view, pinned: null }, (state) => {
       this.state = { ...state };
       this.changed();
     });
-    if (there) this.viewer.pin(pinned);
+    if (inRange) this.viewer.pin(pinned);
     this.turn(this.theme);
   }
 
-  /** Show the pane in a theme. @param {string | undefined} theme */
+  /** Set the theme of the pane. @param {string | undefined} theme */
   turn(theme) {
     this.theme = theme;
     if (!this.viewer) return;
@@ -226,21 +228,21 @@ export class Pane {
     this.viewer.later();
   }
 
-  /** Say why there is nothing to see. @param {string} text @param {boolean} [wrong] */
+  /** Show a note instead of the attention. @param {string} text @param {boolean} [wrong] */
   say(text, wrong = false) {
     this.note.textContent = text;
     this.note.classList.toggle("wrong", wrong);
   }
 }
 
-/** A text in which nothing steers the page but its line breaks. @param {string} text */
+/** Replace control characters in a text, except line breaks. @param {string} text */
 function visible(text) {
-  return text.split("\n").map((line) => (line.trim() ? harmless(line) : line.replace(/[^\t ]/gu, "\ufffd"))).join("\n");
+  return text.split("\n").map((line) => (line.trim() ? sanitize(line) : line.replace(/[^\t ]/gu, "\ufffd"))).join("\n");
 }
 
 /** @param {Scored} scored */
 function scoredLine({ text, log_probability }) {
-  const shown = element("span", "text", visible(text) || "(nothing)");
+  const shown = element("span", "text", visible(text) || "(empty)");
   shown.dir = "auto";
   return [shown, element("span", "number", `log p ${log_probability.toFixed(2)}`)];
 }
@@ -252,10 +254,10 @@ function labelLine(label, probability) {
   part.style.width = `${100 * probability}%`;
   bar.append(part);
   bar.setAttribute("aria-hidden", "true");
-  return [element("span", "text", visible(label)), element("span", "number", told(probability)), bar];
+  return [element("span", "text", visible(label)), element("span", "number", formatWeight(probability)), bar];
 }
 
-/** A list, under a heading where it has one. @param {HTMLElement[][]} lines @param {string} [title] */
+/** Create a list with an optional heading. @param {HTMLElement[][]} lines @param {string} [title] */
 function bestList(lines, title) {
   const list = element("ol", "best");
   for (const parts of lines) {

@@ -1,4 +1,4 @@
-"""Actions: what the command line does with a run. The fields of an action are the options of its command."""
+"""Actions: the commands on a run. The fields of an action are the options of its command."""
 
 from __future__ import annotations
 
@@ -9,50 +9,51 @@ from typing import Annotated, Any, ClassVar
 
 from cyclopts import Parameter
 
-__all__ = ["STDIN_TOO", "Action", "File", "Flag", "Given", "Invocation"]
+__all__ = ["FILE_OR_STDIN", "Action", "File", "Flag", "Invocation", "OptionalText"]
 
 
-def check_file(_: Any, value: object) -> None:
-    """Raise an error, which the parser makes a line of, for the next option in the place of a file."""
+def check_file_option(_: Any, value: object) -> None:
+    """Raise a `ValueError`, which the parser reports, if an option follows where a file is expected."""
     if str(value).startswith("-") and str(value) != "-":
-        raise ValueError("A file is needed, or - for stdin.")
+        raise ValueError("Expected a file, or - for stdin.")
 
 
-STDIN_TOO = Parameter(allow_leading_hyphen=True, validator=check_file)
+FILE_OR_STDIN = Parameter(allow_leading_hyphen=True, validator=check_file_option)
 
 Flag = Annotated[bool, Parameter(show_default=False)]
-"""An option without a value."""
+"""A flag, without a value."""
 
-File = Annotated[Path, STDIN_TOO]
+File = Annotated[Path, FILE_OR_STDIN]
 """A file to read, or - for stdin."""
 
-Given = Annotated[str | None, Parameter(allow_leading_hyphen=True)]
-"""A text, which may begin with a hyphen."""
+OptionalText = Annotated[str | None, Parameter(allow_leading_hyphen=True)]
+"""A text that may begin with a hyphen."""
 
 
 @dataclass(frozen=True)
 class Invocation:
-    """What every command line has, whatever its action and task."""
+    """Arguments that all actions share."""
 
     run: Path
-    text: str | None = None  # what follows the run, for an action that reads a text
+    text: str | None = None  # the argument after the run, for an action that reads a text
     device: str = "cpu"
     quiet: bool = False  # show no progress and no notes
 
 
 @dataclass(frozen=True, kw_only=True)
 class Action(ABC):
-    """What is done with a run, by the options that are its fields."""
+    """A command on a run; its fields are the options."""
 
     summary: ClassVar[str]  # what the command does, in the list of commands
-    example: ClassVar[str]  # a command line, without `regard`
-    instead: ClassVar[str]  # what to do with {words} that no option takes, or with the {first} of them
-    reads_text: ClassVar[bool] = False  # whether a text may follow the run on the command line
+    example: ClassVar[str]  # an example, without `regard`
+    hint: ClassVar[str]  # advice for unexpected arguments: all {words}, or the {first}
+    reads_text: ClassVar[bool] = False  # whether the command takes a text after the run
+    positional: ClassVar[tuple[str, ...]] = ()  # options that can be given after the run without their names
 
     def check(self) -> None:
-        """Raise a `RegardError` for options that do not go together, before a model is loaded."""
+        """Raise a `RegardError` for invalid combinations of options, before the model is loaded."""
         return
 
     @abstractmethod
-    def run(self, predictor: Any, given: Invocation) -> None:
-        """Do it with a loaded run, and write the results to stdout."""
+    def run(self, predictor: Any, invocation: Invocation) -> None:
+        """Run the command with a loaded model, and print the results to stdout."""

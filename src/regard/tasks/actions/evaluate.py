@@ -1,4 +1,4 @@
-"""`regard evaluate`: how good a trained model is on data it has not seen."""
+"""`regard evaluate`: score a trained model on data it has not seen."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from typing import Annotated, Any, ClassVar, Protocol, runtime_checkable
 from cyclopts import Parameter
 
 from regard.errors import RegardError
-from regard.tasks.actions import STDIN_TOO, Action, Flag, Invocation
+from regard.tasks.actions import FILE_OR_STDIN, Action, Flag, Invocation
 
 
 @runtime_checkable
-class Report(Protocol):
-    """What an evaluation found."""
+class PrintableReport(Protocol):
+    """The result of an evaluation."""
 
     def lines(self) -> list[str]:
-        """All of it, a line each."""
+        """Return the report as lines."""
 
     def to_json(self) -> dict[str, Any]:
-        """Ready for `json.dumps`."""
+        """Return the report as a JSON object."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,109 +37,114 @@ class Evaluate(Action):
 
     summary: ClassVar[str] = "Score a run on data it has not seen."
     example: ClassVar[str] = "evaluate runs/mine --source t.en --target t.de"
-    instead: ClassVar[str] = "give the file by --data {first} or --text {first}, or two by --source and --target"
+    hint: ClassVar[str] = "pass two files with --source and --target"
+    positional: ClassVar[tuple[str, ...]] = ("data",)
 
     as_json: Annotated[Flag, Parameter("--json")] = False
 
     @abstractmethod
-    def report(self, predictor: Any, given: Invocation) -> Report:
+    def build_report(self, predictor: Any, invocation: Invocation) -> PrintableReport:
         """Score the run."""
 
-    def run(self, predictor: Any, given: Invocation) -> None:
-        self.show(self.report(predictor, given))
+    def run(self, predictor: Any, invocation: Invocation) -> None:
+        self.print_report(self.build_report(predictor, invocation))
 
-    def show(self, report: Report) -> None:
+    def print_report(self, report: PrintableReport) -> None:
         """Print a report."""
         print(json.dumps(report.to_json(), ensure_ascii=False) if self.as_json else "\n".join(report.lines()))
 
 
 @dataclass(frozen=True)
-class Findings:
-    """What a run found in data, beside what is there: the labels of each text, or the spans of each sentence."""
+class EvaluationResult:
+    """The predictions of a run and the gold labels of each text, or spans of each sentence."""
 
     report: Any
-    found: Sequence[Collection[Hashable]]
+    predictions: Sequence[Collection[Hashable]]
     gold: Sequence[Collection[Hashable]]
-    lines: Sequence[str]  # the predictions, as --out has them
+    prediction_lines: Sequence[str]  # the predictions as --out writes them
 
 
 @dataclass(frozen=True)
-class Compared:
-    """A report, and how another run compares with it."""
+class ComparisonReport:
+    """A report, with a comparison to another run."""
 
-    report: Report
+    report: PrintableReport
     comparison: Any
     runs: tuple[Path | str, Path | str]
 
     def lines(self) -> list[str]:
-        """The report, and a line on the other run below it."""
-        other, own = self.runs
-        return [*self.report.lines(), f"{other} and {own}, {self.comparison}"]
+        """Return the lines of the report, and a line that compares the runs."""
+        other, this_run = self.runs
+        return [*self.report.lines(), f"{other} and {this_run}, {self.comparison}"]
 
     def to_json(self) -> dict[str, Any]:
-        """Ready for `json.dumps`."""
+        """Return the report as a JSON object."""
         return {**self.report.to_json(), "against": self.comparison.to_json()}
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateFindings(Evaluate):
-    """Score what a run finds in texts, beside another run if one is given.
+class EvaluateWithComparison(Evaluate):
+    """Score the predictions of a run, and compare them to another run if one is given.
 
     Attributes:
-        data: A file like that of the training.
-        columns: Its columns; as in the run's recipe unless set.
-        against: Another run to compare with, by paired bootstrap.
+        data: A file in the format of the training data.
+        columns: Columns of the file; by default as in the run's recipe.
+        against: Another run to compare with, using paired bootstrap.
         out: Write the predictions to this file.
     """
 
-    wanted: ClassVar[str]  # what --data is a file of
+    expected_data: ClassVar[str]  # description of the file to pass as --data
 
-    data: Annotated[str | None, STDIN_TOO] = None
+    data: Annotated[str | None, FILE_OR_STDIN] = None
     columns: str | None = None
     against: Path | None = None
     out: Path | None = None
 
     def check(self) -> None:
         if self.data is None:
-            raise RegardError(f"evaluate: nothing to evaluate on; give {self.wanted} by --data")
+            raise RegardError(f"--data is required: {self.expected_data}")
 
     @abstractmethod
-    def findings(self, predictor: Any, given: Invocation) -> Findings:
-        """What a run finds in the data."""
+    def evaluate(self, predictor: Any, invocation: Invocation) -> EvaluationResult:
+        """Predict the data with a run and score the predictions."""
 
-    def report(self, predictor: Any, given: Invocation) -> Report:
-        return self.findings(predictor, given).report
+    def build_report(self, predictor: Any, invocation: Invocation) -> PrintableReport:
+        return self.evaluate(predictor, invocation).report
 
-    def run(self, predictor: Any, given: Invocation) -> None:
+    def run(self, predictor: Any, invocation: Invocation) -> None:
         from regard.files import write_text
-        from regard.metrics import compare_found
-        from regard.tasks.loading import load_like
+        from regard.metrics import compare_f1
+        from regard.tasks.loading import load_same_task
 
-        other = None if self.against is None else load_like(predictor, self.against, given)
-        ours = self.findings(predictor, given)
-        report: Report = ours.report
+        other = None if self.against is None else load_same_task(predictor, self.against, invocation)
+        result = self.evaluate(predictor, invocation)
+        report: PrintableReport = result.report
         if self.against is not None:
-            theirs = self.findings(other, replace(given, run=self.against))
-            report = Compared(report, compare_found(theirs.found, ours.found, ours.gold), (self.against, given.run))
-        self.show(report)
+            other_result = self.evaluate(other, replace(invocation, run=self.against))
+            report = ComparisonReport(
+                report,
+                compare_f1(other_result.predictions, result.predictions, result.gold),
+                (self.against, invocation.run),
+            )
+        self.print_report(report)
         if self.out is not None:
-            write_text(self.out, as_file(ours.lines))
+            write_text(self.out, join_lines(result.prediction_lines))
 
 
-def columns_of(columns: str | None, predictor: Any) -> tuple[str, ...]:
-    """The columns that are named, with commas between; those of the run's recipe unless there are any."""
+def parse_columns(columns: str | None, predictor: Any) -> tuple[str, ...]:
+    """Split column names at commas; by default return the columns of the run's recipe."""
     return predictor.recipe.data.columns if columns is None else tuple(columns.split(","))
 
 
 @contextmanager
-def own_options() -> Iterator[None]:
-    """Say what is wrong with data in the options of this command, whose names have no section before them."""
+def rename_data_options() -> Iterator[None]:
+    """Replace `--data.x` by `--x` in error messages, as the options of this command are named."""
     try:
         yield
     except RegardError as error:
         raise RegardError(str(error).replace("--data.", "--")) from None
 
 
-def as_file(lines: Iterable[str]) -> str:
-    """The content of a file of these lines."""
+def join_lines(lines: Iterable[str]) -> str:
+    """Join lines to the content of a file."""
     return "".join(f"{line}\n" for line in lines)

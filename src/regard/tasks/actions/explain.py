@@ -1,4 +1,4 @@
-"""`regard explain`: which words mattered, by attention and by methods that do not ask it."""
+"""`regard explain`: which words mattered, by attention and by other attribution methods."""
 
 from __future__ import annotations
 
@@ -13,42 +13,50 @@ from regard.tasks.actions import Action, Flag, Invocation
 from regard.tasks.actions.look import read_text
 
 if TYPE_CHECKING:
-    from regard.explaining.explanation import Explanation
+    from regard.attribution.explanation import Explanation
 
 
 @dataclass(frozen=True, kw_only=True)
 class Explain(Action):
-    """Show how much each word of a text mattered for what a model says of it, by several methods, and their agreement.
+    """Show how much each word of a text mattered for a prediction, by several methods, and how well they agree.
 
     Attributes:
         as_json: Print one JSON object.
-        html: Also write the words, shaded by each method, into this file, a page that needs nothing else.
+        html: Also write a self-contained HTML page with the words shaded by each method.
     """
 
-    summary: ClassVar[str] = "Show which words mattered: attention beside other explanations."
+    summary: ClassVar[str] = "Show which words mattered: attention compared with other methods."
     example: ClassVar[str] = 'explain runs/questions "Who wrote Emma ?"'
-    instead: ClassVar[str] = "put quotes around the text"
+    hint: ClassVar[str] = "put quotes around the text"
     reads_text: ClassVar[bool] = True
 
     as_json: Annotated[Flag, Parameter("--json")] = False
     html: Path | None = None
 
-    def run(self, predictor: Any, given: Invocation) -> None:
-        from regard.explaining.methods import explained
+    def run(self, predictor: Any, invocation: Invocation) -> None:
+        from regard.attribution.methods import explain_subject
 
-        found = explained(predictor.explain(read_text(given.text), self))
-        print(json.dumps(found.to_json(), ensure_ascii=False) if self.as_json else "\n".join(found.lines()))
+        explanation = explain_subject(predictor.explain(read_text(invocation.text), self))
+        print(
+            json.dumps(explanation.to_json(), ensure_ascii=False)
+            if self.as_json
+            else "\n".join(explanation.format_lines())
+        )
         if self.html is not None:
-            write_page(self.html, found)
+            write_explanation_page(self.html, explanation)
 
 
-def write_page(path: Path, found: Explanation) -> None:
-    """The words once for each method, shaded by its magnitudes."""
+def write_explanation_page(path: Path, explanation: Explanation) -> None:
+    """Write a page with the words once for each method, shaded by magnitude."""
     from regard.files import write_text
-    from regard.views.words import words_page
+    from regard.views.words import build_words_page
 
     texts = [
-        (found.words, found.shares(method), f"{found.what}: {method}, as shares of the sum of all magnitudes")
-        for method in found.values
+        (
+            explanation.words,
+            explanation.compute_shares(method),
+            f"{explanation.description}: {method}, as shares of the sum of all magnitudes",
+        )
+        for method in explanation.values
     ]
-    write_text(path, words_page(texts))
+    write_text(path, build_words_page(texts))

@@ -1,8 +1,9 @@
-"""`regard predict`: lines in, answers out."""
+"""`regard predict`: answer each line of a file."""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,14 +13,14 @@ from typing import Any, ClassVar
 
 from regard.errors import RegardError
 from regard.tasks.actions import Action, File, Flag, Invocation
-from regard.tasks.actions.remarks import Remarks
-from regard.tasks.progress import Progress, after, counted, parts
+from regard.tasks.actions.warnings import Warnings
+from regard.tasks.progress import Progress, iter_chunks, offset_progress, show_counter
 
 AT_ONCE = 2000
-"""Subjects read before the first is answered: enough to sort them by length, few enough for a stream of any size."""
+"""Number of inputs to read before answering: enough to sort them by length, few enough for endless streams."""
 
 Shaded = tuple[Sequence[str], Sequence[float], str]
-"""Words, the weight of each, and a title."""
+"""Words, their weights, and a title."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,119 +28,132 @@ class Predict(Action):
     """Answer each line of a file.
 
     Attributes:
-        source: A file of texts, one a line; - is stdin.
-        jsonl: Write a JSON object for each text.
+        text: Text to predict for, instead of a file.
+        source: File with one text per line; - is stdin.
+        jsonl: Print one JSON object per text.
     """
 
-    summary: ClassVar[str] = "Write the target, labels or tags, or the log-probability, of each line."
+    summary: ClassVar[str] = "Print the target, labels, tags or log-probability of each line."
     example: ClassVar[str] = "predict runs/dates --beam 5 < in.txt > out.txt"
-    instead: ClassVar[str] = "give the file by --source {first}, or < {first}"
-    unit: ClassVar[str] = "texts"  # what is counted
-    tokens_of: ClassVar[str] = "tokens"
+    hint: ClassVar[str] = "put quotes around the text"
+    positional: ClassVar[tuple[str, ...]] = ("text",)
+    unit: ClassVar[str] = "texts"  # unit of the counter
+    token_name: ClassVar[str] = "tokens"
 
+    text: str | None = None
     source: File = Path("-")
     jsonl: Flag = False
 
-    def subjects(self, predictor: Any) -> Iterator[Any]:
-        """What to answer, in the form its predictor reads; None for a line that has no answer."""
+    def check(self) -> None:
+        if self.text is not None and self.source != Path("-"):
+            raise RegardError("TEXT cannot be combined with --source")
+        if self.text is not None and os.path.isfile(self.text):
+            raise RegardError(f"{self.text} is a file; pass it with --source {self.text}")
+
+    def read_lines(self) -> Iterator[str]:
+        """Yield the given text, or the lines of the source."""
         from regard.data.formats import read_lines
 
-        return read_lines(self.source)
+        return read_lines(self.source) if self.text is None else iter([self.text])
 
-    def answers(self, predictor: Any, subjects: Sequence[Any], progress: Progress | None) -> list[Any]:
-        """The answers to some subjects."""
+    def iter_inputs(self, predictor: Any) -> Iterator[Any]:
+        """Yield the inputs of the predictor; None for a line without an answer."""
+        return self.read_lines()
+
+    def compute_answers(self, predictor: Any, inputs: Sequence[Any], progress: Progress | None) -> list[Any]:
+        """Answer a list of inputs."""
         from regard.tasks.predictor import Request
 
-        requests = [Request(subject, self) for subject in subjects]
-        return predictor.answer(requests, return_weights=self.weighed(predictor), progress=progress)
+        requests = [Request(input_, self) for input_ in inputs]
+        return predictor.answer(requests, return_weights=self.needs_weights(predictor), progress=progress)
 
-    def weighed(self, predictor: Any) -> bool:
-        """Whether attention weights are needed."""
+    def needs_weights(self, predictor: Any) -> bool:
+        """Return whether attention weights are needed."""
         return False
 
-    def at_once(self, predictor: Any) -> int:
-        """How many subjects are read before the first is answered."""
+    def get_chunk_size(self, predictor: Any) -> int:
+        """Return the number of inputs to read before answering."""
         return 1 if self.source == Path("-") and sys.stdin.isatty() else AT_ONCE
 
     def check_model(self, predictor: Any) -> None:
-        """Raise a `RegardError` for options that this model cannot answer by, before any line is read."""
-        if self.weighed(predictor):
+        """Raise a `RegardError` for options that the model does not support, before any line is read."""
+        if self.needs_weights(predictor):
             predictor.check_attention()
         predictor.check(self)
 
-    def write(self, predictor: Any, answer: Any) -> str:
-        """What is written of an answer; None is the answer to a line that has none."""
+    def format_answer(self, predictor: Any, answer: Any) -> str:
+        """Format an answer for printing; None stands for a line without an answer."""
         return json.dumps(answer.record(), ensure_ascii=False) if self.jsonl else "\n".join(answer.lines(self))
 
-    def hear(self, remarks: Remarks, predictor: Any, answer: Any) -> None:
-        """Tell the remarks of what was read for an answer."""
+    def update_warnings(self, warnings: Warnings, predictor: Any, answer: Any) -> None:
+        """Add the input of an answer to the warnings."""
         return
 
-    def run(self, predictor: Any, given: Invocation) -> None:
+    def run(self, predictor: Any, invocation: Invocation) -> None:
         self.check_model(predictor)
-        remarks, shaded, done = Remarks(self.tokens_of), list[Shaded](), 0
-        with counted(given.quiet, self.unit) as show:
-            for some in parts(self.subjects(predictor), self.at_once(predictor)):
-                present = [subject for subject in some if subject is not None]
-                answers = iter(self.answers(predictor, present, after(done, show)))
-                for subject in some:
-                    answer = None if subject is None else next(answers)
-                    print(self.write(predictor, answer))
+        warnings, shaded, done = Warnings(self.token_name), list[Shaded](), 0
+        with show_counter(invocation.quiet, self.unit) as show:
+            for chunk in iter_chunks(self.iter_inputs(predictor), self.get_chunk_size(predictor)):
+                nonempty = [input_ for input_ in chunk if input_ is not None]
+                answers = iter(self.compute_answers(predictor, nonempty, offset_progress(done, show)))
+                for input_ in chunk:
+                    answer = None if input_ is None else next(answers)
+                    print(self.format_answer(predictor, answer))
                     if answer is not None:
-                        self.hear(remarks, predictor, answer)
-                        shaded += self.shaded(answer)
+                        self.update_warnings(warnings, predictor, answer)
+                        shaded += self.get_shaded_words(answer)
                 sys.stdout.flush()
-                done += len(present)
-        self.finish(shaded, given)
-        if not given.quiet:
-            remarks.say()
+                done += len(nonempty)
+        self.finish(shaded, invocation)
+        if not invocation.quiet:
+            warnings.print_all()
 
-    def shaded(self, answer: Any) -> Sequence[Shaded]:
-        """The words of an answer for a page of shaded words, where one was asked for."""
+    def get_shaded_words(self, answer: Any) -> Sequence[Shaded]:
+        """Return the shaded words of an answer for --html; empty without --html."""
         return ()
 
-    def finish(self, shaded: Sequence[Shaded], given: Invocation) -> None:
-        """Do what is left when all lines are answered."""
+    def finish(self, shaded: Sequence[Shaded], invocation: Invocation) -> None:
+        """Finish after all lines are answered."""
         return
 
 
 @dataclass(frozen=True, kw_only=True)
 class PredictFromWords(Predict):
-    """Answer each line by a model that weighs words.
+    """Answer each line with a model that has weights of words.
 
     Attributes:
         why: Also show the words, shaded by their attention weights.
-        html: Write the shaded words into this file, a page that needs nothing else.
+        html: Write a self-contained HTML page with the shaded words.
     """
 
     why: Flag = False
     html: Path | None = None
 
-    def weighed(self, predictor: Any) -> bool:
-        return self.why or self.html is not None or (self.jsonl and predictor.weighs)
+    def needs_weights(self, predictor: Any) -> bool:
+        return self.why or self.html is not None or (self.jsonl and predictor.has_word_weights)
 
-    def shaded(self, answer: Any) -> Sequence[Shaded]:
-        return () if self.html is None else answer.shaded()
+    def get_shaded_words(self, answer: Any) -> Sequence[Shaded]:
+        return () if self.html is None else answer.shaded_words()
 
-    def finish(self, shaded: Sequence[Shaded], given: Invocation) -> None:
+    def finish(self, shaded: Sequence[Shaded], invocation: Invocation) -> None:
         if self.html is None:
             return
         from regard.files import write_text
-        from regard.views.words import words_page
+        from regard.views.words import build_words_page
 
-        write_text(self.html, words_page(shaded))
-        if not given.quiet:
-            print(f"written: {self.html}", file=sys.stderr)
+        write_text(self.html, build_words_page(shaded))
+        if not invocation.quiet:
+            print(f"wrote {self.html}", file=sys.stderr)
 
 
-def only_line(lines: Iterator[str]) -> Iterator[str]:
-    """The only line there is, or a `RegardError`."""
+def require_single_line(lines: Iterator[str]) -> Iterator[str]:
+    """Return the only line; raise a `RegardError` if there are none or more."""
     first = list(islice(lines, 2))
     if len(first) != 1:
-        raise RegardError(f"--picture: there is {'more than one source' if first else 'no source'}; give one line")
+        raise RegardError(f"--picture: expected one source line, got {'more' if first else 'none'}")
     return iter(first)
 
 
-def in_line(text: str) -> str:
-    """A text that stays on its line, whatever the model wrote."""
+def to_single_line(text: str) -> str:
+    """Replace line breaks by spaces."""
     return text.replace("\n", " ").replace("\r", " ")

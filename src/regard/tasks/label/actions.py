@@ -1,4 +1,4 @@
-"""Commands on a run of a classifier: predict, evaluate, look, explain."""
+"""Commands on a classifier: predict, evaluate, look, explain."""
 
 from __future__ import annotations
 
@@ -10,117 +10,123 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from regard.errors import RegardError
 from regard.tasks.actions import Invocation
-from regard.tasks.actions.evaluate import EvaluateFindings, Findings, columns_of, own_options
+from regard.tasks.actions.evaluate import EvaluateWithComparison, EvaluationResult, parse_columns, rename_data_options
 from regard.tasks.actions.explain import Explain
 from regard.tasks.actions.look import Look
 from regard.tasks.actions.predict import PredictFromWords
 from regard.tasks.label.options import LabelExplainOptions, LabelLookOptions, RankOptions
-from regard.tasks.progress import counted
+from regard.tasks.progress import show_counter
 
 if TYPE_CHECKING:
-    from regard.data.labelled import Labelled
-    from regard.tasks.label.predictor import Labelling, LabelPredictor
+    from regard.data.labeled import LabeledText
+    from regard.tasks.label.predictor import Labeling, LabelPredictor
 
 
 @dataclass(frozen=True, kw_only=True)
 class PredictLabels(PredictFromWords, RankOptions):
-    """Write the labels of each line.
+    """Print the labels of each line.
 
     Attributes:
-        source: A file of texts, one a line; of pairs of texts with a tab between; - is stdin.
-        nbest: Labels of each text with their probabilities, the most probable first, on one line.
-        jsonl: Write a JSON object for each text, with its labels, words and their weights.
+        source: File with one text per line, or two texts with a tab between for a model of text pairs; - is stdin.
+        nbest: Number of labels to print for each text, with their probabilities, most probable first.
+        jsonl: Print one JSON object per text, with its labels, words and weights.
     """
 
     example: ClassVar[str] = "predict runs/questions --why < texts.txt"
     unit: ClassVar[str] = "texts"
 
-    def subjects(self, predictor: LabelPredictor) -> Iterator[Labelled | None]:
-        """Each line as the model takes it; a line without text is None, and ends a dialogue."""
-        from regard.data.labelled import Labelled
+    def iter_inputs(self, predictor: LabelPredictor) -> Iterator[LabeledText | None]:
+        """Yield the input for each line; a blank line yields None and ends a dialogue."""
+        from regard.data.labeled import LabeledText
 
         config = predictor.model.config
-        before = deque[str](maxlen=config.before)
-        for number, line in enumerate(super().subjects(predictor), 1):
-            text, tab, second = line.partition("\t") if config.pairs else (line, "", "")
+        previous_texts = deque[str](maxlen=config.context_size)
+        for line_number, line in enumerate(super().iter_inputs(predictor), 1):
+            text, tab, second = line.partition("\t") if config.text_pairs else (line, "", "")
             if not text.strip():
-                before.clear()
+                previous_texts.clear()
                 yield None
                 continue
-            if config.pairs and not second.strip():
-                raise RegardError(
-                    f"line {number}: has one text; two with a tab between are needed, as {predictor.name} compares"
-                )
-            yield Labelled(text.strip(), (), second.strip() if tab else None, tuple(before))
-            before.append(text.strip())
+            if config.text_pairs and not second.strip():
+                raise RegardError(f"line {line_number}: expected two texts separated by a tab, got one")
+            yield LabeledText(text.strip(), (), second.strip() if tab else None, tuple(previous_texts))
+            previous_texts.append(text.strip())
 
-    def write(self, predictor: LabelPredictor, answer: Labelling | None) -> str:
+    def format_answer(self, predictor: LabelPredictor, answer: Labeling | None) -> str:
         if answer is None:
             return json.dumps({"text": "", "labels": [], "ranked": [], "words": []}) if self.jsonl else ""
-        return super().write(predictor, answer)
+        return super().format_answer(predictor, answer)
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateLabels(EvaluateFindings):
+class EvaluateLabels(EvaluateWithComparison):
     """Score labels: accuracy, F1 and a table of confusions.
 
     Attributes:
-        data: A file of texts and labels, like that of the training.
-        format: Of the file; by its name unless set.
-        empty: What to do with an example of which a part is empty.
+        data: File of texts and labels, in the format of the training data.
+        format: Format of the file; by default from its name.
+        on_empty: What to do with an example that has an empty part.
     """
 
     example: ClassVar[str] = "evaluate runs/questions --data test.tsv"
-    wanted: ClassVar[str] = "a file of texts and labels"
+    expected_data: ClassVar[str] = "a file of texts and labels"
 
     format: str | None = None
-    empty: Literal["error", "skip"] = "error"
+    on_empty: Literal["error", "skip"] = "error"
 
-    def findings(self, predictor: LabelPredictor, given: Invocation) -> Findings:
-        from regard.tasks.label.predictor import side_by_side
+    def evaluate(self, predictor: LabelPredictor, invocation: Invocation) -> EvaluationResult:
+        from regard.tasks.label.predictor import join_labels
 
-        examples = self.examples(predictor)
-        with counted(given.quiet, "texts") as show:
+        examples = self.load_examples(predictor)
+        with show_counter(invocation.quiet, "texts") as show:
             probabilities = predictor.probabilities(examples, show)
         gold, labels = [example.labels for example in examples], predictor.labels
-        if not any(set(each) & set(labels) for each in gold):
-            known = ", ".join(sorted({label for each in gold for label in each})[:5])
-            raise RegardError(f"{self.data}: has no label that {given.run} knows, but {known}; is it the right column?")
-        report, chosen = self.scored(predictor, probabilities, gold, given)
+        if not any(set(example_labels) & set(labels) for example_labels in gold):
+            file_labels = ", ".join(sorted({label for example_labels in gold for label in example_labels})[:5])
+            raise RegardError(
+                f"{self.data}: unknown labels {file_labels}; expected labels of {invocation.run}; check the columns"
+            )
+        report, predictions = self.score_labels(predictor, probabilities, gold, invocation)
         separator = predictor.recipe.data.separator or "|"
-        return Findings(report, chosen, gold, [side_by_side(each, separator) for each in chosen])
+        return EvaluationResult(
+            report, predictions, gold, [join_labels(example_labels, separator) for example_labels in predictions]
+        )
 
-    def scored(
-        self, predictor: LabelPredictor, probabilities: Any, gold: list[tuple[str, ...]], given: Invocation
+    def score_labels(
+        self, predictor: LabelPredictor, probabilities: Any, gold: list[tuple[str, ...]], invocation: Invocation
     ) -> tuple[Any, list[list[str]]]:
-        """The report, and the labels that are given."""
-        from regard.metrics.labels import above, label_report, several_report
+        """Return the report, and the predicted labels of each text."""
+        from regard.metrics.labels import label_report, multi_label_report, select_above
 
         labels = predictor.labels
-        if predictor.model.config.several:
+        if predictor.model.config.multi_label:
             threshold = float(predictor.model.threshold)
-            report = several_report(probabilities, gold, labels, threshold=threshold, best=min(5, len(labels)))
-            return report, [sorted(each) for each in above(probabilities, labels, threshold)]
-        if odd := next((each for each in gold if len(each) > 1), None):
-            raise RegardError(f"{self.data}: a text has the labels {', '.join(odd)}; {given.run} tells one each")
-        best = [labels[place] for place in probabilities.argmax(-1).tolist()]
+            report = multi_label_report(probabilities, gold, labels, threshold=threshold, best=min(5, len(labels)))
+            return report, [sorted(example_labels) for example_labels in select_above(probabilities, labels, threshold)]
+        if multi_label_example := next((example_labels for example_labels in gold if len(example_labels) > 1), None):
+            raise RegardError(f"{self.data}: expected one label per text, got {', '.join(multi_label_example)}")
+        best = [labels[index] for index in probabilities.argmax(-1).tolist()]
         return label_report(best, [one for (one,) in gold]), [[label] for label in best]
 
-    @own_options()
-    def examples(self, predictor: LabelPredictor) -> list[Labelled]:
-        """The examples to score, read as those of the training were unless it is said otherwise."""
-        from regard.tasks.label.prepare import read_all_labelled
+    @rename_data_options()
+    def load_examples(self, predictor: LabelPredictor) -> list[LabeledText]:
+        """Read the examples to score, with the settings of the training by default."""
+        from regard.tasks.label.prepare import read_labeled_texts
 
         assert self.data is not None
-        how = {"format": self.format, "columns": columns_of(self.columns, predictor), "empty": self.empty}
-        return read_all_labelled(self.data, replace(predictor.recipe.data, **how))
+        overrides = {
+            "format": self.format,
+            "columns": parse_columns(self.columns, predictor),
+            "on_empty": self.on_empty,
+        }
+        return read_labeled_texts(self.data, replace(predictor.recipe.data, **overrides))
 
 
 @dataclass(frozen=True, kw_only=True)
 class LookAtLabel(Look, LabelLookOptions):
-    """Show where a classifier looks: in the terminal or, if files are named, in these."""
+    """Show the attention of a classifier, in the terminal or in files."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExplainLabel(Explain, LabelExplainOptions):
-    """Show how much each word of a text mattered for its label, by several methods, and their agreement."""
+    """Show how much each word of a text mattered for its label, by several methods, and how well they agree."""

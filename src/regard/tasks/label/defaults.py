@@ -1,25 +1,28 @@
-"""Settings that suit labelled texts, for all that the user left open."""
+"""Default settings of classifiers, chosen for the data."""
 
 from __future__ import annotations
 
 from regard.errors import RegardError
-from regard.settings import shown
+from regard.settings import format_value
 from regard.tasks.label.settings import LabelRecipe
-from regard.tasks.words.defaults import choose_settings
+from regard.tasks.words.defaults import choose_word_settings
 
 SMOOTHING = 0.1
-"""Of a single label: few texts are soon known by heart, and a model that is less sure of them does better on others."""
+"""Label smoothing with one label per text: it reduces overfitting to small data."""
 
 
-def choose_label_settings(recipe: LabelRecipe, words: int, *, several: bool, pairs: bool) -> LabelRecipe:
-    """The recipe of a classifier with nothing left open."""
-    sizes = {"several": several, "pairs": pairs, "before": recipe.data.context}
+def choose_label_settings(recipe: LabelRecipe, words: int, *, multi_label: bool, pairs: bool) -> LabelRecipe:
+    """Return the recipe of a classifier with all settings chosen."""
+    sizes = {"multi_label": multi_label, "text_pairs": pairs, "context_size": recipe.data.context}
     for name, size in sizes.items():
         if recipe.model.get(name, size) != size:
+            advice = "; pass the same --context" if name == "context_size" else ""
             raise RegardError(
-                f"model.{name} is {shown(recipe.model[name])}, but by the data it is {shown(size)}; "
-                f"{'give the same --context' if name == 'before' else 'data of the same form are needed'}"
+                f"model.{name} is {format_value(recipe.model[name])}, but for these data it must be "
+                f"{format_value(size)}{advice}"
             )
-    metrics = ("f1", "loss") if several else ("accuracy", "macro_f1", "loss")
+    metrics = ("f1", "loss") if multi_label else ("accuracy", "macro_f1", "loss")
     model = {"name": "attentive-classifier", **sizes}
-    return choose_settings(recipe, words, metrics, model, rate=4e-3, smoothing=0.0 if several else SMOOTHING)
+    return choose_word_settings(
+        recipe, words, metrics, model, learning_rate=4e-3, label_smoothing=0.0 if multi_label else SMOOTHING
+    )

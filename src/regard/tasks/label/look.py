@@ -1,4 +1,4 @@
-"""What a classifier looks at: all of the text at once, or the words at each other in the layers before that."""
+"""The attention map of a classifier: of the pooling, or of its self-attention layers."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 def look_at_label(predictor: LabelPredictor, text: str, options: LabelLookOptions) -> AttentionMap:
-    """As `regard.look` describes it."""
+    """Return the attention map of a text, as `regard.look` describes."""
     if "self" not in predictor.model.attentions:
         predictor.check_attention()
-    if options.kind_of(predictor.name, predictor.model.attentions) == "self":
-        return look_at_words(predictor, predictor.words(text), text, options)
-    whole = predictor.attention_map(
+    if options.resolve_kind(predictor.name, predictor.model.attentions) == "self":
+        return look_at_words(predictor, predictor.split_words(text), text, options)
+    attention_map = predictor.attention_map(
         predictor.predict(text, second=options.second, context=options.context, return_weights=True)
     )
-    return whole if options.top is None else whole.keep_top(options.top)
+    return attention_map if options.top is None else attention_map.keep_top(options.top)

@@ -1,4 +1,4 @@
-"""What a request to label a text, a look at one and an explanation can be told."""
+"""Options of requests, look and explain for classifiers."""
 
 from __future__ import annotations
 
@@ -7,56 +7,57 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from regard.looking.options import LookOptions
-from regard.settings import Between
-from regard.tasks.actions import Given
+from regard.maps.options import LookOptions
+from regard.settings import Bounds
+from regard.tasks.actions import OptionalText
 
-Texts = Annotated[tuple[str, ...] | None, Parameter(allow_leading_hyphen=True)]
-"""Texts, which may begin with a hyphen."""
+OptionalTexts = Annotated[tuple[str, ...] | None, Parameter(allow_leading_hyphen=True)]
+"""Texts that may begin with a hyphen."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RankOptions:
-    """Which labels are given.
+    """Options of the ranking of labels.
 
     Attributes:
-        nbest: How many labels to rank; those that a text has are ranked in any case.
-        threshold: Of several labels, how probable they must be; as tuned on the validation data unless set.
+        nbest: Number of labels to rank; predicted labels are always included.
+        threshold: Minimum probability of a label, for models with several labels per text; by default tuned on the
+            validation data.
     """
 
-    nbest: Annotated[int, Between(1, 1000)] = 1
-    threshold: Annotated[float | None, Between(0, 1)] = None
+    nbest: Annotated[int, Bounds(1, 1000)] = 1
+    threshold: Annotated[float | None, Bounds(0, 1)] = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class BesideOptions:
-    """What a text is read with.
+class ExtraTextOptions:
+    """Texts that come with the text to classify.
 
     Attributes:
-        second: For a model of pairs of texts, the second text.
-        context: For a model of dialogues, the texts before, the oldest first.
+        second: The second text, for a model of text pairs.
+        context: The previous texts, oldest first, for a model of dialogues.
     """
 
-    second: Given = None
-    context: Texts = None
+    second: OptionalText = None
+    context: OptionalTexts = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelLookOptions(LookOptions, BesideOptions):
-    """What a look at a classifier can be told.
+class LabelLookOptions(LookOptions, ExtraTextOptions):
+    """Options of `look` for a classifier.
 
     Attributes:
-        kind: pooling (how much each word of the text counts) or self (between words); the first that the model has
-            unless set.
+        kind: pooling (the weight of each word) or self (attention between words); by default the first that the
+            model has.
     """
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelExplainOptions(BesideOptions):
-    """What of a text is explained.
+class LabelExplainOptions(ExtraTextOptions):
+    """Options of `explain` for a classifier.
 
     Attributes:
-        label: The label to explain; the one that the model gives unless set.
+        label: The label to explain; by default the most probable one.
     """
 
     label: str | None = None

@@ -1,4 +1,4 @@
-"""Labelled texts, made ready for training."""
+"""Prepare labeled texts for training."""
 
 from __future__ import annotations
 
@@ -7,94 +7,101 @@ from functools import partial
 from itertools import chain
 
 from regard.data import label_check
-from regard.data.check import counted
-from regard.data.formats.lines import quoted
-from regard.data.label_batches import LabelCorpus, words_read
-from regard.data.labelled import Labelled, read_labelled
-from regard.data.unlabelled import words_in_text
+from regard.data.formats.lines import quote_text
+from regard.data.label_batches import LabelCorpus, count_words_read
+from regard.data.labeled import LabeledText, read_labeled
+from regard.data.pair_check import pluralize
+from regard.data.unlabeled import split_text_words
 from regard.errors import RegardError
 from regard.models.attentive_classifier import ClassifierConfig
 from regard.run import Run
 from regard.tasks.label.defaults import choose_label_settings
 from regard.tasks.label.settings import LabelData, LabelRecipe
 from regard.tasks.label.validation import LabelValidation
-from regard.tasks.words.prepare import Texts, WordsPrepared, learn_words, settled
-from regard.text import words_of
-from regard.training.label_loss import LabelStep, class_weights, positive_weights
-from regard.training.talk import Talk
+from regard.tasks.words.prepare import WordsPrepared, WordTexts, build_prepared_words, learn_words
+from regard.text import split_words
+from regard.training.label_loss import LabelStep, compute_class_weights, compute_positive_weights
+from regard.training.reporter import Reporter
 
 
-def prepare_labels(recipe: LabelRecipe, home: Run | None, device: str, talk: Talk) -> WordsPrepared:
-    """Read and check labelled texts, learn their words or take those of a run, and settle what was left open."""
-    recipe.data.check_given("a file of texts and labels")
-    train, valid = labelled_parts(recipe.data, recipe.training.seed)
-    for line in label_check.check(train, valid).lines():
-        talk.say(line)
-    labels, longest = label_check.label_counts(train), recipe.data.most_tokens
-    texts = Texts(
-        what="label",
+def prepare_labels(recipe: LabelRecipe, existing_run: Run | None, device: str, reporter: Reporter) -> WordsPrepared:
+    """Read and check labeled texts, learn their vocabulary or load that of a run, and choose unset settings."""
+    recipe.data.check_train_given("a file of texts and labels")
+    train, valid = load_labeled_split(recipe.data, recipe.training.seed)
+    for line in label_check.summarize_label_data(train, valid).lines():
+        reporter.info(line)
+    labels, max_words = label_check.count_labels(train), recipe.data.max_tokens
+    texts = WordTexts(
+        label_kind="label",
         labels=list(labels),
-        train=[words_of(text) for text in dict.fromkeys(chain.from_iterable(map(all_texts, train)))],
-        valid=[words_of(example.text) for example in valid],
+        train=[split_words(text) for text in dict.fromkeys(chain.from_iterable(map(get_texts, train)))],
+        valid=[split_words(example.text) for example in valid],
         encoder=ClassifierConfig.encoder,
-        split=words_in_text,
-        longest=longest,
+        split=split_text_words,
+        max_words=max_words,
     )
-    words = learn_words(recipe, home, texts, talk)
-    longer = sum(len(words_of(example.text)) > longest for example in train)
-    if longer:
-        talk.say(f"train: of {counted(longer, 'longer text')} the first {longest} words are read")
-    several, pairs = has_several(train, valid), any(example.second is not None for example in train)
-    size = sum(words_read(example, longest) for example in train)
-    recipe = choose_label_settings(recipe, size, several=several, pairs=pairs)
-    training, lexicon = recipe.training, words.lexicon
-    assert training.tokens is not None
-    batches = LabelCorpus(train, lexicon, training.tokens, recipe.data.context, pairs, longest, training.seed)
-    counts, power = [labels.get(label, 0) for label in lexicon.labels], training.class_weights
-    weights = positive_weights(counts, len(train), power) if several else class_weights(counts, power)
-    validate = LabelValidation(valid, lexicon, longest, device)
-    return settled(recipe, words, (train, valid), batches, validate, partial(LabelStep, weights=weights))
+    words = learn_words(recipe, existing_run, texts, reporter)
+    truncated = sum(len(split_words(example.text)) > max_words for example in train)
+    if truncated:
+        reporter.info(f"train: {pluralize(truncated, 'text')} truncated to {max_words} words")
+    multi_label, pairs = is_multi_label(train, valid), any(example.second is not None for example in train)
+    size = sum(count_words_read(example, max_words) for example in train)
+    recipe = choose_label_settings(recipe, size, multi_label=multi_label, pairs=pairs)
+    training, vocabulary = recipe.training, words.vocabulary
+    assert training.batch_tokens is not None
+    batches = LabelCorpus(
+        train, vocabulary, training.batch_tokens, recipe.data.context, pairs, max_words, training.seed
+    )
+    counts, power = [labels.get(label, 0) for label in vocabulary.labels], training.class_weights
+    weights = (
+        compute_positive_weights(counts, len(train), power) if multi_label else compute_class_weights(counts, power)
+    )
+    validate = LabelValidation(valid, vocabulary, max_words, device)
+    return build_prepared_words(recipe, words, (train, valid), batches, validate, partial(LabelStep, weights=weights))
 
 
-def has_several(train: Sequence[Labelled], valid: Sequence[Labelled]) -> bool:
-    """Whether texts can have several labels; if only those to validate with have, a `RegardError`."""
-    several = any(len(example.labels) > 1 for example in train)
-    odd = next((example for example in valid if len(example.labels) > 1), None)
-    if odd is not None and not several:
-        raise RegardError(
-            f"validation data: {quoted(odd.text)} has the labels {', '.join(odd.labels)}; in training each text has one"
-        )
-    return several
+def is_multi_label(train: Sequence[LabeledText], valid: Sequence[LabeledText]) -> bool:
+    """Return whether texts have several labels.
+
+    Raises:
+        RegardError: If only validation texts have several labels.
+    """
+    multi_label = any(len(example.labels) > 1 for example in train)
+    multi_label_example = next((example for example in valid if len(example.labels) > 1), None)
+    if multi_label_example is not None and not multi_label:
+        text, labels = quote_text(multi_label_example.text), ", ".join(multi_label_example.labels)
+        raise RegardError(f"validation data: {text}: expected one label, as in the training data, got {labels}")
+    return multi_label
 
 
-def labelled_parts(data: LabelData, seed: int) -> tuple[list[Labelled], list[Labelled]]:
-    """Texts to train on and texts to validate with, a part of the first unless they are given."""
+def load_labeled_split(data: LabelData, seed: int) -> tuple[list[LabeledText], list[LabeledText]]:
+    """Load the training and validation texts; without validation data, split the training data."""
     assert data.train is not None
-    train = read_all_labelled(data.train, data)
-    if data.valid is None:
-        label_check.check(train)
-        return label_check.hold_out(train, data.held_out, seed)
-    return train, read_all_labelled(data.valid, data)
+    train = read_labeled_texts(data.train, data)
+    if data.validation is None:
+        label_check.summarize_label_data(train)
+        return label_check.split_validation_labeled(train, data.validation_share, seed)
+    return train, read_labeled_texts(data.validation, data)
 
 
-def read_all_labelled(path: str, data: LabelData) -> list[Labelled]:
-    """The labelled texts of a file, as the settings say it."""
-    found = list(
-        read_labelled(
+def read_labeled_texts(path: str, data: LabelData) -> list[LabeledText]:
+    """Read the labeled texts of a file."""
+    examples = list(
+        read_labeled(
             path,
             format=data.format,
             columns=data.columns or None,
             dialogue=data.dialogue,
             separator=data.separator,
             context=data.context,
-            empty=data.empty,
+            on_empty=data.on_empty,
         )
     )
-    if not found:
-        raise RegardError(f"{path}: is empty; one example is the least")
-    return found
+    if not examples:
+        raise RegardError(f"{path} is empty; expected at least one example")
+    return examples
 
 
-def all_texts(example: Labelled) -> Iterable[str]:
-    """All that is read of an example."""
+def get_texts(example: LabeledText) -> Iterable[str]:
+    """Return all texts of an example."""
     return (example.text, *([] if example.second is None else [example.second]), *example.context)

@@ -1,4 +1,4 @@
-"""The record of a labelled text, for the server's description of itself."""
+"""The JSON record of a labeled text, for the server's API schema."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class RankedRecord:
 
 @dataclass(frozen=True)
 class LabelRecord:
-    """The labels of a text; weights are those of its words, of those of a second text, and of the texts before."""
+    """The labels of a text, with the weights of its words, of a second text, and of the context."""
 
     text: str
     labels: list[str]

@@ -1,4 +1,4 @@
-"""The recipe of classifiers."""
+"""Settings of the task label."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from regard.tasks.words.settings import WordData, WordRecipe
 
 @dataclass(frozen=True, kw_only=True)
 class LabelData(WordData):
-    """Where labelled texts come from."""
+    """Settings of the data."""
 
-    format: str | None = None  # tsv, csv, jsonl; by the name of the file unless set
-    columns: tuple[str, ...] = ()  # which columns or keys are text and label
-    separator: str = "|"  # between several labels of a text; "" takes all of it for one
-    dialogue: str | None = None  # the column that names the dialogue of an utterance; a blank line ends one, too
-    context: int = 0  # utterances before, of its dialogue, that a text to label is read with
-    empty: Literal["error", "skip"] = "error"  # what to do with a pair or example of which a part is empty
-    most_tokens: int = 256  # of longer texts to label so many words are read
+    format: str | None = None  # file format: tsv, csv or jsonl (default: from the file name)
+    columns: tuple[str, ...] = ()  # columns or keys of text and label (and second text)
+    separator: str = "|"  # separator between the labels of a text; "" for one label per text
+    dialogue: str | None = None  # column with the dialogue of an utterance; a blank line also ends a dialogue
+    context: int = 0  # number of previous utterances of the dialogue to read with each text
+    on_empty: Literal["error", "skip"] = "error"  # what to do with a pair or example with an empty part
+    max_tokens: int = 256  # truncate texts to classify to this many words
 
 
 @dataclass(frozen=True, kw_only=True)
 class LabelRecipe(WordRecipe):
     """All settings of a classifier."""
 
-    data: LabelData = field(default_factory=LabelData)  # where examples come from
+    data: LabelData = field(default_factory=LabelData)  # data files

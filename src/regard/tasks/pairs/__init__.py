@@ -1,4 +1,4 @@
-"""Pairs: answering a text by a text."""
+"""The task pairs: predict a target text for each source text."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from regard.looking.options import TargetLookOptions
-from regard.settings import from_part
+from regard.maps.options import TargetLookOptions
+from regard.settings import parse_known_settings
 from regard.tasks.actions import Action
 from regard.tasks.base import Task
 from regard.tasks.pairs.actions import ExplainTarget, LookAtPair, PredictPairs
 from regard.tasks.pairs.align import Align
 from regard.tasks.pairs.evaluate import EvaluatePairs
-from regard.tasks.pairs.options import SearchOptions, TargetOptions
+from regard.tasks.pairs.options import PairExplainOptions, SearchOptions
 from regard.tasks.pairs.record import PairRecord
 from regard.tasks.pairs.settings import PairRecipe
 
@@ -21,35 +21,35 @@ if TYPE_CHECKING:
     from regard.run import Run
     from regard.tasks.pairs.predictor import PairPredictor
     from regard.training.prepared import Prepared
-    from regard.training.talk import Talk
+    from regard.training.reporter import Reporter
 
 
 @dataclass(frozen=True)
-class Vocabulary:
-    """How many tokens each side has."""
+class PairVocabularySizes:
+    """The vocabulary size of each side."""
 
     source: int
     target: int
 
 
 class PairTask(Task):
-    """To answer a source by a target: to translate, transliterate, normalise."""
+    """Sequence-to-sequence models: translation, transliteration, normalization."""
 
     name = "pairs"
-    does = "answers texts"
-    reads = (
-        "a file of pairs (.tsv, .csv, .jsonl, .tmx, .po, .mo, also .gz, - is stdin), a built-in corpus, "
-        "or two files, line by line, by --source and --target"
+    description = "sequence-to-sequence model"
+    data_help = (
+        "a file of pairs (.tsv, .csv, .jsonl, .tmx, .po, .mo, also .gz; - for stdin), a built-in corpus, "
+        "or two parallel files: --source and --target"
     )
     example = "regard train dates --model bahdanau --out runs/dates"
-    next_step = "predict {run} < in.txt > out.txt"
+    next_command = "predict {run} < in.txt > out.txt"
     recipe = PairRecipe
     presets = ("bahdanau", "transformer")
     unit = "pair"
     options: ClassVar[Mapping[str, type]] = {
         "request": SearchOptions,
         "look": TargetLookOptions,
-        "explain": TargetOptions,
+        "explain": PairExplainOptions,
     }
     actions: ClassVar[Mapping[str, type[Action]]] = {
         "predict": PredictPairs,
@@ -61,24 +61,26 @@ class PairTask(Task):
     record = PairRecord
 
     def claims(self, data: Mapping[str, Any]) -> bool:
-        return True  # all that no other task claims
+        return True  # the fallback: the last task in TASKS
 
-    def prepare(self, recipe: PairRecipe, run: Run, home: Run | None, device: str, talk: Talk) -> Prepared:
+    def prepare(
+        self, recipe: PairRecipe, run: Run, existing_run: Run | None, device: str, reporter: Reporter
+    ) -> Prepared:
         from regard.tasks.pairs.prepare import prepare_pairs
 
-        return prepare_pairs(recipe, home, device, talk)
+        return prepare_pairs(recipe, existing_run, device, reporter)
 
-    def predictor_class(self) -> type[PairPredictor]:
+    def get_predictor_class(self) -> type[PairPredictor]:
         from regard.tasks.pairs.predictor import PairPredictor
 
         return PairPredictor
 
     def describe_vocabulary(self, table: Any, run: Run) -> str:
-        from regard.text import Tokenizers
+        from regard.text import TokenizerPair
 
-        sizes = from_part(Vocabulary, table, f"{run.card_file}: [vocabulary]")
+        sizes = parse_known_settings(PairVocabularySizes, table, f"{run.card_file}: [vocabulary]")
         kinds = ("", "")
         if run.tokenizer_file.exists():
-            tokenizers = Tokenizers.load(run.tokenizer_file)
+            tokenizers = TokenizerPair.load(run.tokenizer_file)
             kinds = (f" ({tokenizers.source.kind})", f" ({tokenizers.target.kind})")
-        return f"tokens: {sizes.source:,} of the source{kinds[0]}, {sizes.target:,} of the target{kinds[1]}"
+        return f"vocabulary: {sizes.source:,} source tokens{kinds[0]}, {sizes.target:,} target tokens{kinds[1]}"

@@ -1,4 +1,4 @@
-"""Commands on a run that answers sources by targets: predict, look, explain."""
+"""The commands predict, look and explain for runs of the task pairs."""
 
 from __future__ import annotations
 
@@ -9,31 +9,32 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from regard.errors import RegardError
-from regard.looking.options import TargetLookOptions
-from regard.tasks.actions import Flag, Given
+from regard.maps.options import TargetLookOptions
+from regard.tasks.actions import Flag, OptionalText
 from regard.tasks.actions.explain import Explain
 from regard.tasks.actions.look import Look
-from regard.tasks.actions.predict import Predict, only_line
-from regard.tasks.actions.remarks import Remarks
-from regard.tasks.pairs.options import SearchOptions, TargetOptions
+from regard.tasks.actions.predict import Predict, require_single_line
+from regard.tasks.actions.warnings import Warnings
+from regard.tasks.pairs.options import PairExplainOptions, SearchOptions
 
 
 @dataclass(frozen=True, kw_only=True)
 class PredictPairs(Predict, SearchOptions):
-    """Write the target of each line.
+    """Predict a target for each line.
 
     Attributes:
-        source: A file of sources, one a line; - is stdin.
-        nbest: Targets for each source, the best first, one a line; empty lines where there are no more.
-        log_probabilities: Put the log-probability and a tab before each target.
-        jsonl: Write a JSON object for each source, with tokens, log-probabilities and alternatives.
-        weights: With --jsonl, also write the attention: layers, heads, target, source.
-        draw: Draw the attention of each source's best target beneath it.
-        picture: Of one source, draw the attention into this file: .png, .svg or .pdf.
+        source: File of sources, one per line; - for stdin.
+        nbest: Number of targets per source, one per line, best first; padded with empty lines.
+        log_probabilities: Prefix each target with its log-probability and a tab.
+        jsonl: Write one JSON object per source, with tokens, log-probabilities and alternatives.
+        weights: Include attention weights in the JSON, indexed by layer, head, target and source token; requires
+            --jsonl.
+        draw: Draw the attention map of the best target below it.
+        picture: Save the attention map to this file (.png, .svg or .pdf); requires a single source.
     """
 
     unit: ClassVar[str] = "sources"
-    tokens_of: ClassVar[str] = "source tokens"
+    token_name: ClassVar[str] = "source tokens"
 
     log_probabilities: Flag = False
     weights: Flag = False
@@ -41,52 +42,55 @@ class PredictPairs(Predict, SearchOptions):
     picture: Path | None = None
 
     def check(self) -> None:
-        from regard.views.matrix import check_ending
+        super().check()
+        from regard.views.matrix import check_suffix
 
         if self.weights and not self.jsonl:
-            raise RegardError("--weights: needs --jsonl; a line of text has no room for them")
+            raise RegardError("--weights requires --jsonl")
         if self.draw and self.jsonl:
-            raise RegardError("--draw: does not go with --jsonl; ask for --weights there")
+            raise RegardError("--draw cannot be combined with --jsonl; use --weights instead")
         if self.picture is not None:
-            check_ending(self.picture)
+            check_suffix(self.picture)
 
-    def weighed(self, predictor: Any) -> bool:
+    def needs_weights(self, predictor: Any) -> bool:
         return self.weights or self.draw or self.picture is not None
 
-    def subjects(self, predictor: Any) -> Iterator[Any]:
-        lines = super().subjects(predictor)
-        return lines if self.picture is None else only_line(lines)
+    def iter_inputs(self, predictor: Any) -> Iterator[Any]:
+        lines = super().iter_inputs(predictor)
+        return lines if self.picture is None else require_single_line(lines)
 
-    def write(self, predictor: Any, answer: Any) -> str:
+    def format_answer(self, predictor: Any, answer: Any) -> str:
         if self.picture is not None:
-            predictor.attention_map(answer).picture(self.picture)
+            predictor.attention_map(answer).save_picture(self.picture)
         if self.jsonl and not self.weights:
-            return json.dumps(without_weights(answer.record()), ensure_ascii=False)
+            return json.dumps(remove_weights(answer.record()), ensure_ascii=False)
         drawing = f"\n{predictor.attention_map(answer).draw()}\n" if self.draw else ""
-        return super().write(predictor, answer) + drawing
+        return super().format_answer(predictor, answer) + drawing
 
-    def hear(self, remarks: Remarks, predictor: Any, answer: Any) -> None:
-        remarks.hear(answer.pair.source, answer.source)
+    def update_warnings(self, warnings: Warnings, predictor: Any, answer: Any) -> None:
+        warnings.add_line(answer.pair.source, answer.source)
 
 
-def without_weights(record: dict[str, Any]) -> dict[str, Any]:
-    """A record without weights, which may have been needed for a picture alone."""
-    targets = [{name: value for name, value in each.items() if name != "weights"} for each in record["alternatives"]]
+def remove_weights(record: dict[str, Any]) -> dict[str, Any]:
+    """Return a record without weights, which may have been computed only for a picture."""
+    targets = [
+        {name: value for name, value in target.items() if name != "weights"} for target in record["alternatives"]
+    ]
     return {"source": record["source"], **targets[0], "alternatives": targets}
 
 
 @dataclass(frozen=True, kw_only=True)
 class LookAtPair(Look, TargetLookOptions):
-    """Show where a model looks: in the terminal or, if files are named, in these.
+    """Show where a model looks, in the terminal or in the given files.
 
     Attributes:
-        kind: Which attention: cross (from target to source), encoder or decoder of a Transformer; the first that the
-            model has unless set.
+        kind: Attention to show: cross (target to source), or encoder or decoder of a Transformer (default: the first
+            the model has).
     """
 
-    target: Given = None
+    target: OptionalText = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExplainTarget(Explain, TargetOptions):
-    """Show how much each word of a source mattered for its target, by several methods, and their agreement."""
+class ExplainTarget(Explain, PairExplainOptions):
+    """Show how much each source word mattered for the target, by several methods, and how well they agree."""

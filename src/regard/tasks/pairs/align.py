@@ -1,4 +1,4 @@
-"""`regard align`: word links from attention."""
+"""The command `regard align`: word alignments from attention."""
 
 from __future__ import annotations
 
@@ -11,47 +11,50 @@ from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from regard.errors import RegardError
 from regard.tasks.actions import Action, File, Invocation
-from regard.tasks.actions.evaluate import as_file
-from regard.tasks.actions.predict import AT_ONCE, in_line
-from regard.tasks.pairs.links import attend_to, attended_of, check_gold, shifts_of
-from regard.tasks.progress import Progress, after, counted, parts
+from regard.tasks.actions.evaluate import join_lines
+from regard.tasks.actions.predict import AT_ONCE, to_single_line
+from regard.tasks.pairs.links import attend_examples, check_gold, get_shifts, to_attended
+from regard.tasks.progress import Progress, iter_chunks, offset_progress, show_counter
 
 if TYPE_CHECKING:
-    from regard.alignment import Attended, Gold, Place
+    from regard.alignment import AttentionExample, GoldLinks, HeadSelection
     from regard.data.example import Example, Links
     from regard.tasks.pairs.predictor import PairPredictor
 
-Symmetrisation = Literal["grow-diag-final-and", "grow-diag-final", "grow-diag", "intersection", "union"]
+Symmetrization = Literal["grow-diag-final-and", "grow-diag-final", "grow-diag", "intersection", "union"]
 
 
-class Both(NamedTuple):
-    """Where a model looks, and where one of the other direction does, if there is one."""
+class AttendedBothWays(NamedTuple):
+    """The attention of a model on one pair, and that of a model for the reverse direction, if any."""
 
-    forward: Attended
-    backward: Attended | None = None
+    forward: AttentionExample
+    backward: AttentionExample | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Align(Action):
-    """Link the words of each source to those of its target, in Pharaoh format: 0-0 1-2.
+    """Align the words of each source and target, in Pharaoh format: 0-0 1-2.
 
     Attributes:
-        source: A file of sources, one a line; - is stdin.
-        target: Their targets, one a line; without it, the links of what the model predicts.
-        attention: 2.3 is head 3 of layer 2, 2 the mean over that layer, mean over all; mean unless set.
-        shift: 1 reads the alignment of a word at the step that reads it, 0 at the step that writes it; 0 unless set.
-        method: Link each word to where most weight is, or to all that get enough.
-        threshold: The least weight of a link.
-        gold: Links of the first lines, in Pharaoh format: the attention is chosen that agrees with them best.
-        gold_base: Whether the gold links count words from 0 or from 1.
-        backward: A run from target to source, whose links are joined with these; needs --target.
-        symmetrise: How the two directions are joined; grow-diag-final-and unless set.
-        out: Without --target, write the predictions to this file, their words apart as the links count them.
+        source: File of sources, one per line; - for stdin.
+        target: File of targets, one per line (default: align the model's predictions).
+        attention: Attention to use: 2.3 for head 3 of layer 2, 2 for the mean of layer 2, or mean for the mean of all
+            (default: mean).
+        shift: Decoder step to take the alignment of a word from: 0 for the step that writes it, 1 for the step that
+            reads it (default: 0).
+        method: Link each target word to the source word with the most weight (argmax), or to all above the threshold.
+        threshold: Minimum weight of a link, for --method threshold (default: 0.2).
+        gold: File of gold links for the first lines, in Pharaoh format; selects the attention that matches them best.
+        gold_base: Index of the first word in the gold links.
+        backward: Run for the reverse direction, whose links are merged with these; requires --target.
+        symmetrize: How to merge the two directions (default: grow-diag-final-and); requires --backward.
+        out: Write the tokenized predictions to this file; cannot be combined with --target.
     """
 
-    summary: ClassVar[str] = "Link the words of sources and targets by attention."
-    example: ClassVar[str] = "align runs/mine --source t.en --target t.de"
-    instead: ClassVar[str] = "give the file by --source {first}, or < {first}"
+    summary: ClassVar[str] = "Align the words of sources and targets by attention."
+    example: ClassVar[str] = "align runs/mine t.en t.de > links.txt"
+    hint: ClassVar[str] = "pass one file of sources and one of targets"
+    positional: ClassVar[tuple[str, ...]] = ("source", "target")
 
     source: File = Path("-")
     target: File | None = None
@@ -62,144 +65,152 @@ class Align(Action):
     gold: Path | None = None
     gold_base: Literal[0, 1] = 0
     backward: Path | None = None
-    symmetrise: Symmetrisation | None = None
+    symmetrize: Symmetrization | None = None
     out: Path | None = None
 
     def check(self) -> None:
-        for option, needed, why in (
-            ("backward", "target", "a prediction has one direction"),
-            ("gold", "target", "gold links belong to given targets"),
-            ("symmetrise", "backward", "two directions are joined"),
-        ):
-            if getattr(self, option) is not None and getattr(self, needed) is None:
-                raise RegardError(f"--{option}: needs --{needed}; {why}")
+        if self.target is None and self.source.name.removesuffix(".gz").endswith(".tsv"):
+            raise RegardError(f"align: expected a file of sources and a file of targets, got {self.source}")
+        for option, required in (("backward", "target"), ("gold", "target"), ("symmetrize", "backward")):
+            if getattr(self, option) is not None and getattr(self, required) is None:
+                raise RegardError(f"--{option} requires --{required}")
         for option, other, why in (
-            ("attention", "gold", "gold links choose the attention"),
-            ("out", "target", "what is written are predictions"),
+            ("attention", "gold", "the gold links select the attention"),
+            ("out", "target", "it writes predictions"),
         ):
             if getattr(self, option) is not None and getattr(self, other) is not None:
-                raise RegardError(f"--{option}: does not go with --{other}; {why}")
-        self.place()
+                raise RegardError(f"--{option} cannot be combined with --{other}: {why}")
+        self.parse_attention()
 
-    def place(self) -> Place:
-        """The attention that is named, or the mean."""
-        from regard.alignment import parse_place
+    def parse_attention(self) -> HeadSelection:
+        """Return the attention given by --attention, or the mean."""
+        from regard.alignment import parse_selection
 
-        return parse_place(self.attention or "mean", self.shift or 0)
+        return parse_selection(self.attention or "mean", self.shift or 0)
 
-    def run(self, predictor: PairPredictor, given: Invocation) -> None:
-        from regard.alignment import symmetrise, to_pharaoh
-        from regard.tasks.loading import load_like
+    def run(self, predictor: PairPredictor, invocation: Invocation) -> None:
+        from regard.alignment import symmetrize, to_pharaoh
+        from regard.tasks.loading import load_same_task
 
-        other = None if self.backward is None else load_like(predictor, self.backward, given)
-        with counted(given.quiet) as show:
-            found = self.predicted(predictor, show) if self.target is None else self.forced(predictor, other, show)
-            places = (self.place(), self.place())
+        other = None if self.backward is None else load_same_task(predictor, self.backward, invocation)
+        with show_counter(invocation.quiet) as show:
+            attended_pairs = (
+                self.attend_predictions(predictor, show)
+                if self.target is None
+                else self.attend_given_targets(predictor, other, show)
+            )
+            attentions = (self.parse_attention(), self.parse_attention())
             if self.gold is not None:
                 gold = read_gold(self.gold, self.gold_base)
-                first = list(islice(found, len(gold)))
-                places = self.places_by_gold(gold, first, quiet=given.quiet)
-                found = chain(first, found)
-            for each in found:
-                links = self.links(each.forward, places[0])
-                if each.backward is not None:
-                    back = turned(self.links(each.backward, places[1]))
-                    links = symmetrise(links, back, self.symmetrise or "grow-diag-final-and")
+                first = list(islice(attended_pairs, len(gold)))
+                attentions = self.find_best_attentions(gold, first, quiet=invocation.quiet)
+                attended_pairs = chain(first, attended_pairs)
+            for attended in attended_pairs:
+                links = self.compute_links(attended.forward, attentions[0])
+                if attended.backward is not None:
+                    backward_links = reverse_links(self.compute_links(attended.backward, attentions[1]))
+                    links = symmetrize(links, backward_links, self.symmetrize or "grow-diag-final-and")
                 print(to_pharaoh(links))
 
-    def predicted(self, predictor: PairPredictor, show: Progress | None) -> Iterator[Both]:
-        """Where the model looks while it writes its predictions."""
+    def attend_predictions(self, predictor: PairPredictor, show: Progress | None) -> Iterator[AttendedBothWays]:
+        """Yield the attention of the model while it predicts each target."""
         from regard.data.formats import read_lines
         from regard.files import write_text
 
         predictor.check_attention()
-        written: list[str] = []
+        prediction_lines: list[str] = []
         done = 0
-        for several in parts(read_lines(self.source), AT_ONCE):
-            predictions = predictor.predict(several, return_weights=True, progress=after(done, show))
-            written += [in_line(prediction.written) for prediction in predictions] if self.out else []
-            done += len(several)
-            yield from (Both(attended_of(prediction)) for prediction in predictions)
+        for chunk in iter_chunks(read_lines(self.source), AT_ONCE):
+            predictions = predictor.predict(chunk, return_weights=True, progress=offset_progress(done, show))
+            prediction_lines += [to_single_line(prediction.raw_text) for prediction in predictions] if self.out else []
+            done += len(chunk)
+            yield from (AttendedBothWays(to_attended(prediction)) for prediction in predictions)
         if self.out is not None:
-            write_text(self.out, as_file(written))
+            write_text(self.out, join_lines(prediction_lines))
 
-    def forced(self, predictor: PairPredictor, other: PairPredictor | None, show: Progress | None) -> Iterator[Both]:
-        """Where the model looks while it reads given targets, and another one while it reads their sources."""
+    def attend_given_targets(
+        self, predictor: PairPredictor, other: PairPredictor | None, show: Progress | None
+    ) -> Iterator[AttendedBothWays]:
+        """Yield the attention on each given pair, and that of the reverse model, if any."""
         assert self.target is not None
-        for each in (predictor, other):
-            if each is not None:
-                each.check_attention()
+        for loaded in (predictor, other):
+            if loaded is not None:
+                loaded.check_attention()
         done = 0
-        for several in parts(read_all(self.source, self.target), AT_ONCE):
-            forward = attend_to(predictor, several)
-            back = None if other is None else attend_to(other, [swapped(example) for example in several])
-            done += len(several)
+        for chunk in iter_chunks(read_parallel_lines(self.source, self.target), AT_ONCE):
+            forward = attend_examples(predictor, chunk)
+            backward = None if other is None else attend_examples(other, [swap_sides(example) for example in chunk])
+            done += len(chunk)
             if show is not None:
                 show(done)
-            yield from map(Both, forward) if back is None else map(Both, forward, back)
+            yield from map(AttendedBothWays, forward) if backward is None else map(AttendedBothWays, forward, backward)
 
-    def links(self, attended: Attended, place: Place) -> Links:
-        """The links of one attention."""
+    def compute_links(self, attended: AttentionExample, attention: HeadSelection) -> Links:
+        """Return the links of one attention."""
         from regard.alignment import align
 
-        return align(attended, place, self.method, self.threshold)
+        return align(attended, attention, self.method, self.threshold)
 
-    def places_by_gold(self, gold: Sequence[Gold], first: Sequence[Both], *, quiet: bool) -> tuple[Place, Place]:
-        """The best attention of each direction; twice the same where there is only one."""
-        from regard.alignment import Gold
+    def find_best_attentions(
+        self, gold: Sequence[GoldLinks], first: Sequence[AttendedBothWays], *, quiet: bool
+    ) -> tuple[HeadSelection, HeadSelection]:
+        """Return the best attention of each direction; the same one twice without --backward."""
+        from regard.alignment import GoldLinks
 
         if len(gold) > len(first):
             raise RegardError(
-                f"{self.gold} has {len(gold)} lines, and there are {len(first)} pairs; line n must link pair n"
+                f"{self.gold} has {len(gold)} lines, but there are {len(first)} pairs; line n must align pair n"
             )
-        forward = [each.forward for each in first]
-        backward = [each.backward for each in first if each.backward is not None]
+        forward = [attended_pair.forward for attended_pair in first]
+        backward = [attended_pair.backward for attended_pair in first if attended_pair.backward is not None]
         assert self.gold is not None
         check_gold(self.gold, gold, forward)
-        place = self.best_place(forward, gold, None if quiet else "attention")
+        attention = self.find_best_attention(forward, gold, None if quiet else "attention")
         if not backward:
-            return place, place
-        back = [Gold(turned(links.sure), turned(links.possible)) for links in gold]
-        return place, self.best_place(backward, back, None if quiet else "backward attention")
+            return attention, attention
+        backward_gold = [GoldLinks(reverse_links(links.sure), reverse_links(links.possible)) for links in gold]
+        return attention, self.find_best_attention(backward, backward_gold, None if quiet else "backward attention")
 
-    def best_place(self, attended: Sequence[Attended], gold: Sequence[Gold], what: str | None) -> Place:
-        """The attention whose links agree best with gold ones, which is said of `what` if that has a name."""
+    def find_best_attention(
+        self, attended: Sequence[AttentionExample], gold: Sequence[GoldLinks], name: str | None
+    ) -> HeadSelection:
+        """Return the attention whose links match the gold links best, and report it under `name`, if given."""
         from regard.metrics import search_head
 
-        shifts = shifts_of(self.shift)
-        found = search_head(attended, gold, shifts=shifts, method=self.method, threshold=self.threshold)
-        if what is not None:
-            print(f"{what} {found.place}: {found.score} on the gold links", file=sys.stderr)
-        return found.place
+        shifts = get_shifts(self.shift)
+        best = search_head(attended, gold, shifts=shifts, method=self.method, threshold=self.threshold)
+        if name is not None:
+            print(f"{name} {best.selection}: {best.score} on the gold links", file=sys.stderr)
+        return best.selection
 
 
-def read_all(source: Path, target: Path) -> Iterator[Example]:
-    """The pairs of two files, also those with an empty side, so that line n of the links is line n of them."""
+def read_parallel_lines(source: Path, target: Path) -> Iterator[Example]:
+    """Yield the pairs of two files, including empty ones, so that line n of the output aligns line n of the input."""
     from regard.data.example import Example
-    from regard.data.formats.pairs import side_by_side
+    from regard.data.formats.pairs import zip_lines
 
     if source == target == Path("-"):
-        raise RegardError("standard input: was given for source and target; one of them must be a file")
-    return (Example(each.source.strip(), each.target.strip()) for each in side_by_side(source, target))
+        raise RegardError("--source and --target cannot both be stdin")
+    return (Example(pair.source.strip(), pair.target.strip()) for pair in zip_lines(source, target))
 
 
-def swapped(example: Example) -> Example:
-    """The same pair in the other direction."""
+def swap_sides(example: Example) -> Example:
+    """Return the same pair in the reverse direction."""
     from regard.data.example import Example
 
     return Example(example.target, example.source)
 
 
-def turned(links: Links) -> Links:
-    """Links of the other direction as (source, target)."""
+def reverse_links(links: Links) -> Links:
+    """Return links of the reverse direction as (source, target)."""
     return frozenset((target, source) for source, target in links)
 
 
-def read_gold(path: Path, base: Literal[0, 1]) -> list[Gold]:
-    """Gold links, of one pair at least."""
+def read_gold(path: Path, base: Literal[0, 1]) -> list[GoldLinks]:
+    """Read gold links; raise a `RegardError` if the file is empty."""
     from regard.alignment import read_pharaoh
 
-    found = read_pharaoh(path, base)
-    if not found:
-        raise RegardError(f"{path}: is empty; the links of one pair are the least")
-    return found
+    gold = read_pharaoh(path, base)
+    if not gold:
+        raise RegardError(f"{path} is empty; expected at least one line of links")
+    return gold

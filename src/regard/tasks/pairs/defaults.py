@@ -1,4 +1,4 @@
-"""Settings that suit pairs, for all that the user left open."""
+"""Default settings for the task pairs, chosen from the data."""
 
 from __future__ import annotations
 
@@ -7,95 +7,95 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from regard.batch import Pair
-from regard.recipe import fitting_models
+from regard.recipe import find_compatible_models
 from regard.tasks.pairs import PairTask
 from regard.tasks.pairs.settings import PairRecipe
 from regard.tasks.pairs.validation import METRICS
-from regard.text import Tokenizer, Tokenizers
-from regard.text.tokenizer import is_spelt
+from regard.text import Tokenizer, TokenizerPair
+from regard.text.tokenizer import is_character_level
 from regard.training.defaults import check_metric, choose_training
 
 LARGE = 20_000
-"""From so many pairs of running text on, a Transformer is the default."""
+"""Number of pairs of running text from which a Transformer is the default."""
 
 SHORT = 25
-"""Tokens of a target, on average, that can be right as a whole."""
+"""Mean target length, in tokens, up to which exact match is a useful metric."""
 
 SMALL = 500
-"""A vocabulary of fewer words is one of symbols."""
+"""Vocabulary size below which words are treated as symbols."""
 
 
 @dataclass(frozen=True)
-class Facts:
-    """What is known of the training data once it is encoded."""
+class PairFacts:
+    """Statistics of the encoded training data."""
 
     pairs: int
     source_tokens: int
     target_tokens: int
-    symbols: bool  # targets are letters, phones, digits and the like, not running text
-    words: bool  # targets are words or pieces of them, not single letters
+    symbols: bool  # targets are letters, phones or digits, not running text
+    words: bool  # targets are words or subwords, not single letters
     on_gpu: bool
 
     @staticmethod
-    def of(pairs: Sequence[Pair], tokenizer: Tokenizer, *, on_gpu: bool) -> Facts:
-        """Count."""
+    def of(pairs: Sequence[Pair], tokenizer: Tokenizer, *, on_gpu: bool) -> PairFacts:
+        """Count pairs and tokens."""
         source = sum(len(pair.source) + 1 for pair in pairs)
         target = sum(len(pair.target or ()) + 1 for pair in pairs)
-        return Facts(len(pairs), source, target, is_symbols(tokenizer), not is_spelt(tokenizer), on_gpu)
+        return PairFacts(len(pairs), source, target, is_symbols(tokenizer), not is_character_level(tokenizer), on_gpu)
 
     @property
     def tokens(self) -> int:
-        """Of the longer side."""
+        """The number of tokens on the longer side."""
         return max(self.source_tokens, self.target_tokens)
 
 
 def is_symbols(tokenizer: Tokenizer) -> bool:
-    """Whether a side is letters, phones, digits and the like, not running text."""
+    """Return whether a side is letters, phones or digits rather than running text."""
     return tokenizer.kind == "characters" or (tokenizer.kind == "words" and tokenizer.size < SMALL)
 
 
-def choose_model(pairs: int, tokenizers: Tokenizers, settings: Mapping[str, Any] | None = None) -> str:
-    """The preset for data of a size: attention over a recurrent encoder needs less of it than a Transformer.
+def choose_pair_model(pairs: int, tokenizers: TokenizerPair, settings: Mapping[str, Any] | None = None) -> str:
+    """Return the default preset: a recurrent model with attention needs less data than a Transformer.
 
-    If it does not have the settings that are given, the other.
+    If it lacks one of the given settings, return the first preset that has all of them.
     """
-    wanted = "transformer" if pairs >= LARGE and not is_symbols(tokenizers.target) else "bahdanau"
-    fitting = fitting_models(settings or {}, "recipe", PairTask.presets)
-    return wanted if wanted in fitting else fitting[0]
+    preferred = "transformer" if pairs >= LARGE and not is_symbols(tokenizers.target) else "bahdanau"
+    compatible = find_compatible_models(settings or {}, "recipe", PairTask.presets)
+    return preferred if preferred in compatible else compatible[0]
 
 
-def choose_settings(recipe: PairRecipe, facts: Facts) -> PairRecipe:
-    """The recipe with nothing left open."""
+def choose_pair_settings(recipe: PairRecipe, facts: PairFacts) -> PairRecipe:
+    """Return the recipe with every open setting filled in."""
     check_metric(recipe.training, (*METRICS, "loss"))
     recurrent = recipe.model["name"] != "transformer"
     training = choose_training(
         recipe.training,
         facts.tokens,
-        tokens=min(max(facts.tokens // 60, 1024), 8192 if facts.on_gpu else 4096),
+        batch_tokens=min(max(facts.tokens // 60, 1024), 8192 if facts.on_gpu else 4096),
         steps=lambda epoch: min(max(40 * epoch, 1500), 20_000),
-        rate=2e-3 if recurrent else 1e-3,
-        warmup=100 if recurrent else 400,
-        smoothing=0.1,
-        metric=best_metric(facts),
-        precision=best_precision(recurrent, facts),
+        learning_rate=2e-3 if recurrent else 1e-3,
+        warmup_steps=100 if recurrent else 400,
+        label_smoothing=0.1,
+        metric=choose_metric(facts),
+        precision=choose_precision(recurrent, facts),
     )
-    return replace(recipe, training=training, model={**model_defaults(recurrent, facts), **recipe.model})
+    return replace(recipe, training=training, model={**choose_pair_model_sizes(recurrent, facts), **recipe.model})
 
 
-def best_metric(facts: Facts) -> Literal["exact", "chrf", "bleu"]:
-    """What tells good parameters from better ones: long targets are hardly ever right to the last letter."""
+def choose_metric(facts: PairFacts) -> Literal["exact", "chrf", "bleu"]:
+    """Return the default metric; long targets rarely match exactly, so exact match cannot rank models there."""
     if not facts.symbols:
         return "bleu"
     return "exact" if facts.target_tokens <= SHORT * facts.pairs else "chrf"
 
 
-def best_precision(recurrent: bool, facts: Facts) -> Literal["float32", "bfloat16"]:
-    """bfloat16 where it is faster: the steps of a recurrent model are too small for that."""
+def choose_precision(recurrent: bool, facts: PairFacts) -> Literal["float32", "bfloat16"]:
+    """Return bfloat16 where it is faster; the steps of a recurrent model are too small to benefit."""
     return "bfloat16" if facts.on_gpu and not recurrent else "float32"
 
 
-def model_defaults(recurrent: bool, facts: Facts) -> dict[str, object]:
-    """Sizes of a model for data of a size; where there are few words, with more dropout."""
+def choose_pair_model_sizes(recurrent: bool, facts: PairFacts) -> dict[str, object]:
+    """Return model sizes that fit the amount of data, with more dropout for little text."""
     width = 128 if facts.target_tokens < 400_000 else 256 if facts.target_tokens < 10_000_000 else 512
     sizes: dict[str, object] = {"hidden": width, "embedding": width} if recurrent else {"width": width}
     few = facts.words and facts.target_tokens < 10_000_000

@@ -1,4 +1,4 @@
-"""The target of a source, explained by the words of the source."""
+"""Explain a target by the words of its source."""
 
 from __future__ import annotations
 
@@ -8,70 +8,88 @@ from typing import TYPE_CHECKING, Any
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.alignment import as_array
+from regard.alignment import to_numpy
+from regard.attribution.explanation import ATTENTION, ROLLOUT, rollout
+from regard.attribution.methods import (
+    AttentionShares,
+    Subject,
+    check_is_text,
+    check_word_index,
+    drop_unit,
+    mean_weights,
+    sum_by_unit,
+)
 from regard.batch import BOS, Pair, collate
 from regard.decoding.steps import target_log_probabilities
 from regard.errors import RegardError
-from regard.explaining.explanation import ATTENTION, ROLLOUT, rollout
-from regard.explaining.methods import Look, Subject, by_unit, check_is_text, chosen, left_out, mean_weights
-from regard.layers.embedding import Call
-from regard.tasks.pairs.options import TargetOptions
-from regard.text.units import units_of
+from regard.layers.embedding import EmbeddingCall
+from regard.tasks.pairs.options import PairExplainOptions
+from regard.text.units import split_into_units
 
 if TYPE_CHECKING:
     from regard.tasks.pairs.predictor import PairPredictor
 
 
 class PairSubject(Subject):
-    """The target of a source, or one word of it, explained by the words of the source."""
+    """A target, or one word of it, to explain by the words of its source."""
 
-    def __init__(self, predictor: PairPredictor, text: Any, options: TargetOptions) -> None:
+    def __init__(self, predictor: PairPredictor, text: Any, options: PairExplainOptions) -> None:
         check_is_text(text)
         target, word = options.target, options.word
-        found = predictor.predict(text) if target is None else predictor.force([text], [target])[0]
-        source, written = predictor.tokenizers.source, predictor.tokenizers.target
-        if not found.pair.source:
-            raise RegardError("explain: the source has no words")
-        self.units = units_of(source.kind, source.steps.apply(text), found.source_tokens[:-1], found.source_words)
-        self.predictor, self.prediction, self.word = predictor, found, word
-        self.words, self.size = tuple(unit.text for unit in self.units), len(found.pair.source) + 1
-        own = found.target_tokens[: len(found.pair.target or ())]  # without <eos>
-        self.targets = units_of(written.kind, found.written, own, found.target_words)
-        self.places = list(range(len(found.target_tokens)))  # <eos> among them
+        prediction = predictor.predict(text) if target is None else predictor.force([text], [target])[0]
+        source_tokenizer, target_tokenizer = predictor.tokenizers.source, predictor.tokenizers.target
+        if not prediction.pair.source:
+            raise RegardError("explain: the source is empty")
+        self.units = split_into_units(
+            source_tokenizer.kind,
+            source_tokenizer.steps.apply(text),
+            prediction.source_tokens[:-1],
+            prediction.source_words,
+        )
+        self.predictor, self.prediction, self.word = predictor, prediction, word
+        self.words, self.size = tuple(unit.text for unit in self.units), len(prediction.pair.source) + 1
+        target_tokens = prediction.target_tokens[: len(prediction.pair.target or ())]  # without <eos>
+        self.targets = split_into_units(
+            target_tokenizer.kind, prediction.raw_text, target_tokens, prediction.target_words
+        )
+        self.target_positions = list(range(len(prediction.target_tokens)))  # including <eos>
         if word is not None:
-            self.places = list(self.targets[chosen(word, self.targets, "of the target")].places)
+            self.target_positions = list(
+                self.targets[check_word_index(word, self.targets, "of the target")].token_indices
+            )
         self.embedding = predictor.model.input_embedding
-        self.without_attention = f"{predictor.name} has none from target to source"
+        self.without_attention = f"{predictor.name} has no attention from target to source"
 
     def log_probabilities(self, without: Sequence[int | None]) -> Float[Tensor, " texts"]:
         model = self.predictor.model
         source, target = self.prediction.pair
-        pairs = [Pair(left_out(source, self.units, out), target) for out in without]
+        pairs = [Pair(drop_unit(source, self.units, omitted), target) for omitted in without]
         batch = collate(pairs).to(self.predictor.device)
         assert batch.target_out is not None
-        found = target_log_probabilities(model, model.features(batch), batch.target_out)
-        return found[:, self.places].sum(-1)
+        log_probabilities = target_log_probabilities(model, model.features(batch), batch.target_out)
+        return log_probabilities[:, self.target_positions].sum(-1)
 
-    def looks(self) -> dict[str, Look]:
+    def compute_attention(self) -> dict[str, AttentionShares]:
         predictor, model = self.predictor, self.predictor.model
         if not model.attentions:
             return {}
         batch = collate([self.prediction.pair]).to(predictor.device)
-        _, seen = predictor.watched(lambda: model.features(batch))
-        across = mean_weights(seen["cross"]).mean(0)[self.places].mean(0)
-        found = {ATTENTION: by_unit(across, self.units)}
-        if "encoder" in seen:
-            found[ROLLOUT] = by_unit(across @ rollout(mean_weights(seen["encoder"])), self.units)
-        return found
+        _, weights = predictor.run_watched(lambda: model.features(batch))
+        across = mean_weights(weights["cross"]).mean(0)[self.target_positions].mean(0)
+        looks = {ATTENTION: sum_by_unit(across, self.units)}
+        if "encoder" in weights:
+            looks[ROLLOUT] = sum_by_unit(across @ rollout(mean_weights(weights["encoder"])), self.units)
+        return looks
 
-    def merged(self, calls: Sequence[Call], numbers: Sequence[Float[Tensor, "..."]]) -> list[float]:
-        own = next(place for place, call in enumerate(calls) if not bool((call.asked == BOS).any()))
-        found = numbers[own][0, :-1]  # without <eos>; both sides may share an embedding, but no source has <bos>
+    def merge_by_word(self, calls: Sequence[EmbeddingCall], numbers: Sequence[Float[Tensor, "..."]]) -> list[float]:
+        # the two sides may share an embedding, but only the target has <bos>
+        source_call = next(index for index, call in enumerate(calls) if not bool((call.inputs == BOS).any()))
+        values = numbers[source_call][0, :-1]  # without <eos>
         if self.predictor.model.reverses_source:
-            found = found.flip(0)
-        return by_unit(as_array(found.double()), self.units).numbers.tolist()
+            values = values.flip(0)
+        return sum_by_unit(to_numpy(values.double()), self.units).shares.tolist()
 
-    def described(self, log_probability: float) -> str:
+    def describe(self, log_probability: float) -> str:
         whole = f'the target "{self.prediction.text}"'
-        named = whole if self.word is None else f'word {self.word}, "{self.targets[self.word].text}", of {whole}'
-        return f"{named}, log-probability {log_probability:.2f}"
+        target_label = whole if self.word is None else f'word {self.word}, "{self.targets[self.word].text}", of {whole}'
+        return f"{target_label}, log-probability {log_probability:.2f}"

@@ -1,4 +1,4 @@
-"""What evaluating and aligning pairs share: the attention of a run, and gold links to compare it with."""
+"""Attention on given pairs and gold links, for `regard evaluate` and `regard align`."""
 
 from __future__ import annotations
 
@@ -9,46 +9,46 @@ from typing import TYPE_CHECKING
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
-    from regard.alignment import Attended, Gold
+    from regard.alignment import AttentionExample, GoldLinks
     from regard.data.example import Example
     from regard.tasks.pairs.predictor import PairPredictor, Prediction
 
 
-def attended_of(prediction: Prediction) -> Attended:
-    """The weights of a prediction and the words of its tokens."""
-    from regard.alignment import Attended
+def to_attended(prediction: Prediction) -> AttentionExample:
+    """Return the weights of a prediction and the word of each token."""
+    from regard.alignment import AttentionExample
 
     assert prediction.weights is not None
-    return Attended(prediction.weights, prediction.source_words, prediction.target_words)
+    return AttentionExample(prediction.weights, prediction.source_words, prediction.target_words)
 
 
-def apart(examples: Sequence[Example]) -> tuple[list[str], list[str]]:
-    """Sources and targets."""
+def unzip_examples(examples: Sequence[Example]) -> tuple[list[str], list[str]]:
+    """Return the sources and the targets of some examples."""
     return [example.source for example in examples], [example.target for example in examples]
 
 
-def attend_to(model: PairPredictor, examples: Sequence[Example]) -> list[Attended]:
-    """Where a model looks while it reads given targets."""
-    return [attended_of(each) for each in model.force(*apart(examples), return_weights=True)]
+def attend_examples(model: PairPredictor, examples: Sequence[Example]) -> list[AttentionExample]:
+    """Return the attention of a model on given pairs."""
+    return [to_attended(prediction) for prediction in model.force(*unzip_examples(examples), return_weights=True)]
 
 
-def check_gold(path: Path, gold: Sequence[Gold], attended: Sequence[Attended]) -> None:
-    """Raise a `RegardError` for a link to a word that there is not."""
-    for number, (links, each) in enumerate(zip(gold, attended, strict=True), start=1):
-        for side, words, places in (
-            ("source", each.source_words, [source for source, _ in links.possible]),
-            ("target", each.target_words, [target for _, target in links.possible]),
+def check_gold(path: Path, gold: Sequence[GoldLinks], attended: Sequence[AttentionExample]) -> None:
+    """Raise a `RegardError` for a link to a word that does not exist."""
+    for line_number, (links, attended_pair) in enumerate(zip(gold, attended, strict=True), start=1):
+        for side, words, word_indices in (
+            ("source", attended_pair.source_words, [source for source, _ in links.possible]),
+            ("target", attended_pair.target_words, [target for _, target in links.possible]),
         ):
             count = len({word for word in words if word is not None})
-            if places and max(places) >= count:
+            if word_indices and max(word_indices) >= count:
                 raise RegardError(
-                    f"{path}, line {number}: links word {max(places)} of the {side}, counted from 0, where there are "
-                    f"{count}; are they counted from 1 (--gold-base 1), or cut into words otherwise?"
+                    f"{path}, line {line_number}: word {max(word_indices)} of the {side} is out of range "
+                    f"({count} words, counted from 0); if the links count from 1, pass --gold-base 1"
                 )
 
 
-def shifts_of(shift: int | None) -> tuple[int, ...]:
-    """The shifts to try: all unless one was asked for."""
+def get_shifts(shift: int | None) -> tuple[int, ...]:
+    """Return the shifts to try: the given one, or all."""
     from regard.alignment import SHIFTS
 
     return SHIFTS if shift is None else (shift,)

@@ -1,4 +1,4 @@
-"""Where a model looks that answers a source: from target to source, or within one of them."""
+"""Attention maps of sequence-to-sequence models: from target to source, or within one side."""
 
 from __future__ import annotations
 
@@ -11,99 +11,102 @@ from torch import Tensor
 
 from regard.batch import collate
 from regard.decoding.hypothesis import Hypothesis
-from regard.looking.alternatives import Considered, model_alternatives
-from regard.looking.maps import TITLE, new_map
-from regard.looking.options import TargetLookOptions
-from regard.looking.sides import Side, word_side
-from regard.looking.weights import LONG
+from regard.maps.alternatives import TokenAlternatives, compute_alternatives
+from regard.maps.build import TITLE, build_map
+from regard.maps.options import TargetLookOptions
+from regard.maps.sides import Side, build_word_side
+from regard.maps.weights import LONG
 from regard.tasks.pairs.options import SearchOptions
 from regard.text import Tokenizer
 from regard.text.tokenizer import BEGIN, END
 from regard.views.attention_map import AttentionMap
-from regard.views.display import ELLIPSIS, cut
+from regard.views.display import ELLIPSIS, truncate
 
 if TYPE_CHECKING:
     from regard.tasks.pairs.predictor import PairPredictor, Prediction
 
 TAIL = 40
-"""Characters of a hypothesis that are shown: hypotheses of one beam mostly differ near their ends."""
+"""Number of final characters of a hypothesis to show: those of one beam mostly differ near their ends."""
 
 
 def look_at_pair(predictor: PairPredictor, text: str, options: TargetLookOptions) -> AttentionMap:
-    """As `regard.look` describes it."""
+    """Return the attention map for `regard.look`."""
     name, model = predictor.name, predictor.model
     predictor.check_attention()
-    kind = options.kind_of(name, model.attentions)
-    found, searched = predicted(predictor, text, options)
-    features, seen = predictor.watched(lambda: model.features(collate([found.pair]).to(predictor.device)))
-    source = source_side(predictor, found, options.words)
+    kind = options.resolve_kind(name, model.attentions)
+    prediction, beam_alternatives = predict_with_alternatives(predictor, text, options)
+    features, weights = predictor.run_watched(lambda: model.features(collate([prediction.pair]).to(predictor.device)))
+    source = build_source_side(predictor, prediction, options.words)
     if kind == "encoder":
-        return new_map(seen[kind], source, source, f"{name}, encoder: {cut(text, TITLE)}", options.top)
-    ends = found.target_tokens[len(found.pair.target or ()) :]  # <eos>, if the model ended it
-    rows = target_side(predictor, found, options.words, after=ends)
+        return build_map(weights[kind], source, source, f"{name}, encoder: {truncate(text, TITLE)}", options.top)
+    ends = prediction.target_tokens[len(prediction.pair.target or ()) :]  # <eos>, if the target is complete
+    rows = build_target_side(predictor, prediction, options.words, after=ends)
     alternatives = None
     if not rows.merged:
-        alternatives = searched or by_model(predictor, found, features[0])
+        alternatives = beam_alternatives or find_model_alternatives(predictor, prediction, features[0])
     if kind == "cross":
-        title = f"{name}: {cut(text, TITLE)} → {cut(found.text, TITLE)}"
-        return new_map(seen[kind], rows, source, title, options.top, alternatives)
-    title = f"{name}, {kind}: {cut(found.text, TITLE)}"
-    read = target_side(predictor, found, options.words, before=(BEGIN,))  # without the last that comes out
-    return new_map(seen[kind], rows, read, title, options.top, alternatives)
+        title = f"{name}: {truncate(text, TITLE)} → {truncate(prediction.text, TITLE)}"
+        return build_map(weights[kind], rows, source, title, options.top, alternatives)
+    title = f"{name}, {kind}: {truncate(prediction.text, TITLE)}"
+    columns = build_target_side(predictor, prediction, options.words, before=(BEGIN,))  # the decoder's input
+    return build_map(weights[kind], rows, columns, title, options.top, alternatives)
 
 
-def predicted(
+def predict_with_alternatives(
     predictor: PairPredictor, text: str, options: TargetLookOptions
-) -> tuple[Prediction, tuple[Considered, ...] | None]:
-    """The target to look at and, where a beam wrote it, what the beam held when each of its tokens was chosen.
+) -> tuple[Prediction, tuple[TokenAlternatives, ...] | None]:
+    """Return the target to look at and, if beam search wrote it, the candidates at each step.
 
-    The steps of a beam hold every hypothesis from its beginning, too much for a long target.
+    Each step holds complete hypotheses, which is too much for a long target.
     """
     if options.target is not None:
         return predictor.force([text], [options.target])[0], None
     steps: list[list[Hypothesis]] = []
-    for search in predictor.search(text, SearchOptions(longest=options.longest)):
+    for search in predictor.search(text, SearchOptions(max_length=options.max_length)):
         if search.length <= LONG:
-            steps += search.considered()
-    prediction = predictor.found(text, search)
+            steps += search.get_candidates()
+    prediction = predictor.finish_search(text, search)
     size = len(prediction.target_tokens)
     if predictor.recipe.decoding.beam == 1 or size > LONG:
         return prediction, None
-    return prediction, tuple(considered(predictor.tokenizers.target, step) for step in steps[:size])
+    return prediction, tuple(to_alternatives(predictor.tokenizers.target, step) for step in steps[:size])
 
 
-def considered(tokenizer: Tokenizer, hypotheses: list[Hypothesis]) -> Considered:
-    """The texts of hypotheses, and their probabilities; no more than one, to which rounding may lead."""
-    return tuple((written(tokenizer, each), min(1.0, math.exp(each.log_probability))) for each in hypotheses)
+def to_alternatives(tokenizer: Tokenizer, hypotheses: list[Hypothesis]) -> TokenAlternatives:
+    """Return the texts and probabilities of hypotheses; probabilities are clipped to 1, which rounding may exceed."""
+    return tuple(
+        (format_hypothesis(tokenizer, hypothesis), min(1.0, math.exp(hypothesis.log_probability)))
+        for hypothesis in hypotheses
+    )
 
 
-def written(tokenizer: Tokenizer, hypothesis: Hypothesis) -> str:
-    """The text of a hypothesis, or its end, with <eos> where it ended."""
+def format_hypothesis(tokenizer: Tokenizer, hypothesis: Hypothesis) -> str:
+    """Return the text of a hypothesis, shortened to its end, with <eos> if it is complete."""
     text = tokenizer.decode(hypothesis.target)
     if len(text) > TAIL:
         text = ELLIPSIS + text[1 - TAIL :]
     return " ".join(filter(None, [text, END])) if hypothesis.ended else text
 
 
-def by_model(
-    predictor: PairPredictor, found: Prediction, features: Float[Tensor, "target width"]
-) -> tuple[Considered, ...]:
-    """What each token of a target might have been by the model itself."""
-    size, out = len(found.target_tokens), collate([found.pair]).target_out
-    assert out is not None
-    tokens = out[0, :size].to(features.device)
-    return model_alternatives(predictor.model, features[:size], tokens, predictor.tokenizers.target)
+def find_model_alternatives(
+    predictor: PairPredictor, prediction: Prediction, features: Float[Tensor, "target width"]
+) -> tuple[TokenAlternatives, ...]:
+    """Return the most probable tokens of the model at each step of a target."""
+    size, target_out = len(prediction.target_tokens), collate([prediction.pair]).target_out
+    assert target_out is not None
+    tokens = target_out[0, :size].to(features.device)
+    return compute_alternatives(predictor.model, features[:size], tokens, predictor.tokenizers.target)
 
 
-def source_side(predictor: PairPredictor, found: Prediction, words: bool) -> Side:
-    """The source, <eos> at its end."""
-    tokenizer, tokens = predictor.tokenizers.source, found.source_tokens[:-1]
-    text = tokenizer.steps.apply(found.source)
-    return word_side(tokenizer.kind, text, tokens, found.source_words[:-1], after=(END,), merge=words)
+def build_source_side(predictor: PairPredictor, prediction: Prediction, words: bool) -> Side:
+    """Return the source side, with <eos> at the end."""
+    tokenizer, tokens = predictor.tokenizers.source, prediction.source_tokens[:-1]
+    text = tokenizer.steps.apply(prediction.source)
+    return build_word_side(tokenizer.kind, text, tokens, prediction.source_words[:-1], after=(END,), merge=words)
 
 
-def target_side(predictor: PairPredictor, found: Prediction, words: bool, **special: Sequence[str]) -> Side:
-    """The target, with special tokens before or after it."""
-    size, kind = len(found.pair.target or ()), predictor.tokenizers.target.kind
-    tokens, own = found.target_tokens[:size], found.target_words[:size]
-    return word_side(kind, found.written, tokens, own, **special, merge=words)
+def build_target_side(predictor: PairPredictor, prediction: Prediction, words: bool, **special: Sequence[str]) -> Side:
+    """Return the target side, with special tokens before or after it."""
+    size, kind = len(prediction.pair.target or ()), predictor.tokenizers.target.kind
+    tokens, word_ids = prediction.target_tokens[:size], prediction.target_words[:size]
+    return build_word_side(kind, prediction.raw_text, tokens, word_ids, **special, merge=words)

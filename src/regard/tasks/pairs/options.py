@@ -1,4 +1,4 @@
-"""What a request to answer a source, a look at one and an explanation can be told."""
+"""Options of the task pairs: search and explanation."""
 
 from __future__ import annotations
 
@@ -6,56 +6,54 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from regard.errors import RegardError
-from regard.settings import Between
-from regard.tasks.actions import Given
-from regard.tasks.options import check_range
+from regard.settings import Bounds
+from regard.tasks.actions import OptionalText
+from regard.tasks.options import check_bounds
 
-WIDEST, LONGEST = 1000, 100_000
-"""The widest beam and the longest target that can be asked for; the memory for more is hardly meant."""
+MAX_BEAM, MAX_LENGTH = 1000, 100_000
+"""Upper bounds that protect against running out of memory by mistake."""
 
-Beam = Between(1, WIDEST)
+BeamBounds = Bounds(1, MAX_BEAM)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SearchOptions:
-    """How targets are searched for.
+    """Options of the search for targets.
 
     Attributes:
-        beam: Hypotheses kept at each step, 1 is greedy; as in the run's recipe unless set.
-        nbest: Targets for each source, the best first.
-        length_penalty: 0 prefers short targets; as in the run's recipe unless set.
-        longest: Tokens of a target at the most; twice those of its source and 50 more unless set.
+        beam: Beam size; 1 for greedy search (default: from the recipe).
+        nbest: Number of targets per source, best first.
+        length_penalty: Length penalty; 0 favors short targets (default: from the recipe).
+        max_length: Maximum number of target tokens (default: twice the source tokens plus 50).
     """
 
-    beam: Annotated[int | None, Beam] = None
-    nbest: Annotated[int, Beam] = 1
-    length_penalty: Annotated[float | None, Between(0, 100)] = None
-    longest: Annotated[int | None, Between(1, LONGEST)] = None
+    beam: Annotated[int | None, BeamBounds] = None
+    nbest: Annotated[int, BeamBounds] = 1
+    length_penalty: Annotated[float | None, Bounds(0, 100)] = None
+    max_length: Annotated[int | None, Bounds(1, MAX_LENGTH)] = None
 
-    def width(self, usual: int) -> int:
-        """How many hypotheses are kept: `usual` unless set, and no less than the best that are asked for."""
-        return max(usual, self.nbest) if self.beam is None else self.beam
+    def resolve_beam(self, default: int) -> int:
+        """Return the beam size: the given one, or `default`, raised to `nbest`."""
+        return max(default, self.nbest) if self.beam is None else self.beam
 
-    def check_search(self, usual: int) -> None:
-        """Raise a `RegardError` for a search that cannot be made."""
-        width = self.width(usual)
-        check_range("predict", "beam", width, 1, WIDEST)
-        check_range("predict", "nbest", self.nbest, 1, WIDEST)
-        check_range("predict", "longest", self.longest, 1, LONGEST)
+    def check_search(self, default: int) -> None:
+        """Raise a `RegardError` for values out of bounds."""
+        width = self.resolve_beam(default)
+        check_bounds("predict", "beam", width, 1, MAX_BEAM)
+        check_bounds("predict", "nbest", self.nbest, 1, MAX_BEAM)
+        check_bounds("predict", "max_length", self.max_length, 1, MAX_LENGTH)
         if self.nbest > width:
-            raise RegardError(
-                f"predict: {self.nbest} best of a beam of {width} are too many; set beam to {self.nbest} or more"
-            )
+            raise RegardError(f"predict: nbest must be at most beam ({width}), got {self.nbest}")
 
 
 @dataclass(frozen=True, kw_only=True)
-class TargetOptions:
-    """What of a target is explained.
+class PairExplainOptions:
+    """Options of an explanation.
 
     Attributes:
-        target: The target to explain; the one that the model predicts unless set.
-        word: Which word of the target to explain, counted from 0; all of it unless set.
+        target: Target to explain (default: the model's prediction).
+        word: Index of the target word to explain, from 0 (default: the whole target).
     """
 
-    target: Given = None
+    target: OptionalText = None
     word: int | None = None

@@ -1,4 +1,4 @@
-"""PairPredictor: sources in, predictions with their weights out."""
+"""PairPredictor: predict targets for sources, with attention weights."""
 
 from __future__ import annotations
 
@@ -10,75 +10,80 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.batch import EOS, Pair, collate
-from regard.data.batches import plan
+from regard.data.batches import plan_epoch
 from regard.decoding import Hypothesis, decode_all, forced_weights, score_targets
-from regard.decoding.beam import Search, check_beam, search_steps
-from regard.decoding.steps import limits_of
+from regard.decoding.beam import BeamSearch, check_beam, iter_beam_search
+from regard.decoding.steps import resolve_limits
 from regard.errors import RegardError
-from regard.tasks.actions.predict import in_line
-from regard.tasks.pairs.batches import lengths_of
-from regard.tasks.pairs.options import SearchOptions, TargetOptions
+from regard.tasks.actions.predict import to_single_line
+from regard.tasks.pairs.batches import compute_lengths
+from regard.tasks.pairs.options import PairExplainOptions, SearchOptions
 from regard.tasks.pairs.record import TargetRecord
-from regard.tasks.predictor import Answering, Part, Predictor, Request, as_record, as_texts
+from regard.tasks.predictor import PartialAnswer, PredictOptions, Predictor, Request, as_texts, build_record
 from regard.tasks.progress import Progress
-from regard.text import Encoded
+from regard.text import EncodedText
 from regard.text.tokenizer import END
 from regard.views.attention_map import AttentionMap
 
 if TYPE_CHECKING:
-    from regard.explaining.methods import Subject
-    from regard.looking.options import TargetLookOptions
+    from regard.attribution.methods import Subject
+    from regard.maps.options import TargetLookOptions
     from regard.tasks.pairs.actions import PredictPairs
 
-NOTHING = Hypothesis((EOS,), 0.0, True)
+EMPTY_HYPOTHESIS = Hypothesis((EOS,), 0.0, True)
 TOKENS = 8192
-"""Places of a batch on its longer side."""
+"""Batch size in tokens, padding included, on the longer side."""
 
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """A target, how probable it is, and where the model looked while it wrote it.
+    """A predicted target with its log-probability and, on request, its attention weights.
 
-    The tokens of both sides end in <eos> (the target's only if the model ended it), as
-    the axes of the weights do. A source token that the model does not know is shown as
-    it stands in the text.
+    The tokens of both sides end in <eos> (the target's only if the target is complete), and
+    so do the axes of the weights. Unknown source tokens are shown as in the text.
     """
 
     source: str
     text: str
-    written: str = field(repr=False)  # as the model wrote it, before it was made readable
+    raw_text: str = field(repr=False)  # the model's output before postprocessing
     log_probability: float
     source_tokens: tuple[str, ...]
     target_tokens: tuple[str, ...]
-    source_words: tuple[int | None, ...] = field(repr=False)  # the word each token belongs to
+    source_words: tuple[int | None, ...] = field(repr=False)  # the word index of each token
     target_words: tuple[int | None, ...] = field(repr=False)
-    pair: Pair = field(repr=False)  # both sides as numbers, without <eos>
+    pair: Pair = field(repr=False)  # the token ids of both sides, without <eos>
     weights: Float[Tensor, "layers heads target source"] | None = field(default=None, repr=False)
-    alternatives: tuple[Prediction, ...] = field(default=(), repr=False)  # the n best, itself first
+    alternatives: tuple[Prediction, ...] = field(default=(), repr=False)  # the n best, this one first
 
     def record(self) -> dict[str, Any]:
-        """The best target, and all that were asked for, itself first."""
-        targets = [as_record(each, TargetRecord) for each in self.alternatives]
+        """Return the best target and all alternatives, best first, as JSON values."""
+        targets = [build_record(alternative, TargetRecord) for alternative in self.alternatives]
         return {"source": self.source, **targets[0], "alternatives": targets}
 
     def lines(self, options: PredictPairs) -> list[str]:
-        """As many lines as targets were asked for, so that it is known which belong to which source."""
-        targets = [(each.log_probability, in_line(each.text)) for each in self.alternatives]
+        """Return exactly `nbest` lines, padded with empty ones, so that output lines can be matched to sources."""
+        targets = [(alternative.log_probability, to_single_line(alternative.text)) for alternative in self.alternatives]
         targets += [(float("-inf"), "")] * (options.nbest - len(targets))
         return [f"{value:.4f}\t{text}" if options.log_probabilities else text for value, text in targets]
 
 
-class Options(Answering, total=False):
-    """What `PairPredictor.predict` can be told, and describes."""
+class PairPredictOptions(PredictOptions, total=False):
+    """Keyword arguments of `PairPredictor.predict`."""
 
     beam: int | None
     nbest: int
     length_penalty: float | None
-    longest: int | None
+    max_length: int | None
 
 
 class PairPredictor(Predictor[Prediction]):
-    """Answers a source by a target."""
+    """A trained sequence-to-sequence model.
+
+    Example:
+        >>> model = regard.load("runs/dates")
+        >>> model.predict("vendredi 3 mars 2017").text
+        '2017-03-03'
+    """
 
     task_name = "pairs"
 
@@ -87,40 +92,54 @@ class PairPredictor(Predictor[Prediction]):
         return f"{self.tokenizers.source.kind} to {self.tokenizers.target.kind}"
 
     @overload
-    def predict(self, texts: str, **options: Unpack[Options]) -> Prediction: ...  # type: ignore[overload-overlap]
+    def predict(self, texts: str, **options: Unpack[PairPredictOptions]) -> Prediction: ...  # type: ignore[overload-overlap]
     @overload  # a str is a sequence of str, too
-    def predict(self, texts: Sequence[str], **options: Unpack[Options]) -> list[Prediction]: ...
+    def predict(self, texts: Sequence[str], **options: Unpack[PairPredictOptions]) -> list[Prediction]: ...
     def predict(
-        self, texts: Any, *, return_weights: bool = False, progress: Progress | None = None, **options: Any
+        self,
+        texts: Any,
+        *,
+        beam: int | None = None,
+        nbest: int = 1,
+        length_penalty: float | None = None,
+        max_length: int | None = None,
+        return_weights: bool = False,
+        progress: Progress | None = None,
     ) -> Prediction | list[Prediction]:
-        """The best target for a source, or for each of several. An empty source has an empty target.
+        """Predict the best target for a source, or for each of several sources.
 
         Args:
-            texts: One source or several.
-            return_weights: Also give the attention of every target that is returned.
-            progress: Told how many sources are done.
-            options: `beam`: hypotheses kept at each step, 1 is greedy; that of the recipe unless told otherwise, and
-                no less than `nbest`. `nbest`: how many targets to give for each source, as `alternatives`; fewer where
-                there are no more, or where different tokens make the same text. `length_penalty`: 0 prefers short
-                targets; that of the recipe unless told otherwise. `longest`: tokens of a target at the most; twice
-                those of its source and 50 more unless told otherwise.
+            texts: One source or a sequence of sources; an empty source has an empty target.
+            beam: The beam width, 1 for greedy search; taken from the recipe by default, and at least `nbest`.
+            nbest: How many targets to return for each source, in `alternatives`; there may be fewer.
+            length_penalty: 0 favors short targets; taken from the recipe by default.
+            max_length: The maximum number of target tokens; by default 50 more than twice the source tokens.
+            return_weights: Also return the attention weights of every target.
+            progress: Called with the number of sources done.
+
+        Returns:
+            A prediction for one source, a list of predictions for a sequence of sources.
+
+        Example:
+            >>> regard.load("runs/dates").predict("3 mars 2017", beam=5).text
+            '2017-03-03'
         """
-        search = SearchOptions(**options)
+        search = SearchOptions(beam=beam, nbest=nbest, length_penalty=length_penalty, max_length=max_length)
         self.check(search)
         requests = [Request(text, search) for text in as_texts("predict", texts)]
         predictions = self.answer(requests, return_weights=return_weights, progress=progress)
         return predictions[0] if isinstance(texts, str) else predictions
 
-    def subject(self, text: str, **further: Any) -> str:
+    def build_input(self, text: str, **further: Any) -> str:
         return text
 
     def check(self, options: SearchOptions) -> None:
-        usual = self.recipe.decoding
-        options.check_search(usual.beam)
-        check_beam(options.width(usual.beam), options.nbest, self._penalty(options))
+        defaults = self.recipe.decoding
+        options.check_search(defaults.beam)
+        check_beam(options.resolve_beam(defaults.beam), options.nbest, self._get_length_penalty(options))
 
-    def _penalty(self, options: SearchOptions) -> float:
-        """The length penalty: that of the recipe unless it is set."""
+    def _get_length_penalty(self, options: SearchOptions) -> float:
+        """Return the length penalty of the options, or of the recipe."""
         return self.recipe.decoding.length_penalty if options.length_penalty is None else options.length_penalty
 
     def answer(
@@ -132,150 +151,184 @@ class PairPredictor(Predictor[Prediction]):
             return []
         options: SearchOptions = requests[0].options
         self.check(options)
-        texts = [request.subject for request in requests]
-        sources = [self.tokenizers.source.encoded(text) for text in texts]
-        self._check_places(sources)
+        texts = [request.input for request in requests]
+        sources = [self.tokenizers.source.encode_with_words(text) for text in texts]
+        self._check_lengths(sources)
         best = decode_all(
             self.model,
             [Pair(source.ids) for text, source in zip(texts, sources, strict=True) if text.strip()],
-            width=options.width(self.recipe.decoding.beam),
+            width=options.resolve_beam(self.recipe.decoding.beam),
             nbest=options.nbest,
-            length_penalty=self._penalty(options),
-            longest=options.longest,
+            length_penalty=self._get_length_penalty(options),
+            max_length=options.max_length,
             device=self.device,
             progress=progress,
         )
-        rest = iter(best)
+        hypotheses = iter(best)
         predictions = [
-            self._different(text, source, next(rest) if text.strip() else [NOTHING])
+            self._build_predictions(text, source, next(hypotheses) if text.strip() else [EMPTY_HYPOTHESIS])
             for text, source in zip(texts, sources, strict=True)
         ]
-        return self._finished(predictions, return_weights)
+        return self._attach_alternatives(predictions, return_weights)
 
     @property
-    def defaults(self) -> dict[str, Any]:
+    def default_options(self) -> dict[str, Any]:
         return {"beam": self.recipe.decoding.beam, "length_penalty": self.recipe.decoding.length_penalty}
 
     def batch_key(self, request: Request, *, streamed: bool = False) -> Hashable:
-        """A beam that is shown while it grows is that of one source."""
+        """Return the options; None for a streamed request, whose beam is shown step by step."""
         return None if streamed else request.options
 
-    def limited(self, options: Any, subject: str, most_tokens: int) -> Any:
-        batch = collate([Pair(self.tokenizers.source.encode(subject))])
-        usual = int(limits_of(self.model, batch, None))
-        return replace(options, longest=most_tokens) if options.longest is None and usual > most_tokens else options
+    def limit_tokens(self, options: Any, input_: str, max_tokens: int) -> Any:
+        batch = collate([Pair(self.tokenizers.source.encode(input_))])
+        default_limit = int(resolve_limits(self.model, batch, None))
+        return (
+            replace(options, max_length=max_tokens)
+            if options.max_length is None and default_limit > max_tokens
+            else options
+        )
 
-    def steps(self, requests: Sequence[Request], *, streamed: bool = False) -> Iterator[list[Prediction | Part | None]]:
-        """The beam of one source after every step, and the answer that it has found; or all answers at once."""
+    def answer_in_steps(
+        self, requests: Sequence[Request], *, streamed: bool = False
+    ) -> Iterator[list[Prediction | PartialAnswer | None]]:
+        """Yield the beam of a streamed request after every step, then its answer; otherwise all answers at once."""
         request, options = requests[0], requests[0].options
-        if not streamed or not request.subject.strip():
+        if not streamed or not request.input.strip():
             yield list(self.answer(requests))
             return
-        for search in self.search(request.subject, options):
-            live = [(self.tokenizers.target.decode(each.target), each.log_probability) for each in search.alive()[0]]
-            yield [Part({"beam": [{"text": text, "log_probability": value} for text, value in live]})]
-        yield [self.found(request.subject, search)]
+        for search in self.search(request.input, options):
+            hypotheses = [
+                (self.tokenizers.target.decode(hypothesis.target), hypothesis.log_probability)
+                for hypothesis in search.get_live()[0]
+            ]
+            yield [PartialAnswer({"beam": [{"text": text, "log_probability": value} for text, value in hypotheses]})]
+        yield [self.finish_search(request.input, search)]
 
-    def search(self, text: str, options: SearchOptions) -> Iterator[Search]:
-        """The search that `predict` makes for one source that is not empty, after each of its steps."""
+    def search(self, text: str, options: SearchOptions) -> Iterator[BeamSearch]:
+        """Yield the search of `predict` for one source, which must not be empty, after each step."""
         self.check(options)
-        source, width = self.tokenizers.source.encoded(text), options.width(self.recipe.decoding.beam)
-        self._check_places([source])
-        return search_steps(
+        source, width = self.tokenizers.source.encode_with_words(text), options.resolve_beam(self.recipe.decoding.beam)
+        self._check_lengths([source])
+        return iter_beam_search(
             self.model,
             collate([Pair(source.ids)]).to(self.device),
             width,
             options.nbest,
-            self._penalty(options) if width > 1 else 0.0,  # a beam of one is greedy
-            longest=options.longest,
+            self._get_length_penalty(options) if width > 1 else 0.0,  # a beam of one is greedy
+            max_length=options.max_length,
         )
 
-    def found(self, text: str, search: Search) -> Prediction:
-        """The best target that a search for one source has found, which knows the others."""
-        predictions = self._different(text, self.tokenizers.source.encoded(text), search.results()[0])
-        return self._finished([predictions], return_weights=False)[0]
+    def finish_search(self, text: str, search: BeamSearch) -> Prediction:
+        """Return the best target of a finished search, with the others as its alternatives."""
+        predictions = self._build_predictions(
+            text, self.tokenizers.source.encode_with_words(text), search.get_results()[0]
+        )
+        return self._attach_alternatives([predictions], return_weights=False)[0]
 
     def force(self, texts: Sequence[str], targets: Sequence[str], *, return_weights: bool = False) -> list[Prediction]:
-        """Given targets as predictions: how probable the model finds them, and where it looks while it reads them."""
+        """Score given targets: return them as predictions with log-probabilities and, on request, weights.
+
+        Args:
+            texts: The sources.
+            targets: One target for each source.
+            return_weights: Also return the attention weights.
+        """
         texts, targets = as_texts("force", texts), as_texts("force", targets)
         if len(texts) != len(targets):
-            raise RegardError(f"force: there are {len(texts)} sources and {len(targets)} targets; each needs one")
+            raise RegardError(
+                f"force: expected one target per source, got {len(texts)} sources and {len(targets)} targets"
+            )
         if return_weights:
             self.check_attention()
         source, target = self.tokenizers.source, self.tokenizers.target
-        found = [
-            new_prediction(text, source.encoded(text), wanted, target.steps.apply(wanted), target.encoded(wanted))
-            for text, wanted in zip(texts, targets, strict=True)
+        predictions = [
+            build_prediction(
+                text,
+                source.encode_with_words(text),
+                target_text,
+                target.steps.apply(target_text),
+                target.encode_with_words(target_text),
+            )
+            for text, target_text in zip(texts, targets, strict=True)
         ]
-        values = self._log_probabilities([prediction.pair for prediction in found])
-        scored = [[replace(each, log_probability=value)] for each, value in zip(found, values, strict=True)]
-        return self._finished(scored, return_weights)
+        values = self._compute_log_probabilities([prediction.pair for prediction in predictions])
+        scored = [[replace(p, log_probability=value)] for p, value in zip(predictions, values, strict=True)]
+        return self._attach_alternatives(scored, return_weights)
 
     def check_attention(self) -> None:
         if not self.model.attentions:
-            raise RegardError(f"{self.name}: this model has no attention from target to source, so no weights to show")
+            raise RegardError(f"{self.name} has no attention from target to source")
 
-    def _check_places(self, sources: Sequence[Encoded]) -> None:
-        """Raise a `RegardError` for a source with more tokens than the model has positions for."""
-        most = self.model.most_places
-        for number, source in enumerate(sources, start=1):
-            if most is not None and len(source.ids) >= most:
-                raise RegardError(f"source {number}: has {len(source.ids)} tokens; {self.name} reads up to {most - 1}")
+    def _check_lengths(self, sources: Sequence[EncodedText]) -> None:
+        """Raise a `RegardError` for a source with more tokens than the model has positions."""
+        max_positions = self.model.max_length
+        for index, source in enumerate(sources, start=1):
+            if max_positions is not None and len(source.ids) >= max_positions:
+                raise RegardError(
+                    f"source {index} has {len(source.ids)} tokens; {self.name} reads at most {max_positions - 1}"
+                )
 
-    def _different(self, text: str, source: Encoded, hypotheses: Sequence[Hypothesis]) -> list[Prediction]:
-        """The predictions of some hypotheses, without repeats."""
-        return different([self._predicted(text, source, hypothesis) for hypothesis in hypotheses])
+    def _build_predictions(self, text: str, source: EncodedText, hypotheses: Sequence[Hypothesis]) -> list[Prediction]:
+        """Return the predictions of some hypotheses, without duplicates."""
+        return drop_duplicates([self._build_prediction(text, source, hypothesis) for hypothesis in hypotheses])
 
-    def _predicted(self, text: str, source: Encoded, hypothesis: Hypothesis) -> Prediction:
+    def _build_prediction(self, text: str, source: EncodedText, hypothesis: Hypothesis) -> Prediction:
         tokenizer = self.tokenizers.target
         ids = [token for token in hypothesis.tokens if token != EOS]
-        target = Encoded(ids, tokenizer.tokens_of(ids), tokenizer.words_of(ids))
-        found = new_prediction(
-            text, source, tokenizer.decode(ids), tokenizer.written(ids), target, ended=hypothesis.ended
+        target = EncodedText(ids, tokenizer.ids_to_tokens(ids), tokenizer.ids_to_word_indices(ids))
+        prediction = build_prediction(
+            text, source, tokenizer.decode(ids), tokenizer.decode_raw(ids), target, ended=hypothesis.ended
         )
-        return replace(found, log_probability=hypothesis.log_probability)
+        return replace(prediction, log_probability=hypothesis.log_probability)
 
-    def _log_probabilities(self, pairs: Sequence[Pair]) -> list[float]:
-        found: dict[int, float] = {}
-        for places in batches_of(pairs):
-            batch = collate([pairs[place] for place in places]).to(self.device)
-            found.update(zip(places, score_targets(self.model, batch), strict=True))
-        return [found[place] for place in range(len(pairs))]
+    def _compute_log_probabilities(self, pairs: Sequence[Pair]) -> list[float]:
+        scores: dict[int, float] = {}
+        for indices in plan_pair_batches(pairs):
+            batch = collate([pairs[index] for index in indices]).to(self.device)
+            scores.update(zip(indices, score_targets(self.model, batch), strict=True))
+        return [scores[index] for index in range(len(pairs))]
 
-    def _finished(self, predictions: Sequence[Sequence[Prediction]], return_weights: bool) -> list[Prediction]:
-        """The best prediction for each source, which knows the others; each with its weights if these are wanted."""
-        flat = [prediction for several in predictions for prediction in several]
-        found = iter(self._with_weights(flat) if return_weights else flat)
-        kept = [tuple(next(found) for _ in several) for several in predictions]
-        return [replace(several[0], alternatives=several) for several in kept]
+    def _attach_alternatives(
+        self, predictions: Sequence[Sequence[Prediction]], return_weights: bool
+    ) -> list[Prediction]:
+        """Return the best prediction for each source, with all of them as its alternatives."""
+        flat = [prediction for group in predictions for prediction in group]
+        flat_iterator = iter(self._add_weights(flat) if return_weights else flat)
+        groups = [tuple(next(flat_iterator) for _ in group) for group in predictions]
+        return [replace(group[0], alternatives=group) for group in groups]
 
-    def _with_weights(self, predictions: Sequence[Prediction]) -> list[Prediction]:
-        """Each with its attention, by one pass that reads what was written."""
+    def _add_weights(self, predictions: Sequence[Prediction]) -> list[Prediction]:
+        """Return the predictions with their attention weights, from one forward pass over each target."""
         pairs = [prediction.pair for prediction in predictions]
-        found: dict[int, Prediction] = {}
-        for places in batches_of(pairs):
-            whole = forced_weights(self.model, collate([pairs[place] for place in places]).to(self.device)).cpu()
-            for row, place in enumerate(places):
-                prediction = predictions[place]
+        by_index: dict[int, Prediction] = {}
+        for indices in plan_pair_batches(pairs):
+            weights = forced_weights(self.model, collate([pairs[index] for index in indices]).to(self.device)).cpu()
+            for row, index in enumerate(indices):
+                prediction = predictions[index]
                 rows, columns = len(prediction.target_tokens), len(prediction.source_tokens)
-                found[place] = replace(prediction, weights=whole[row, :, :, :rows, :columns].float().clone())
-        return [found[place] for place in range(len(pairs))]
+                by_index[index] = replace(prediction, weights=weights[row, :, :, :rows, :columns].float().clone())
+        return [by_index[index] for index in range(len(pairs))]
 
     def attention_map(self, prediction: Prediction, *, words: bool = False) -> AttentionMap:
-        """The weights of a prediction as a record that every view draws, by tokens or merged to words."""
+        """Return the attention weights of a prediction as a map, by tokens or merged into words.
+
+        Args:
+            prediction: A prediction made with `return_weights=True`.
+            words: Merge subwords into words.
+        """
         from regard.alignment import merge_words
 
         if not isinstance(prediction, Prediction):
-            raise RegardError(f"attention_map: found {type(prediction).__name__}; one Prediction is needed")
+            raise RegardError(f"attention_map: expected a Prediction, got {type(prediction).__name__}")
         if prediction.weights is None:
-            raise RegardError("attention_map: the prediction has no weights; predict with return_weights=True")
+            raise RegardError("attention_map: the prediction has no weights; pass return_weights=True to predict")
         weights, title = prediction.weights.numpy(), f"{self.name}: {prediction.source} → {prediction.text}"
         if not words:
             return AttentionMap(prediction.target_tokens, prediction.source_tokens, weights, title, "tokens")
-        rows, columns = prediction.written.split(), self.tokenizers.source.steps.apply(prediction.source).split()
-        for side, found in (("source", columns), ("prediction", rows)):
-            if not found:
-                raise RegardError(f"attention_map: the {side} has no words; show it by tokens")
+        rows, columns = prediction.raw_text.split(), self.tokenizers.source.steps.apply(prediction.source).split()
+        for side, words_of_side in (("source", columns), ("prediction", rows)):
+            if not words_of_side:
+                raise RegardError(f"attention_map: the {side} has no words; pass words=False")
         merged = merge_words(weights, prediction.source_words, prediction.target_words)
         return AttentionMap(tuple(rows), tuple(columns), merged, title, "words")
 
@@ -284,37 +337,37 @@ class PairPredictor(Predictor[Prediction]):
 
         return look_at_pair(self, text, options)
 
-    def explain(self, text: Any, options: TargetOptions) -> Subject:
+    def explain(self, text: Any, options: PairExplainOptions) -> Subject:
         from regard.tasks.pairs.explain import PairSubject
 
         return PairSubject(self, text, options)
 
 
-def new_prediction(
-    text: str, source: Encoded, readable: str, written: str, target: Encoded, *, ended: bool = True
+def build_prediction(
+    text: str, source: EncodedText, readable: str, written: str, target: EncodedText, *, ended: bool = True
 ) -> Prediction:
-    """A prediction of which neither probability nor weights are known yet."""
+    """Build a prediction without probability and weights."""
     return Prediction(
         source=text,
         text=readable,
-        written=written,
+        raw_text=written,
         log_probability=0.0,
         source_tokens=(*source.tokens, END),
         target_tokens=(*target.tokens, END) if ended else tuple(target.tokens),
-        source_words=(*source.words, None),
-        target_words=(*target.words, None) if ended else tuple(target.words),
+        source_words=(*source.word_indices, None),
+        target_words=(*target.word_indices, None) if ended else tuple(target.word_indices),
         pair=Pair(source.ids, target.ids),
     )
 
 
-def different(predictions: Sequence[Prediction]) -> list[Prediction]:
-    """Those whose text was not given before: different tokens may make the same text."""
-    found: dict[str, Prediction] = {}
-    for each in predictions:
-        found.setdefault(each.text, each)
-    return list(found.values())
+def drop_duplicates(predictions: Sequence[Prediction]) -> list[Prediction]:
+    """Drop predictions with the text of an earlier one: different tokens may decode to the same text."""
+    by_text: dict[str, Prediction] = {}
+    for prediction in predictions:
+        by_text.setdefault(prediction.text, prediction)
+    return list(by_text.values())
 
 
-def batches_of(pairs: Sequence[Pair]) -> Sequence[Sequence[int]]:
-    """Pairs in batches of like length."""
-    return plan(lengths_of(pairs), tokens=TOKENS).batches
+def plan_pair_batches(pairs: Sequence[Pair]) -> Sequence[Sequence[int]]:
+    """Group pairs of similar length into batches."""
+    return plan_epoch(compute_lengths(pairs), batch_tokens=TOKENS).batches

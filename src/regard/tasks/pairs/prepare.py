@@ -1,4 +1,4 @@
-"""Pairs of texts, made ready for training."""
+"""Prepare training on pairs: data, tokenizers, settings and batches."""
 
 from __future__ import annotations
 
@@ -8,59 +8,63 @@ from dataclasses import replace
 from itertools import compress
 
 from regard.batch import Pair, collate
-from regard.data.check import check, unknown_share
 from regard.data.example import Example
+from regard.data.pair_check import compute_unknown_share, summarize_pair_data
 from regard.errors import RegardError
 from regard.run import Run
-from regard.tasks.pairs.batches import PairCorpus, encode
-from regard.tasks.pairs.defaults import Facts, choose_model, choose_settings
-from regard.tasks.pairs.load import Corpus, load_corpus
+from regard.tasks.pairs.batches import PairBatches, encode_examples
+from regard.tasks.pairs.defaults import PairFacts, choose_pair_model, choose_pair_settings
+from regard.tasks.pairs.load import PairSplit, load_pair_split
 from regard.tasks.pairs.settings import PairRecipe
 from regard.tasks.pairs.validation import PairValidation
-from regard.text import TextSteps, Tokenizers, learn_pair
-from regard.training.going_on import tokenizers_of
+from regard.text import TextSteps, TokenizerPair, learn_tokenizer_pair
 from regard.training.loss import PairStep
 from regard.training.prepared import Prepared
-from regard.training.talk import Talk
+from regard.training.reporter import Reporter
+from regard.training.resume import load_tokenizers
 
 
-def prepare_pairs(recipe: PairRecipe, home: Run | None, device: str, talk: Talk) -> Prepared:
-    """Read and check the data, learn the tokenizers or take those of a run, and settle what was left open."""
-    corpus = load_corpus(recipe.data, recipe.training.seed)
-    talk.say(f"data: {corpus.origin}")
-    for line in check(corpus.train, corpus.valid).lines():
-        talk.say(f"  {line}")
-    if home is None:
-        tokenizers, reasons = learn(recipe, corpus.train)
+def prepare_pairs(recipe: PairRecipe, existing_run: Run | None, device: str, reporter: Reporter) -> Prepared:
+    """Load the data, learn the tokenizers or load those of an existing run, and choose open settings."""
+    corpus = load_pair_split(recipe.data, recipe.training.seed)
+    reporter.info(f"data: {corpus.origin}")
+    for line in summarize_pair_data(corpus.train, corpus.valid).lines():
+        reporter.info(f"  {line}")
+    if existing_run is None:
+        tokenizers, reasons = learn_tokenizers(recipe, corpus.train)
     else:
-        tokenizers, reasons = tokenizers_of(home), [f"taken from {home.path}"]
+        tokenizers, reasons = load_tokenizers(existing_run), [f"loaded from {existing_run.path}"]
     for reason in reasons:
-        talk.say(f"tokens: {reason}")
-    corpus, train, valid = encoded(corpus, tokenizers, recipe.data.most_tokens, talk)
+        reporter.info(f"tokens: {reason}")
+    corpus, train, valid = encode_split(corpus, tokenizers, recipe.data.max_tokens, reporter)
     if recipe.text.bpe_dropout and "bpe" not in (tokenizers.source.kind, tokenizers.target.kind):
-        raise RegardError("text.bpe_dropout: neither side is of the kind bpe; set --source-kind bpe, or leave it out")
-    name = recipe.model.get("name") or choose_model(len(train), tokenizers, recipe.model)
+        raise RegardError(
+            "text.bpe_dropout requires a bpe tokenizer; set --source-tokenizer or --target-tokenizer to bpe"
+        )
+    name = recipe.model.get("name") or choose_pair_model(len(train), tokenizers, recipe.model)
     recipe = replace(recipe, model={**recipe.model, "name": name})
-    facts = Facts.of(train, tokenizers.target, on_gpu=device != "cpu")
-    return settled(choose_settings(recipe, facts), corpus, tokenizers, train, valid, device)
+    facts = PairFacts.of(train, tokenizers.target, on_gpu=device != "cpu")
+    return build_prepared_pairs(choose_pair_settings(recipe, facts), corpus, tokenizers, train, valid, device)
 
 
-def settled(
+def build_prepared_pairs(
     recipe: PairRecipe,
-    corpus: Corpus,
-    tokenizers: Tokenizers,
+    corpus: PairSplit,
+    tokenizers: TokenizerPair,
     train: Sequence[Pair],
     valid: Sequence[Pair],
     device: str,
 ) -> Prepared:
-    """All of it, with the batches and how they are validated."""
+    """Build the batches and the validation from the final recipe."""
     training = recipe.training
-    assert training.tokens is not None
-    batches = PairCorpus(corpus.train, train, tokenizers, training.tokens, training.seed, recipe.text.bpe_dropout)
-    first = batches.full_plan(0)
+    assert training.batch_tokens is not None
+    batches = PairBatches(
+        corpus.train, train, tokenizers, training.batch_tokens, training.seed, recipe.text.bpe_dropout
+    )
+    first_plan = batches.build_plan(0)
     metrics = ["exact"] if training.metric in ("exact", "loss") else ["exact", training.metric]
     validation = PairValidation(
-        corpus.valid, valid, tokenizers, training.tokens, training.validate_most, metrics, device
+        corpus.valid, valid, tokenizers, training.batch_tokens, training.max_validation, metrics, device
     )
     return Prepared(
         recipe=recipe,
@@ -68,62 +72,67 @@ def settled(
         batches=batches,
         validate=validation,
         step=PairStep,
-        first=collate(train[:64]),
-        longest=max(max(len(pair.source), len(pair.target or ())) + 1 for pair in [*train, *valid]),
-        data={"origin": corpus.origin, "train": len(train), "valid": len(valid), "sha256": fingerprint(corpus)},
-        each="tokens a side",
-        amount=f"{len(first)} an epoch, {100 * first.padding:.1f} % of them padding",
+        first_batch=collate(train[:64]),
+        max_length=max(max(len(pair.source), len(pair.target or ())) + 1 for pair in [*train, *valid]),
+        data={
+            "origin": corpus.origin,
+            "train": len(train),
+            "validation": len(valid),
+            "sha256": compute_fingerprint(corpus),
+        },
+        batch_unit="tokens per side",
+        summary=f"{len(first_plan)} per epoch, {100 * first_plan.padding:.1f} % padding",
     )
 
 
-def learn(recipe: PairRecipe, examples: Sequence[Example]) -> tuple[Tokenizers, list[str]]:
-    """Tokenizers for both sides."""
+def learn_tokenizers(recipe: PairRecipe, examples: Sequence[Example]) -> tuple[TokenizerPair, list[str]]:
+    """Learn the tokenizers of both sides; return them with the reasons for their kinds."""
     text = recipe.text
 
     def steps(moses: str | None) -> TextSteps:
-        return TextSteps(lowercase=text.lowercase, normalise_punctuation=moses is not None, moses=moses)
+        return TextSteps(lowercase=text.lowercase, normalize_punctuation=moses is not None, moses=moses)
 
-    return learn_pair(
+    return learn_tokenizer_pair(
         [example.source for example in examples],
         [example.target for example in examples],
-        kind=text.kind,
-        source_kind=None if text.source_kind == "auto" else text.source_kind,
-        target_kind=None if text.target_kind == "auto" else text.target_kind,
-        size=text.size,
-        least_count=text.least_count,
-        joint=text.joint,
+        kind=text.tokenizer,
+        source_kind=None if text.source_tokenizer == "auto" else text.source_tokenizer,
+        target_kind=None if text.target_tokenizer == "auto" else text.target_tokenizer,
+        vocab_size=text.vocab_size,
+        min_frequency=text.min_frequency,
+        shared_vocab=text.shared_vocab,
         source_steps=steps(text.moses_source),
         target_steps=steps(text.moses_target),
     )
 
 
-def encoded(
-    corpus: Corpus, tokenizers: Tokenizers, longest: int, talk: Talk
-) -> tuple[Corpus, Sequence[Pair], Sequence[Pair]]:
-    """Both parts as numbers, without what is too long."""
+def encode_split(
+    corpus: PairSplit, tokenizers: TokenizerPair, max_tokens: int, reporter: Reporter
+) -> tuple[PairSplit, Sequence[Pair], Sequence[Pair]]:
+    """Encode both parts, skipping pairs that are too long."""
     parts = []
-    for name, examples in (("train", corpus.train), ("valid", corpus.valid)):
-        pairs = encode(examples, tokenizers)
-        fits = [max(len(pair.source), len(pair.target or ())) <= longest for pair in pairs]
+    for name, examples in (("training", corpus.train), ("validation", corpus.valid)):
+        pairs = encode_examples(examples, tokenizers)
+        fits = [max(len(pair.source), len(pair.target or ())) <= max_tokens for pair in pairs]
         if not any(fits):
-            raise RegardError(f"data: every {name} pair has more than {longest} tokens; raise --data.most-tokens")
+            raise RegardError(f"data: every {name} pair has more than {max_tokens} tokens; raise --data.max-tokens")
         if not all(fits):
-            talk.say(
-                f"{name}: {fits.count(False)} pairs with more than {longest} tokens are left out (--data.most-tokens)"
+            reporter.info(
+                f"{name}: skipped {fits.count(False)} pairs with more than {max_tokens} tokens (--data.max-tokens)"
             )
         parts.append((list(compress(examples, fits)), list(compress(pairs, fits))))
     (train_examples, train_pairs), (valid_examples, valid_pairs) = parts
-    for side, place in (("source", 0), ("target", 1)):
-        share = unknown_share(pair[place] or () for pair in valid_pairs)
-        talk.say(f"validation, {side}: {100 * share:.1f} % of the tokens are unknown")
-    return Corpus(train_examples, valid_examples, corpus.origin), train_pairs, valid_pairs
+    for side, side_index in (("source", 0), ("target", 1)):
+        share = compute_unknown_share(pair[side_index] or () for pair in valid_pairs)
+        reporter.info(f"validation, {side}: {100 * share:.1f} % of the tokens are unknown")
+    return PairSplit(train_examples, valid_examples, corpus.origin), train_pairs, valid_pairs
 
 
-def fingerprint(corpus: Corpus) -> str:
-    """A checksum of all examples, in order."""
-    found = hashlib.sha256()
+def compute_fingerprint(corpus: PairSplit) -> str:
+    """Return a checksum of all examples, in order."""
+    digest = hashlib.sha256()
     for part in (corpus.train, corpus.valid):
-        found.update(f"{len(part)}\n".encode())
+        digest.update(f"{len(part)}\n".encode())
         for example in part:
-            found.update(f"{example.source}\t{example.target}\n".encode(errors="surrogatepass"))
-    return found.hexdigest()
+            digest.update(f"{example.source}\t{example.target}\n".encode(errors="surrogatepass"))
+    return digest.hexdigest()

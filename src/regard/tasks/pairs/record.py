@@ -1,4 +1,4 @@
-"""The record of a prediction, for the server's description of itself."""
+"""JSON schema of a prediction, for the server's API description."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class TargetRecord:
-    """One target of a source; both sides end in <eos>. Weights are by layer, head, target and source token."""
+    """One target. Both token lists end in <eos>; weights are indexed by layer, head, target and source token."""
 
     text: str
     log_probability: float
@@ -18,7 +18,7 @@ class TargetRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class PairRecord(TargetRecord):
-    """The best target of a source, and all that were asked for, itself first."""
+    """The best target of a source, and all alternatives, best first."""
 
     source: str
     alternatives: list[TargetRecord]

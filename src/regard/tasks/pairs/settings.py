@@ -1,4 +1,4 @@
-"""The recipe of pairs."""
+"""Settings of the task pairs."""
 
 from __future__ import annotations
 
@@ -7,73 +7,73 @@ from typing import Any, Literal
 
 from regard.errors import RegardError
 from regard.recipe import Recipe
-from regard.settings import check_least, setting
+from regard.settings import check_minimum, setting
 from regard.tasks.settings import DataSettings, Kind, TextSettings
 from regard.training.settings import TrainingSettings
 
 
 @dataclass(frozen=True, kw_only=True)
 class PairData(DataSettings):
-    """Where pairs come from."""
+    """Settings of the data."""
 
-    source: str | None = setting(None, "path", "origin", "may_change")  # or two files, line by line: the sources
-    target: str | None = setting(None, "path", "may_change")  # and the targets
-    valid_source: str | None = setting(None, "path", "may_change")  # two files to validate with: the sources
-    valid_target: str | None = setting(None, "path", "may_change")  # and the targets
-    format: str | None = None  # tmx, po, mo, tsv, csv, jsonl; by the name of the file unless set
-    columns: tuple[str, ...] = ()  # which columns, keys or languages are source and target
-    empty: Literal["error", "skip"] = "error"  # what to do with a pair or example of which a part is empty
-    most_tokens: int = 256  # of a side; longer pairs are left out
-    count: int = 20_000  # examples to make of a built-in corpus
+    source: str | None = setting(None, "path", "origin", "may_change")  # file of sources, one per line, with --target
+    target: str | None = setting(None, "path", "may_change")  # file of targets, one per line
+    validation_source: str | None = setting(None, "path", "may_change")  # file of validation sources
+    validation_target: str | None = setting(None, "path", "may_change")  # file of validation targets
+    format: str | None = None  # file format: tmx, po, mo, tsv, csv or jsonl (default: from the file name)
+    columns: tuple[str, ...] = ()  # columns, keys or languages of source and target
+    on_empty: Literal["error", "skip"] = "error"  # what to do with a pair or example with an empty part
+    max_tokens: int = 256  # skip pairs with more tokens than this on either side
+    corpus_size: int = 20_000  # number of examples to generate from a built-in corpus
     corpus: dict[str, Any] = field(default_factory=dict)  # settings of a built-in corpus
 
 
 @dataclass(frozen=True, kw_only=True)
 class PairText(TextSettings):
-    """How sources and targets become tokens."""
+    """Settings of preprocessing and tokenization."""
 
-    source_kind: Kind = "auto"  # of the source alone
-    target_kind: Kind = "auto"  # of the target alone
-    joint: bool | Literal["auto"] = "auto"  # one vocabulary for both sides; auto: where they share most words
-    lowercase: bool = False  # all text
-    moses_source: str | None = None  # a language, whose punctuation is normalised and set apart as Moses does
-    moses_target: str | None = None  # a language, likewise
-    bpe_dropout: float = 0.0  # the share of merges left out in training; batches then have more tokens than planned
+    source_tokenizer: Kind = "auto"  # tokenizer of the source (default: --tokenizer)
+    target_tokenizer: Kind = "auto"  # tokenizer of the target (default: --tokenizer)
+    shared_vocab: bool | Literal["auto"] = "auto"  # one vocabulary for both sides; auto: if they share most words
+    lowercase: bool = False  # lowercase all text
+    moses_source: str | None = None  # language of the source (de, en, ...), to normalize and tokenize it as Moses does
+    moses_target: str | None = None  # language of the target, to normalize and tokenize it as Moses does
+    bpe_dropout: float = 0.0  # probability of skipping a BPE merge in training; makes batches larger than planned
 
     def __post_init__(self) -> None:
         if not 0 <= self.bpe_dropout < 1:
-            raise RegardError(f"bpe_dropout is {self.bpe_dropout}; a number from 0 to below 1 is needed")
+            raise RegardError(f"bpe_dropout must be at least 0 and below 1, got {self.bpe_dropout}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class PairTraining(TrainingSettings):
-    """How a model of pairs is trained."""
+    """Settings of training."""
 
-    validate_most: int = setting(1000, "may_change")  # examples that are decoded in a validation
+    max_validation: int = setting(1000, "may_change")  # number of examples to decode in each validation
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_least(self, 1, "validate_most")
+        check_minimum(self, 1, "max_validation")
 
 
 @dataclass(frozen=True, kw_only=True)
 class DecodingSettings:
-    """How predictions are made unless `predict` is told otherwise."""
+    """Defaults of `regard predict`."""
 
-    beam: int = 5  # hypotheses kept at each step; 1 is greedy
-    length_penalty: float = 1.0  # 0 prefers short ones
+    beam: int = 5  # beam size; 1 for greedy search
+    length_penalty: float = 1.0  # length penalty; 0 favors short targets
 
     def __post_init__(self) -> None:
         if self.beam < 1:
-            raise RegardError(f"beam is {self.beam}; 1 is the least")
+            raise RegardError(f"beam must be at least 1, got {self.beam}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class PairRecipe(Recipe):
-    """All settings of a model of pairs."""
+    """All settings of a sequence-to-sequence model."""
 
-    data: PairData = field(default_factory=PairData)  # where examples come from
-    text: PairText = field(default_factory=PairText)  # how text becomes tokens
+    data: PairData = field(default_factory=PairData)  # data files
+    text: PairText = field(default_factory=PairText)  # preprocessing and tokenization
     model: dict[str, Any] = field(default_factory=dict)
-    training: PairTraining = field(default_factory=PairTraining)  # what has no default is chosen to suit the data
-    decoding: DecodingSettings = field(default_factory=DecodingSettings)  # unless regard predict is told otherwise
+    training: PairTraining = field(default_factory=PairTraining)  # settings without a default are chosen from the data
+    decoding: DecodingSettings = field(default_factory=DecodingSettings)  # defaults of regard predict

@@ -1,4 +1,4 @@
-"""How good a model is while it trains: its loss on every held-out token, and what it makes of some of the sources."""
+"""Validation during training: the loss on all validation pairs, and metrics of some predictions."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import torch
 
 from regard.batch import Pair, collate
-from regard.data.batches import plan
+from regard.data.batches import plan_epoch
 from regard.data.example import Example
 from regard.decoding import decode_all
 from regard.metrics import bleu, chrf, exact_match
 from regard.models.seq2seq import Seq2Seq
-from regard.tasks.pairs.batches import lengths_of
-from regard.text import Tokenizers
-from regard.training.loop import Findings
+from regard.tasks.pairs.batches import compute_lengths
+from regard.text import TokenizerPair
+from regard.training.loop import ValidationResult
 from regard.training.loss import PairStep
 
 METRICS = {"exact": exact_match, "bleu": bleu, "chrf": chrf}
@@ -23,35 +23,37 @@ METRICS = {"exact": exact_match, "bleu": bleu, "chrf": chrf}
 
 @dataclass(frozen=True)
 class PairValidation:
-    """Loss on all pairs; metrics of greedy predictions for the first `most`, as a reader sees them."""
+    """Loss on all pairs, and metrics of greedy predictions for the first `max_decoded` of them."""
 
     examples: Sequence[Example]
     pairs: Sequence[Pair]
-    tokenizers: Tokenizers
+    tokenizers: TokenizerPair
     tokens: int
-    most: int
-    metrics: Sequence[str]  # of `METRICS` below
+    max_decoded: int
+    metrics: Sequence[str]  # keys of `METRICS`
     device: str
 
-    def __call__(self, model: torch.nn.Module) -> Findings:
+    def __call__(self, model: torch.nn.Module) -> ValidationResult:
         assert isinstance(model, Seq2Seq)
-        return Findings({"loss": mean_loss(model, self.pairs, self.tokens, self.device), **self.decoded(model)})
+        return ValidationResult(
+            {"loss": compute_mean_loss(model, self.pairs, self.tokens, self.device), **self.score_predictions(model)}
+        )
 
-    def decoded(self, model: Seq2Seq) -> dict[str, float]:
-        """What the predictions are worth."""
-        sources = [Pair(pair.source) for pair in self.pairs[: self.most]]
-        found = decode_all(model, sources, width=1, tokens=self.tokens, device=self.device)
-        texts = [self.tokenizers.target.decode(hypotheses[0].tokens) for hypotheses in found]
+    def score_predictions(self, model: Seq2Seq) -> dict[str, float]:
+        """Return the metrics of greedy predictions."""
+        sources = [Pair(pair.source) for pair in self.pairs[: self.max_decoded]]
+        hypotheses_by_source = decode_all(model, sources, width=1, batch_tokens=self.tokens, device=self.device)
+        texts = [self.tokenizers.target.decode(hypotheses[0].tokens) for hypotheses in hypotheses_by_source]
         steps = self.tokenizers.target.steps
-        wanted = [steps.undo(steps.apply(example.target)) for example in self.examples[: self.most]]
-        return {name: METRICS[name](texts, wanted).value for name in self.metrics}
+        references = [steps.undo(steps.apply(example.target)) for example in self.examples[: self.max_decoded]]
+        return {name: METRICS[name](texts, references).value for name in self.metrics}
 
 
-def mean_loss(model: Seq2Seq, pairs: Sequence[Pair], tokens: int, device: str) -> float:
-    """Cross-entropy in nats a token of the targets."""
+def compute_mean_loss(model: Seq2Seq, pairs: Sequence[Pair], tokens: int, device: str) -> float:
+    """Return the cross-entropy of the targets, in nats per token."""
     step = PairStep(model)
     total, count = 0.0, 0
-    for places in plan(lengths_of(pairs), tokens=tokens).batches:
-        loss, found, _ = step(collate([pairs[place] for place in places]).to(device))
-        total, count = total + loss.item(), count + int(found)
+    for indices in plan_epoch(compute_lengths(pairs), batch_tokens=tokens).batches:
+        loss, tokens_in_batch, _ = step(collate([pairs[index] for index in indices]).to(device))
+        total, count = total + loss.item(), count + int(tokens_in_batch)
     return total / max(1, count)

@@ -1,11 +1,11 @@
-"""Tag: giving each word of a sentence a tag."""
+"""The task tag: tag each word of a sentence."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from regard.looking.options import LookOptions
+from regard.maps.options import LookOptions
 from regard.tasks.actions import Action
 from regard.tasks.tag.actions import EvaluateTags, ExplainTag, LookAtTags, PredictTags
 from regard.tasks.tag.options import ENDINGS, TagExplainOptions, TagOptions
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     from regard.run import Run
     from regard.tasks.tag.predictor import TagPredictor
     from regard.tasks.words.prepare import WordsPrepared
-    from regard.training.talk import Talk
+    from regard.training.reporter import Reporter
 
 
 class TagTask(WordTask):
-    """To tag words: names, parts of speech."""
+    """Tag the words of sentences, such as names or parts of speech."""
 
     name = "tag"
-    does = "tags words"
-    reads = "a file of words and tags (.bio, .conll, also .gz)"
+    description = "tagger"
+    data_help = "a file of words and tags (.bio, .conll, also .gz)"
     example = "regard train ner.bio --task tag --out runs/ner"
-    next_step = "predict {run} < in.txt > out.txt"
+    next_command = "predict {run} < in.txt > out.txt"
     recipe = TagRecipe
     presets = ("attentive-tagger",)
     unit = "sentence"
-    learnt_unit = "word"
+    learned_unit = "word"
     answers = "tags"
     options: ClassVar[Mapping[str, type]] = {"request": TagOptions, "look": LookOptions, "explain": TagExplainOptions}
     actions: ClassVar[Mapping[str, type[Action]]] = {
@@ -46,12 +46,14 @@ class TagTask(WordTask):
         name = data.get("train")
         return isinstance(name, str) and name.removesuffix(".gz").endswith(ENDINGS)
 
-    def prepare(self, recipe: TagRecipe, run: Run, home: Run | None, device: str, talk: Talk) -> WordsPrepared:
+    def prepare(
+        self, recipe: TagRecipe, run: Run, existing_run: Run | None, device: str, reporter: Reporter
+    ) -> WordsPrepared:
         from regard.tasks.tag.prepare import prepare_tags
 
-        return prepare_tags(recipe, home, device, talk)
+        return prepare_tags(recipe, existing_run, device, reporter)
 
-    def predictor_class(self) -> type[TagPredictor]:
+    def get_predictor_class(self) -> type[TagPredictor]:
         from regard.tasks.tag.predictor import TagPredictor
 
         return TagPredictor

@@ -1,4 +1,4 @@
-"""Commands on a run of a tagger: predict, evaluate, look, explain."""
+"""Commands on a tagger: predict, evaluate, look, explain."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from regard.errors import RegardError
 from regard.tasks.actions import Flag, Invocation
-from regard.tasks.actions.evaluate import EvaluateFindings, Findings, columns_of
+from regard.tasks.actions.evaluate import EvaluateWithComparison, EvaluationResult, parse_columns
 from regard.tasks.actions.explain import Explain
 from regard.tasks.actions.look import Look
 from regard.tasks.actions.predict import PredictFromWords
-from regard.tasks.progress import counted
+from regard.tasks.progress import show_counter
 from regard.tasks.tag.options import ENDINGS, TagExplainOptions, TagOptions
 
 if TYPE_CHECKING:
     from regard.tasks.tag.predictor import TagPredictor
 
-WEIGHED_AT_ONCE = 100
-"""Sentences read before the first is answered, where weights from every word to every word are held."""
+WEIGHED_CHUNK_SIZE = 100
+"""Number of sentences to read before answering, when their self-attention weights are kept in memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PredictTags(PredictFromWords, TagOptions):
-    """Write each word with its tag, a line each, and a blank line after each sentence.
+    """Print each word with its tag, one per line, and a blank line after each sentence.
 
     Attributes:
-        source: A file of sentences, one a line; - is stdin.
-        words: Read a word a line, with a blank line after each sentence; as from a file named .bio or .conll.
-        why: Also show the words of each sentence, shaded by the attention they received.
-        jsonl: Write a JSON object for each sentence, with words, tags and spans.
+        source: File with one sentence per line; - is stdin.
+        words: Read one word per line, with a blank line after each sentence; the default for .bio and .conll files.
+        why: Also show the words of each sentence, shaded by the attention they receive.
+        jsonl: Print one JSON object per sentence, with words, tags and spans.
     """
 
     example: ClassVar[str] = "predict runs/ner < sentences.txt"
@@ -39,70 +39,80 @@ class PredictTags(PredictFromWords, TagOptions):
 
     words: Flag = False
 
-    def at_once(self, predictor: TagPredictor) -> int:
+    def get_chunk_size(self, predictor: TagPredictor) -> int:
         return (
-            min(super().at_once(predictor), WEIGHED_AT_ONCE) if self.weighed(predictor) else super().at_once(predictor)
+            min(super().get_chunk_size(predictor), WEIGHED_CHUNK_SIZE)
+            if self.needs_weights(predictor)
+            else super().get_chunk_size(predictor)
         )
 
-    def subjects(self, predictor: TagPredictor) -> Iterator[tuple[str, ...]]:
+    def iter_inputs(self, predictor: TagPredictor) -> Iterator[tuple[str, ...]]:
         if self.words or self.source.name.removesuffix(".gz").endswith(ENDINGS):
-            return map(tuple, word_lines(self.source, predictor.recipe.data.columns))
-        return (predictor.subject(line) for line in super().subjects(predictor))
+            return map(tuple, read_word_lines(self.source, predictor.recipe.data.columns))
+        return (predictor.build_input(line) for line in super().iter_inputs(predictor))
 
 
-def word_lines(source: Path, columns: Sequence[str]) -> Iterator[list[str]]:
-    """Sentences of a word a line: alone, or in the same column as in the data of the training."""
-    from regard.data.tagged import column_numbers, rows
+def read_word_lines(source: Path, columns: Sequence[str]) -> Iterator[list[str]]:
+    """Yield sentences of a file with one word per line, alone or in the column of the training data."""
+    from regard.data.tagged import iter_rows, parse_column_numbers
 
-    place = column_numbers(columns)[0] if columns else 1
+    column = parse_column_numbers(columns)[0] if columns else 1
     words: list[str] = []
-    for row in rows(source):
+    for row in iter_rows(source):
         if row is not None:
-            where, cells = row
-            if 1 < len(cells) < place:
-                raise RegardError(f"{where}: found {len(cells)} columns; the words of the training were column {place}")
-            words.append(cells[0] if len(cells) == 1 else cells[place - 1])
+            location, cells = row
+            if 1 < len(cells) < column:
+                raise RegardError(f"{location}: expected the word in column {column}, got {len(cells)} columns")
+            words.append(cells[0] if len(cells) == 1 else cells[column - 1])
         elif words:
             yield words
             words = []
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateTags(EvaluateFindings):
+class EvaluateTags(EvaluateWithComparison):
     """Score tags: precision, recall and F1 of spans, or the accuracy of words.
 
     Attributes:
-        data: A file of words and tags, like that of the training.
+        data: File of words and tags, in the format of the training data.
     """
 
     example: ClassVar[str] = "evaluate runs/ner --data test.bio"
-    wanted: ClassVar[str] = "a file of words and tags"
+    expected_data: ClassVar[str] = "a file of words and tags"
 
-    def findings(self, predictor: TagPredictor, given: Invocation) -> Findings:
+    def evaluate(self, predictor: TagPredictor, invocation: Invocation) -> EvaluationResult:
         from regard.metrics.labels import label_report
         from regard.metrics.spans import span_report
-        from regard.schemes import spans_of
-        from regard.tasks.tag.prepare import read_all_tagged
+        from regard.schemes import tags_to_spans
+        from regard.tasks.tag.prepare import read_tagged_sentences
 
         assert self.data is not None
-        sentences = read_all_tagged(self.data, columns_of(self.columns, predictor))
-        with counted(given.quiet, "sentences") as show:
+        sentences = read_tagged_sentences(self.data, parse_columns(self.columns, predictor))
+        with show_counter(invocation.quiet, "sentences") as show:
             taggings = predictor.predict([sentence.words for sentence in sentences], progress=show)
-        found, gold = [each.tags for each in taggings], [sentence.tags for sentence in sentences]
-        lines = ["\n".join(each.lines(PredictTags())) for each in taggings]
+        predicted_tags, gold = [tagging.tags for tagging in taggings], [sentence.tags for sentence in sentences]
+        lines = ["\n".join(tagging.lines(PredictTags())) for tagging in taggings]
         if predictor.model.config.scheme == "plain":
-            report: Any = label_report(*([tag for tags in part for tag in tags] for part in (found, gold)))
-            return Findings(
-                report, [list(enumerate(each)) for each in found], [list(enumerate(each)) for each in gold], lines
+            report: Any = label_report(*([tag for tags in part for tag in tags] for part in (predicted_tags, gold)))
+            return EvaluationResult(
+                report,
+                [list(enumerate(tags)) for tags in predicted_tags],
+                [list(enumerate(tags)) for tags in gold],
+                lines,
             )
-        return Findings(span_report(found, gold), list(map(spans_of, found)), list(map(spans_of, gold)), lines)
+        return EvaluationResult(
+            span_report(predicted_tags, gold),
+            list(map(tags_to_spans, predicted_tags)),
+            list(map(tags_to_spans, gold)),
+            lines,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class LookAtTags(Look):
-    """Show where the words look that are tagged: in the terminal or, if files are named, in these."""
+    """Show the attention between words of a tagger, in the terminal or in files."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExplainTag(Explain, TagExplainOptions):
-    """Show how much each word of a sentence mattered for a tag, by several methods, and their agreement."""
+    """Show how much each word of a sentence mattered for a tag, by several methods, and how well they agree."""

@@ -1,4 +1,4 @@
-"""The tag of a word, explained by the words of its sentence."""
+"""Explain the tag of a word by the words of its sentence."""
 
 from __future__ import annotations
 
@@ -10,38 +10,38 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.attribution.explanation import ATTENTION, ROLLOUT, rollout
+from regard.attribution.methods import AttentionShares, Subject, check_word_index, mean_weights
 from regard.batch import UNKNOWN
 from regard.errors import RegardError, unknown_name
-from regard.explaining.explanation import ATTENTION, ROLLOUT, rollout
-from regard.explaining.methods import Look, Subject, chosen, mean_weights
-from regard.layers.embedding import Call
-from regard.sentences import TagBatch, Word, side_by_side
+from regard.layers.embedding import EmbeddingCall
+from regard.sentences import EncodedWord, TagBatch, stack_texts
 from regard.tasks.tag.options import TagExplainOptions
-from regard.tasks.tag.predictor import words_to_tag
+from regard.tasks.tag.predictor import to_words
 
 if TYPE_CHECKING:
     from regard.tasks.tag.predictor import TagPredictor
 
-UNKNOWN_WORD = Word(UNKNOWN, (UNKNOWN,))
-"""A word of which neither itself nor a letter is known."""
+UNKNOWN_WORD = EncodedWord(UNKNOWN, (UNKNOWN,))
+"""An unknown word with unknown pieces."""
 
-LEAST = torch.finfo(torch.float32).tiny
-"""The least probability: of a tag that its scheme does not allow, the logarithm would be minus infinity."""
+MIN_PROBABILITY = torch.finfo(torch.float32).tiny
+"""Lower bound of probabilities, since a tag that the scheme forbids would have a log-probability of -inf."""
 
 OUTSIDE = "O"
-"""The tag of a word that no span has."""
+"""The tag of a word outside all spans."""
 
 
 class TagSubject(Subject):
-    """The tag of a word. When that word itself is to be left out, it is made unknown."""
+    """The tag of a word. Leave-one-out replaces this word by an unknown one instead of removing it."""
 
     def __init__(self, predictor: TagPredictor, text: str | Sequence[str], options: TagExplainOptions) -> None:
-        self.words = words_to_tag(text)
+        self.words = to_words(text)
         if not self.words:
             raise RegardError("explain: the text has no words")
         tags = predictor.predict([self.words])[0].tags
-        marked = (place for place, tag in enumerate(tags) if tag != OUTSIDE)
-        self.word = next(marked, 0) if options.word is None else chosen(options.word, self.words)
+        tagged_indices = (index for index, tag in enumerate(tags) if tag != OUTSIDE)
+        self.word = next(tagged_indices, 0) if options.word is None else check_word_index(options.word, self.words)
         self.label = tags[self.word] if options.label is None else options.label
         if self.label not in predictor.tags:
             raise unknown_name("explain: label", self.label, predictor.tags)
@@ -50,32 +50,37 @@ class TagSubject(Subject):
         self.without_attention = f"{predictor.name} has no self-attention; encoder both has"
 
     def log_probabilities(self, without: Sequence[int | None]) -> Float[Tensor, " texts"]:
-        model, batch = self.predictor.model, self._batch(without)
-        probable = model.probabilities(model(batch), batch)[..., self.predictor.tags.index(self.label)]
-        places = [self.word - (out is not None and out < self.word) for out in without]
-        return probable[range(len(without)), places].clamp_min(LEAST).log()
+        model, batch = self.predictor.model, self._build_batch(without)
+        probabilities = model.probabilities(model(batch), batch)[..., self.predictor.tags.index(self.label)]
+        positions = [self.word - (omitted is not None and omitted < self.word) for omitted in without]
+        return probabilities[range(len(without)), positions].clamp_min(MIN_PROBABILITY).log()
 
-    def looks(self) -> dict[str, Look]:
-        predictor, batch = self.predictor, self._batch([None])
-        _, seen = predictor.watched(lambda: predictor.model(batch))
-        if "self" not in seen:
+    def compute_attention(self) -> dict[str, AttentionShares]:
+        predictor, batch = self.predictor, self._build_batch([None])
+        _, weights = predictor.run_watched(lambda: predictor.model(batch))
+        if "self" not in weights:
             return {}
-        layers = mean_weights(seen["self"])
-        return {ATTENTION: Look(layers.mean(0)[self.word]), ROLLOUT: Look(rollout(layers)[self.word])}
+        layers = mean_weights(weights["self"])
+        return {
+            ATTENTION: AttentionShares(layers.mean(0)[self.word]),
+            ROLLOUT: AttentionShares(rollout(layers)[self.word]),
+        }
 
-    def merged(self, calls: Sequence[Call], numbers: Sequence[Float[Tensor, "..."]]) -> list[float]:
-        found: list[float] = numbers[0][0].tolist()
-        return found
+    def merge_by_word(self, calls: Sequence[EmbeddingCall], scores: Sequence[Float[Tensor, "..."]]) -> list[float]:
+        values: list[float] = scores[0][0].tolist()
+        return values
 
-    def described(self, log_probability: float) -> str:
-        named = f'word {self.word}, "{self.words[self.word]}"'
-        return f"tag {self.label} of {named}, probability {np.exp(log_probability):.3g}"
+    def describe(self, log_probability: float) -> str:
+        word_label = f'word {self.word}, "{self.words[self.word]}"'
+        return f"tag {self.label} of {word_label}, probability {np.exp(log_probability):.3g}"
 
-    def _batch(self, without: Sequence[int | None]) -> TagBatch:
-        whole = self.predictor.lexicon.encode(self.words)
-        own = (*whole[: self.word], UNKNOWN_WORD, *whole[self.word + 1 :])
+    def _build_batch(self, without: Sequence[int | None]) -> TagBatch:
+        whole = self.predictor.vocabulary.encode(self.words)
+        with_unknown = (*whole[: self.word], UNKNOWN_WORD, *whole[self.word + 1 :])
         texts = [
-            own if out == self.word else tuple(word for place, word in enumerate(whole) if place != out)
-            for out in without
+            with_unknown
+            if omitted == self.word
+            else tuple(word for index, word in enumerate(whole) if index != omitted)
+            for omitted in without
         ]
-        return TagBatch(side_by_side(texts)).to(self.predictor.device)
+        return TagBatch(stack_texts(texts)).to(self.predictor.device)

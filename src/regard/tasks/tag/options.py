@@ -1,25 +1,25 @@
-"""What a request to tag words and an explanation of a tag can be told."""
+"""Options of requests and explain for taggers."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 ENDINGS = (".bio", ".bioes", ".conll", ".iob", ".iob2")
-"""How the name of a file of tagged sentences ends."""
+"""Suffixes of files of tagged sentences."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TagOptions:
-    """Nothing: the words decide."""
+    """Options of a request; taggers have none."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TagExplainOptions:
-    """What of a sentence is explained.
+    """Options of `explain` for a tagger.
 
     Attributes:
-        word: Which word's tag to explain, counted from 0; the first whose tag is not O unless set.
-        label: The tag to explain; the one that the model gives unless set.
+        word: Index of the word whose tag to explain, from 0; by default the first with a tag other than O.
+        label: The tag to explain; by default the predicted one.
     """
 
     word: int | None = None

@@ -1,4 +1,4 @@
-"""TagPredictor: words in, their tags out, and where the words looked."""
+"""TagPredictor: predict the tags of words, with self-attention weights."""
 
 from __future__ import annotations
 
@@ -10,39 +10,39 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.data.batches import plan
-from regard.data.label_batches import tag_batch
-from regard.data.tagged import Tagged
+from regard.data.batches import plan_epoch
+from regard.data.label_batches import build_tag_batch
+from regard.data.tagged import TaggedSentence
 from regard.errors import RegardError
-from regard.schemes import Span, spans_of
+from regard.schemes import Span, tags_to_spans
 from regard.tasks.actions.predict import Shaded
-from regard.tasks.predictor import Answering, Predictor, Request
+from regard.tasks.predictor import PredictOptions, Predictor, Request
 from regard.tasks.progress import Progress
 from regard.tasks.tag.options import TagExplainOptions, TagOptions
-from regard.text.lexicon import Lexicon, words_of
+from regard.text.word_vocabulary import WordVocabulary, split_words
 from regard.views.attention_map import AttentionMap
 
 if TYPE_CHECKING:
-    from regard.explaining.methods import Subject
-    from regard.looking.options import LookOptions
+    from regard.attribution.methods import Subject
+    from regard.maps.options import LookOptions
     from regard.tasks.tag.actions import PredictTags
 
 TOKENS = 8192
-"""Words of a batch."""
+"""Number of words in a batch."""
 
 
 @dataclass(frozen=True, eq=False)
 class Tagging:
-    """The tags of a sentence, how probable each is, and where its words looked."""
+    """The predicted tags of a sentence, with probabilities and self-attention weights."""
 
     words: tuple[str, ...]
     tags: tuple[str, ...]
-    probabilities: tuple[float, ...]  # of each tag, whatever the others are
-    spans: tuple[Span, ...]  # what the tags mark; nothing where they mark no spans
+    probabilities: tuple[float, ...]  # marginal probability of each tag
+    spans: tuple[Span, ...]  # the spans that the tags mark; empty for plain tags
     weights: Float[Tensor, "layers heads words words"] | None = field(default=None, repr=False)
 
     def record(self) -> dict[str, Any]:
-        """Words, tags and spans; with how much attention each word received."""
+        """Return words, tags and spans as a JSON object, with the attention each word received."""
         record: dict[str, Any] = {
             "words": self.words,
             "tags": self.tags,
@@ -51,71 +51,82 @@ class Tagging:
                 {**span._asdict(), "text": " ".join(self.words[span.first : span.last + 1])} for span in self.spans
             ],
         }
-        return record if self.weights is None or not self.words else {**record, "weights": self.received()}
+        return record if self.weights is None or not self.words else {**record, "weights": self.attention_received()}
 
     def lines(self, options: PredictTags) -> list[str]:
-        """Each word with its tag; below them the words, shaded; and a blank line."""
+        """Return each word with its tag, with --why the shaded words, and a blank line."""
         lines = [f"{word}\t{tag}" for word, tag in zip(self.words, self.tags, strict=True)]
         if not options.why or not self.words:
             return [*lines, ""]
         from regard.views.words import shade_words
 
-        return [*lines, shade_words(self.words, self.received(), title="attention received"), ""]
+        return [*lines, shade_words(self.words, self.attention_received(), title="attention received"), ""]
 
-    def received(self) -> list[float]:
-        """How much attention each word got, the mean over layers, heads and the words that looked."""
+    def attention_received(self) -> list[float]:
+        """Return the attention each word received, averaged over layers, heads and queries."""
         assert self.weights is not None
         shares: list[float] = self.weights.mean((0, 1, 2)).tolist()
         return shares
 
-    def shaded(self) -> list[Shaded]:
-        """The words with the attention each got, and the tags as a title."""
-        return [(self.words, self.received(), " ".join(self.tags))] if self.words else []
+    def shaded_words(self) -> list[Shaded]:
+        """Return the words with the attention they received, titled with the tags."""
+        return [(self.words, self.attention_received(), " ".join(self.tags))] if self.words else []
 
 
 class TagPredictor(Predictor[Tagging]):
-    """Tags words."""
+    """A trained tagger of words."""
 
     task_name = "tag"
 
     @property
-    def lexicon(self) -> Lexicon:
-        """Its words and tags."""
+    def vocabulary(self) -> WordVocabulary:
+        """The words and tags that the model knows."""
         return self.tokenizers
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """All that can be told of a word."""
-        return self.lexicon.labels
+        """All tags that the model can predict."""
+        return self.vocabulary.labels
 
     @property
     def summary(self) -> str:
         return f"{len(self.tags)} tags"
 
     @overload
-    def predict(self, sentences: str, **options: Unpack[Answering]) -> Tagging: ...  # type: ignore[overload-overlap]
+    def predict(self, sentences: str, **options: Unpack[PredictOptions]) -> Tagging: ...  # type: ignore[overload-overlap]
     @overload  # a str is a sequence of str, too
-    def predict(self, sentences: Sequence[str | Sequence[str]], **options: Unpack[Answering]) -> list[Tagging]: ...
+    def predict(self, sentences: Sequence[str | Sequence[str]], **options: Unpack[PredictOptions]) -> list[Tagging]: ...
     def predict(
         self, sentences: Any, *, return_weights: bool = False, progress: Progress | None = None
     ) -> Tagging | list[Tagging]:
-        """The tags of a sentence, or of each of several.
+        """Predict the tags of one or several sentences.
 
         Args:
-            sentences: One text, which is cut into words; or several, each a text or a sequence of words of your own.
-            return_weights: Also give where the words looked, for a model with self-attention.
-            progress: Told how many sentences are done.
+            sentences: One text, or a sequence of texts or word sequences. Texts are split into words.
+            return_weights: Whether to return self-attention weights.
+            progress: Called with the number of sentences done.
+
+        Returns:
+            One `Tagging` for a single text, otherwise a list of them.
+
+        Raises:
+            RegardError: If a word is empty or not a string, or weights are requested from a model without
+                self-attention.
+
+        Example:
+            >>> regard.load("runs/ner").predict("Ann lives in York").tags
+            ('B-PER', 'O', 'O', 'B-LOC')
         """
         one = isinstance(sentences, str)
-        requests = [Request(words_to_tag(each), TagOptions()) for each in ([sentences] if one else sentences)]
-        found = self.answer(requests, return_weights=return_weights, progress=progress)
-        return found[0] if one else found
+        requests = [Request(to_words(sentence), TagOptions()) for sentence in ([sentences] if one else sentences)]
+        taggings = self.answer(requests, return_weights=return_weights, progress=progress)
+        return taggings[0] if one else taggings
 
-    def subject(self, text: str, **further: Any) -> tuple[str, ...]:
-        return words_to_tag(text)
+    def build_input(self, text: str, **further: Any) -> tuple[str, ...]:
+        return to_words(text)
 
     def check(self, options: TagOptions) -> None:
-        """There are no options."""
+        """Do nothing, since taggers have no request options."""
 
     @torch.no_grad()
     def answer(
@@ -123,21 +134,23 @@ class TagPredictor(Predictor[Tagging]):
     ) -> list[Tagging]:
         if return_weights:
             self.check_attention()
-        words = [request.subject for request in requests]
-        found: dict[int, Tagging] = {place: Tagging((), (), (), ()) for place, each in enumerate(words) if not each}
-        rest = [place for place, each in enumerate(words) if each]
-        for batch in plan([(len(words[place]),) * 2 for place in rest], tokens=TOKENS).batches:
-            places = [rest[place] for place in batch]
-            taggings = self._tagged([words[place] for place in places], return_weights)
-            found.update(zip(places, taggings, strict=True))
+        words = [request.input for request in requests]
+        taggings_by_index: dict[int, Tagging] = {
+            index: Tagging((), (), (), ()) for index, sentence in enumerate(words) if not sentence
+        }
+        nonempty = [index for index, sentence in enumerate(words) if sentence]
+        for batch in plan_epoch([(len(words[index]),) * 2 for index in nonempty], batch_tokens=TOKENS).batches:
+            indices = [nonempty[index] for index in batch]
+            taggings = self._tag_batch([words[index] for index in indices], return_weights)
+            taggings_by_index.update(zip(indices, taggings, strict=True))
             if progress is not None:
-                progress(len(found))
-        return [found[place] for place in range(len(words))]
+                progress(len(taggings_by_index))
+        return [taggings_by_index[index] for index in range(len(words))]
 
     def attention_map(self, tagging: Tagging) -> AttentionMap:
-        """The weights of a sentence as a record that every view draws."""
+        """Return the self-attention weights of a sentence as an attention map."""
         if tagging.weights is None:
-            raise RegardError("attention_map: there are no weights; predict with return_weights=True")
+            raise RegardError("attention_map requires weights; predict with return_weights=True")
         title = f"{self.name}: {' '.join(tagging.words)}"
         return AttentionMap(tagging.words, tagging.words, tagging.weights.numpy(), title, "words")
 
@@ -145,8 +158,8 @@ class TagPredictor(Predictor[Tagging]):
         from regard.tasks.words.look import look_at_words
 
         self.check_attention()
-        options.kind_of(self.name, self.model.attentions)
-        return look_at_words(self, words_to_tag(text), text, options)
+        options.resolve_kind(self.name, self.model.attentions)
+        return look_at_words(self, to_words(text), text, options)
 
     def explain(self, text: str | Sequence[str], options: TagExplainOptions) -> Subject:
         from regard.tasks.tag.explain import TagSubject
@@ -154,43 +167,45 @@ class TagPredictor(Predictor[Tagging]):
         return TagSubject(self, text, options)
 
     @property
-    def weighs(self) -> bool:
-        """Whether there are weights of words to show."""
+    def has_word_weights(self) -> bool:
+        """Whether the model has self-attention weights."""
         return bool(self.model.attentions)
 
     def check_attention(self) -> None:
-        if not self.weighs:
-            raise RegardError(
-                f"{self.name}: has no self-attention, so no weights to show; train it with --encoder both"
-            )
+        if not self.has_word_weights:
+            raise RegardError(f"{self.name} has no self-attention weights to show; train with --encoder both")
 
-    def _tagged(self, words: Sequence[tuple[str, ...]], return_weights: bool) -> list[Tagging]:
-        """The tags of some sentences at once."""
-        batch = tag_batch([Tagged(each, ("",) * len(each)) for each in words], self.lexicon, tags=False).to(self.device)
+    def _tag_batch(self, sentences: Sequence[tuple[str, ...]], return_weights: bool) -> list[Tagging]:
+        """Tag one batch of sentences."""
+        batch = build_tag_batch(
+            [TaggedSentence(sentence, ("",) * len(sentence)) for sentence in sentences],
+            self.vocabulary,
+            with_tags=False,
+        ).to(self.device)
         weights = None
         if return_weights:
-            scores, seen = self.watched(lambda: self.model(batch))
-            weights = torch.stack([layer.dense() for layer in seen["self"]], 1).float().cpu()
+            scores, recorded = self.run_watched(lambda: self.model(batch))
+            weights = torch.stack([layer.dense() for layer in recorded["self"]], 1).float().cpu()
         else:
             scores = self.model(batch)
-        best, each = self.model.best(scores, batch), self.model.probabilities(scores, batch)
-        chosen, probable = best.tolist(), each.gather(-1, best[..., None])[..., 0].tolist()
-        found = []
-        for row, own in enumerate(words):
-            size = len(own)
-            tags = tuple(self.tags[tag] for tag in chosen[row][:size])
-            spans = () if self.model.config.scheme == "plain" else tuple(spans_of(tags))
-            looks = None if weights is None else weights[row, :, :, :size, :size]
-            found.append(Tagging(own, tags, tuple(probable[row][:size]), spans, looks))
-        return found
+        best, probabilities = self.model.decode(scores, batch), self.model.probabilities(scores, batch)
+        tag_ids, tag_probabilities = best.tolist(), probabilities.gather(-1, best[..., None])[..., 0].tolist()
+        taggings = []
+        for row, sentence in enumerate(sentences):
+            size = len(sentence)
+            tags = tuple(self.tags[tag] for tag in tag_ids[row][:size])
+            spans = () if self.model.config.scheme == "plain" else tuple(tags_to_spans(tags))
+            sentence_weights = None if weights is None else weights[row, :, :, :size, :size]
+            taggings.append(Tagging(sentence, tags, tuple(tag_probabilities[row][:size]), spans, sentence_weights))
+        return taggings
 
 
-def words_to_tag(sentence: str | Sequence[str]) -> tuple[str, ...]:
-    """The words of a text, or those that are given."""
+def to_words(sentence: str | Sequence[str]) -> tuple[str, ...]:
+    """Split a text into words, or check and return given words."""
     if isinstance(sentence, str):
-        return tuple(words_of(sentence))
+        return tuple(split_words(sentence))
     words = tuple(sentence)
     for word in words:
         if not isinstance(word, str) or not word:
-            raise RegardError(f"predict: found {word!r} among the words of a sentence; each is a text")
+            raise RegardError(f"predict: expected words as non-empty strings, got {word!r}")
     return words

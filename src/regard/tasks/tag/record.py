@@ -1,4 +1,4 @@
-"""The record of a tagged sentence, for the server's description of itself."""
+"""The JSON record of a tagged sentence, for the server's API schema."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class SpanRecord:
-    """Words from the first to the last, what they are, and their text."""
+    """A span: its type, the indices of its first and last word, and its text."""
 
     type: str
     first: int
@@ -17,7 +17,7 @@ class SpanRecord:
 
 @dataclass(frozen=True)
 class TagRecord:
-    """The tags of the words of a text; weights are how much attention each word received."""
+    """The tags of the words of a text; weights are the attention each word received."""
 
     words: list[str]
     tags: list[str]

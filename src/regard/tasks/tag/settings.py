@@ -1,4 +1,4 @@
-"""The recipe of taggers."""
+"""Settings of the task tag."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from regard.tasks.words.settings import WordData, WordRecipe
 
 @dataclass(frozen=True, kw_only=True)
 class TagData(WordData):
-    """Where tagged sentences come from."""
+    """Settings of the data."""
 
-    columns: tuple[str, ...] = ()  # which columns, by number, are word and tag
+    columns: tuple[str, ...] = ()  # numbers of the columns of word and tag, from 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class TagRecipe(WordRecipe):
     """All settings of a tagger."""
 
-    data: TagData = field(default_factory=TagData)  # where examples come from
+    data: TagData = field(default_factory=TagData)  # data files

@@ -1,4 +1,4 @@
-"""Text: going on with a text, as a language model does."""
+"""The task text: language models, which generate and score text."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from regard.looking.options import LookOptions
+from regard.maps.options import LookOptions
 from regard.tasks.actions import Action
 from regard.tasks.base import Task
 from regard.tasks.text.actions import EvaluateText, ExplainWord, Generate, LookAtText, PredictText
-from regard.tasks.text.options import WordOptions, WriteOptions
+from regard.tasks.text.options import GenerationOptions, TextExplainOptions
 from regard.tasks.text.record import TextRecord
 from regard.tasks.text.settings import TextRecipe
 
@@ -18,24 +18,28 @@ if TYPE_CHECKING:
     from regard.run import Run
     from regard.tasks.text.predictor import TextPredictor
     from regard.training.prepared import Prepared
-    from regard.training.talk import Talk
+    from regard.training.reporter import Reporter
 
 ENDINGS = (".txt", ".text")
-"""How the name of a file of plain text ends."""
+"""File name endings of plain text."""
 
 
 class TextTask(Task):
-    """To go on with a text, and to say how likely one is."""
+    """Language models: generate text, and score it."""
 
     name = "text"
-    does = "goes on with texts"
-    reads = "a file (.txt, also .gz) or a folder of text"
+    description = "language model"
+    data_help = "a text file (.txt, also .gz) or a folder of text files"
     example = "regard train book.txt --model gpt --out runs/book"
-    next_step = "generate {run} --tokens 100"
+    next_command = "generate {run} --max-tokens 100"
     recipe = TextRecipe
     presets = ("lstm-lm", "gpt")
     unit = "token"
-    options: ClassVar[Mapping[str, type]] = {"request": WriteOptions, "look": LookOptions, "explain": WordOptions}
+    options: ClassVar[Mapping[str, type]] = {
+        "request": GenerationOptions,
+        "look": LookOptions,
+        "explain": TextExplainOptions,
+    }
     actions: ClassVar[Mapping[str, type[Action]]] = {
         "predict": PredictText,
         "generate": Generate,
@@ -51,18 +55,20 @@ class TextTask(Task):
             return False
         return name.removesuffix(".gz").endswith(ENDINGS) or os.path.isdir(name)
 
-    def prepare(self, recipe: TextRecipe, run: Run, home: Run | None, device: str, talk: Talk) -> Prepared:
+    def prepare(
+        self, recipe: TextRecipe, run: Run, existing_run: Run | None, device: str, reporter: Reporter
+    ) -> Prepared:
         from regard.tasks.text.prepare import prepare_text
 
-        return prepare_text(recipe, run, home, device, talk)
+        return prepare_text(recipe, run, existing_run, device, reporter)
 
-    def predictor_class(self) -> type[TextPredictor]:
+    def get_predictor_class(self) -> type[TextPredictor]:
         from regard.tasks.text.predictor import TextPredictor
 
         return TextPredictor
 
     def describe_vocabulary(self, table: Any, run: Run) -> str:
-        from regard.text import Tokenizers
+        from regard.text import TokenizerPair
 
-        tokenizer = Tokenizers.load(run.tokenizer_file).target
-        return f"tokens: {tokenizer.size:,} ({tokenizer.kind})"
+        tokenizer = TokenizerPair.load(run.tokenizer_file).target
+        return f"vocabulary: {tokenizer.size:,} tokens ({tokenizer.kind})"

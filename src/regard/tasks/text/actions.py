@@ -1,4 +1,4 @@
-"""Commands on a run of a language model: predict, evaluate, look, explain, generate."""
+"""The commands predict, evaluate, look, explain and generate for runs of the task text."""
 
 from __future__ import annotations
 
@@ -18,180 +18,183 @@ from regard.tasks.actions.evaluate import Evaluate
 from regard.tasks.actions.explain import Explain
 from regard.tasks.actions.look import Look
 from regard.tasks.actions.predict import Predict
-from regard.tasks.actions.remarks import Remarks
-from regard.tasks.options import names_of
-from regard.tasks.progress import Progress, counted
-from regard.tasks.text.options import SEEDS, DrawOptions, WordOptions, WriteOptions
+from regard.tasks.actions.warnings import Warnings
+from regard.tasks.options import get_field_names
+from regard.tasks.progress import Progress, show_counter
+from regard.tasks.text.options import SEEDS, GenerationOptions, SamplingOptions, TextExplainOptions
 
 if TYPE_CHECKING:
     from regard.tasks.text.evaluation import TextReport
-    from regard.tasks.text.predictor import Text, TextPredictor
+    from regard.tasks.text.predictor import GeneratedText, TextPredictor
 
-BETWEEN = "\n---\n"
-"""What stands between two texts."""
+SEPARATOR = "\n---\n"
+"""Separator between generated texts."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PredictText(Predict):
-    """Write the log-probability of each line.
+    """Compute the log-probability of each line.
 
     Attributes:
-        source: A file of texts, one a line; - is stdin.
-        tokens: Also write each token and how much it surprised the model, in nats.
-        jsonl: Write a JSON object for each line, with its tokens and their log-probabilities.
+        source: File of texts, one per line; - for stdin.
+        per_token: Also write each token with its surprisal, in nats.
+        jsonl: Write one JSON object per line, with tokens and log-probabilities.
     """
 
-    example: ClassVar[str] = "predict runs/book --tokens < lines.txt"
+    example: ClassVar[str] = "predict runs/book --per-token < lines.txt"
     unit: ClassVar[str] = "lines"
 
-    tokens: Flag = False
+    per_token: Flag = False
 
     def check_model(self, predictor: TextPredictor) -> None:
-        """There is nothing that a text cannot be read by."""
+        """Do nothing: every language model can score text."""
 
-    def answers(self, predictor: TextPredictor, subjects: Sequence[Any], progress: Progress | None) -> list[Any]:
-        return predictor.read(subjects, progress)
+    def compute_answers(self, predictor: TextPredictor, inputs: Sequence[Any], progress: Progress | None) -> list[Any]:
+        return predictor.score_texts(inputs, progress)
 
-    def hear(self, remarks: Remarks, predictor: TextPredictor, answer: Any) -> None:
-        remarks.hear(predictor.tokenizer.encode(answer.text))
+    def update_warnings(self, warnings: Warnings, predictor: TextPredictor, answer: Any) -> None:
+        warnings.add_line(predictor.tokenizer.encode(answer.text))
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateText(Evaluate):
-    """Score a text: perplexity, bits a character, and the loss by how far back the model could look.
+    """Score a text: perplexity, bits per character, and loss by length of context.
 
     Attributes:
-        text: A file or folder of text.
-        documents: What a document is; as the model was trained unless set.
-        context: How many tokens are read together; as many as the model can unless set.
-        stride: How many of these are scored each time; half of them for gpt unless set.
+        data: Text file, or folder of text files; - for stdin.
+        documents: Unit of text to treat as a document (default: from the recipe).
+        context_length: Number of tokens to read at once (default: the maximum of the model).
+        stride: Number of tokens to score per window, at most the context length (default: half the context length, or
+            more for a recurrent model).
     """
 
-    example: ClassVar[str] = "evaluate runs/book --text other.txt"
+    example: ClassVar[str] = "evaluate runs/book --data other.txt"
 
-    text: File | None = None
-    documents: Literal["file", "line", "blank"] | None = None
-    context: int | None = None
+    data: File | None = None
+    documents: Literal["file", "line", "paragraph"] | None = None
+    context_length: int | None = None
     stride: int | None = None
 
     def check(self) -> None:
-        if self.text is None:
-            raise RegardError("evaluate: nothing to evaluate on; give a file or folder of text by --text")
+        if self.data is None:
+            raise RegardError("--data is required: a text file or a folder of text files")
 
-    def report(self, predictor: TextPredictor, given: Invocation) -> TextReport:
+    def build_report(self, predictor: TextPredictor, invocation: Invocation) -> TextReport:
         from regard.tasks.text.evaluation import evaluate_text_file
 
-        assert self.text is not None
-        conditions: dict[str, Any] = {"documents": self.documents, "context": self.context, "stride": self.stride}
-        with counted(given.quiet, "tokens") as show:
-            return evaluate_text_file(predictor, self.text, **conditions, progress=show)
+        assert self.data is not None
+        conditions: dict[str, Any] = {
+            "documents": self.documents,
+            "context_length": self.context_length,
+            "stride": self.stride,
+        }
+        with show_counter(invocation.quiet, "tokens") as show:
+            return evaluate_text_file(predictor, self.data, **conditions, progress=show)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LookAtText(Look):
-    """Show where a language model looks back: in the terminal or, if files are named, in these."""
+    """Show where a language model looks, in the terminal or in the given files."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExplainWord(Explain, WordOptions):
-    """Show how much each word mattered for one after it, by several methods, and their agreement."""
+class ExplainWord(Explain, TextExplainOptions):
+    """Show how much each word mattered for a later one, by several methods, and how well they agree."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Generate(Action, WriteOptions):
-    """Write texts that begin with a prompt.
+class Generate(Action, GenerationOptions):
+    """Generate texts from a prompt.
 
     Attributes:
-        prompt: What the text begins with; - is stdin.
-        count: How many texts to draw.
-        seed: Of the first text drawn, the others have those that follow; each time another unless set.
-        jsonl: Write a JSON object for each text, with its log-probability.
+        prompt: Beginning of the text; - for stdin.
+        count: Number of texts to sample.
+        seed: Seed of the first sampled text; the next texts use the seeds after it (default: random).
+        jsonl: Write one JSON object per text, with its log-probability.
     """
 
-    summary: ClassVar[str] = "Write on with a language model."
-    example: ClassVar[str] = 'generate runs/book --prompt "The " --tokens 200'
-    instead: ClassVar[str] = 'give what to begin with by --prompt "{words}"'
+    summary: ClassVar[str] = "Generate text with a language model."
+    example: ClassVar[str] = 'generate runs/book --prompt "The " --max-tokens 200'
+    hint: ClassVar[str] = "put quotes around the prompt"
+    positional: ClassVar[tuple[str, ...]] = ("prompt",)
 
     prompt: Annotated[str, Parameter(allow_leading_hyphen=True)] = ""
     count: int = 1
     jsonl: Flag = False
 
     def check(self) -> None:
-        for name in ("tokens", "top_k", "beam", "nbest", "count"):
-            number = getattr(self, name)
-            if number is not None and number < 1:
-                raise RegardError(f"--{name.replace('_', '-')}: {number} is too few; 1 is the least")
-        self.check_drawing()
-        self.check_together()
+        for name in ("max_tokens", "top_k", "beam", "nbest", "count"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise RegardError(f"--{name.replace('_', '-')} must be at least 1, got {value}")
+        self.check_sampling()
+        self.check_compatible_options()
 
-    def check_together(self) -> None:
+    def check_compatible_options(self) -> None:
         """Raise a `RegardError` for options that contradict each other."""
-        way = "--beam" if self.beam is not None else "--greedy" if self.greedy else None
-        drawn = [f"--{name.replace('_', '-')}" for name in self.drawn]
+        strategy = "--beam" if self.beam is not None else "--greedy" if self.greedy else None
+        sampling_flags = [f"--{name.replace('_', '-')}" for name in self.sampling_options]
         if self.beam is not None and self.greedy:
-            raise RegardError("--greedy: does not go with --beam; a beam of 1 is greedy")
-        if way is not None and drawn:
-            raise RegardError(f"{way}: does not go with {', '.join(drawn)}; it draws nothing")
-        if way is not None and self.count > 1:
-            raise RegardError(f"{way}: does not go with --count; it draws nothing, so that all texts would be one")
+            raise RegardError("--greedy cannot be combined with --beam; --beam 1 is greedy")
+        if strategy is not None and sampling_flags:
+            raise RegardError(f"{strategy} cannot be combined with {', '.join(sampling_flags)}: it does not sample")
+        if strategy is not None and self.count > 1:
+            raise RegardError(f"{strategy} cannot be combined with --count: all texts would be the same")
         if self.nbest is not None and self.beam is None:
-            raise RegardError("--nbest: needs --beam; drawn texts are counted by --count")
+            raise RegardError("--nbest requires --beam; use --count to sample several texts")
         if self.nbest is not None and self.beam is not None and self.nbest > self.beam:
-            raise RegardError(
-                f"--nbest: {self.nbest} best of a beam of {self.beam} are too many; set --beam to {self.nbest} or more"
-            )
+            raise RegardError(f"--nbest must be at most --beam ({self.beam}), got {self.nbest}")
 
-    def run(self, predictor: TextPredictor, given: Invocation) -> None:
-        prompt = from_stdin() if self.prompt == "-" else self.prompt
-        if not given.quiet:
-            say_unknown(predictor, prompt)
+    def run(self, predictor: TextPredictor, invocation: Invocation) -> None:
+        prompt = read_stdin() if self.prompt == "-" else self.prompt
+        if not invocation.quiet:
+            warn_unknown(predictor, prompt)
         if self.beam is not None:
-            best = predictor.continuations(prompt, tokens=self.tokens, beam=self.beam, nbest=self.nbest or 1)
-            between = "\n" if self.jsonl else BETWEEN
-            print(*(as_json(text) if self.jsonl else prompt + text.text for text in best), sep=between)
+            best = predictor.continuations(prompt, max_tokens=self.max_tokens, beam=self.beam, nbest=self.nbest or 1)
+            separator = "\n" if self.jsonl else SEPARATOR
+            print(*(to_json_line(text) if self.jsonl else prompt + text.text for text in best), sep=separator)
             return
-        first = secrets.randbelow(SEEDS) if self.seed is None else self.seed
-        for place in range(self.count):
+        first_seed = secrets.randbelow(SEEDS) if self.seed is None else self.seed
+        for index in range(self.count):
             write = self.write_record if self.jsonl else self.write_text
-            write(predictor, prompt, (first + place) % SEEDS, is_last=place + 1 == self.count)
-        if self.seed is None and not self.greedy and not given.quiet:
-            print(f"drawn with --seed {first}", file=sys.stderr)
+            write(predictor, prompt, (first_seed + index) % SEEDS, is_last=index + 1 == self.count)
+        if self.seed is None and not self.greedy and not invocation.quiet:
+            print(f"sampled with --seed {first_seed}", file=sys.stderr)
 
-    def how(self, seed: int) -> dict[str, Any]:
-        """How a text is drawn, as the predictor takes it."""
-        return {name: getattr(self, name) for name in names_of(DrawOptions)} | {"seed": seed}
+    def build_sampling_options(self, seed: int) -> dict[str, Any]:
+        """Return keyword arguments for `TextPredictor.generate`."""
+        return {name: getattr(self, name) for name in get_field_names(SamplingOptions)} | {"seed": seed}
 
     def write_record(self, predictor: TextPredictor, prompt: str, seed: int, is_last: bool) -> None:
-        """Write one text as a line of JSON, with its seed unless nothing was drawn."""
-        text = predictor.generate(prompt, **self.how(seed))
-        print(as_json(text if self.greedy else replace(text, seed=seed)), flush=True)
+        """Write one text as a line of JSON, with its seed if it was sampled."""
+        text = predictor.generate(prompt, **self.build_sampling_options(seed))
+        print(to_json_line(text if self.greedy else replace(text, seed=seed)), flush=True)
 
     def write_text(self, predictor: TextPredictor, prompt: str, seed: int, is_last: bool) -> None:
-        """Write one text, each piece as soon as it is there."""
-        pieces = predictor.stream(prompt, **self.how(seed))  # says what is wrong with the prompt
+        """Write one text, each part as soon as it is generated."""
+        pieces = predictor.stream(prompt, **self.build_sampling_options(seed))  # checks the prompt
         print(prompt, end="", flush=True)
         for piece in pieces:
             print(piece, end="", flush=True)
-        print("\n" if is_last else BETWEEN, end="", flush=True)
+        print("\n" if is_last else SEPARATOR, end="", flush=True)
 
 
-def from_stdin() -> str:
-    """All of stdin, without the end of its last line."""
+def read_stdin() -> str:
+    """Read stdin, without the final line break."""
     from regard.data.formats import read_lines
 
     return "\n".join(read_lines(Path("-")))
 
 
-def say_unknown(predictor: TextPredictor, prompt: str) -> None:
-    """Say on stderr how much of a prompt the model does not know."""
+def warn_unknown(predictor: TextPredictor, prompt: str) -> None:
+    """Print to stderr how many tokens of a prompt are unknown."""
     from regard.batch import UNKNOWN
 
     tokens = predictor.tokenizer.encode(prompt)
     if UNKNOWN in tokens:
-        unknown = f"{tokens.count(UNKNOWN)} of {len(tokens)} tokens"
-        print(f"{unknown} of the prompt are unknown to the model", file=sys.stderr)
+        print(f"{tokens.count(UNKNOWN)} of {len(tokens)} prompt tokens are unknown to the model", file=sys.stderr)
 
 
-def as_json(text: Text) -> str:
-    """A text as a JSON object."""
+def to_json_line(text: GeneratedText) -> str:
+    """Return a text as a line of JSON."""
     return json.dumps(text.record(), ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Settings that suit a text, for all that the user left open."""
+"""Default settings for the task text, chosen from the data."""
 
 from __future__ import annotations
 
@@ -8,74 +8,79 @@ from typing import Any
 
 from regard.errors import RegardError
 from regard.models import MODELS, LanguageModel
-from regard.recipe import MANY, fitting_models
+from regard.recipe import PLACEHOLDER_SIZE, find_compatible_models
 from regard.tasks.text import TextTask
 from regard.tasks.text.settings import TextRecipe
-from regard.training.defaults import choose_training, fill_in
+from regard.training.defaults import choose_training, fill_defaults
 
 
 @dataclass(frozen=True)
 class TextFacts:
-    """What is known of a text once it is encoded."""
+    """Statistics of the encoded training text."""
 
-    tokens: int  # to train on
-    spelt: bool  # tokens are single letters or bytes
+    tokens: int  # training tokens
+    character_level: bool  # tokens are single letters or bytes
     on_gpu: bool
 
 
-def choose_model(on_gpu: bool, settings: Mapping[str, Any]) -> str:
-    """The preset where none is named: on two cores a recurrent model learns more in an hour than a Transformer.
+def choose_text_model(on_gpu: bool, settings: Mapping[str, Any]) -> str:
+    """Return the default preset: on a CPU, a recurrent model learns more in an hour than a Transformer.
 
-    If it does not have the settings that are given, the other.
+    If it lacks one of the given settings, return the first preset that has all of them.
     """
-    wanted = "gpt" if on_gpu else "lstm-lm"
-    fitting = fitting_models(settings, "recipe", TextTask.presets)
-    return wanted if wanted in fitting else fitting[0]
+    preferred = "gpt" if on_gpu else "lstm-lm"
+    compatible = find_compatible_models(settings, "recipe", TextTask.presets)
+    return preferred if preferred in compatible else compatible[0]
 
 
-def choose_settings(recipe: TextRecipe, facts: TextFacts) -> TextRecipe:
-    """The recipe with nothing left open."""
+def choose_text_settings(recipe: TextRecipe, facts: TextFacts) -> TextRecipe:
+    """Return the recipe with every open setting filled in."""
     training = recipe.training
     if training.metric not in ("auto", "loss"):
-        raise RegardError(f"training.metric: {training.metric} is for other tasks; a text is judged by its loss")
-    if training.smoothing and recipe.model.get("mute"):
-        raise RegardError("training.smoothing: gives tokens a share that model.mute leaves none; set one of them")
-    carries = model_of(recipe).carries
-    segment = segment_of(recipe, facts)
+        raise RegardError(f"training.metric must be loss for the task text, got {training.metric}")
+    if training.label_smoothing and recipe.model.get("mute"):
+        raise RegardError("training.label_smoothing cannot be combined with model.mute")
+    carries = get_model_class(recipe).stateful
+    segment = choose_segment(recipe, facts)
     training = choose_training(
-        fill_in(training, segment=segment),
+        fill_defaults(training, segment_length=segment),
         facts.tokens,
-        tokens=max(segment, min(max(facts.tokens // 200, 1024), 16_384 if facts.on_gpu else 4096)),
+        batch_tokens=max(segment, min(max(facts.tokens // 200, 1024), 16_384 if facts.on_gpu else 4096)),
         steps=lambda epoch: min(max(20 * epoch, 1500), 20_000),
-        rate=2e-3 if carries else 1e-3,
-        smoothing=0.0,
+        learning_rate=2e-3 if carries else 1e-3,
+        label_smoothing=0.0,
         metric="loss",
         precision="bfloat16" if facts.on_gpu and not carries else "float32",
     )
-    return replace(recipe, training=training, model={**model_defaults(carries, facts), **recipe.model})
+    return replace(recipe, training=training, model={**choose_text_model_sizes(carries, facts), **recipe.model})
 
 
-def model_of(recipe: TextRecipe) -> type[LanguageModel]:
-    """The class of the model that is named."""
-    found = MODELS[recipe.model["name"]].model
-    assert issubclass(found, LanguageModel)
-    return found
+def get_model_class(recipe: TextRecipe) -> type[LanguageModel]:
+    """Return the model class of a recipe."""
+    model_class = MODELS[recipe.model["name"]].model
+    assert issubclass(model_class, LanguageModel)
+    return model_class
 
 
-def segment_of(recipe: TextRecipe, facts: TextFacts) -> int:
-    """How many tokens are read at once: what a model without memory can look back over, else what learns well."""
-    asked, tokens = recipe.training.segment, recipe.training.tokens
-    if model_of(recipe).carries:
-        return asked or min(128 if facts.spelt else 64, tokens or 128)
+def choose_segment(recipe: TextRecipe, facts: TextFacts) -> int:
+    """Return the segment length: the context length of a stateless model, otherwise a length that trains well."""
+    requested, tokens = recipe.training.segment_length, recipe.training.batch_tokens
+    if get_model_class(recipe).stateful:
+        return requested or min(128 if facts.character_level else 64, tokens or 128)
     preset = MODELS[recipe.model["name"]]
-    config = preset.config(size=MANY, **{**preset.settings, **{k: v for k, v in recipe.model.items() if k != "name"}})
-    longest: int = config.longest
-    if asked not in (None, longest):
-        raise RegardError(f"training.segment is {asked}; {recipe.model['name']} reads model.longest tokens, {longest}")
-    return longest
+    config = preset.config(
+        vocab_size=PLACEHOLDER_SIZE, **{**preset.settings, **{k: v for k, v in recipe.model.items() if k != "name"}}
+    )
+    max_length: int = config.context_length
+    if requested not in (None, max_length):
+        raise RegardError(
+            f"training.segment_length must equal model.context_length ({max_length}) for {recipe.model['name']}, "
+            f"got {requested}"
+        )
+    return max_length
 
 
-def model_defaults(carries: bool, facts: TextFacts) -> dict[str, object]:
-    """Sizes of a model for a text of a size: of one that carries a state on, or of a Transformer."""
+def choose_text_model_sizes(carries: bool, facts: TextFacts) -> dict[str, object]:
+    """Return model sizes that fit the amount of text, for a recurrent model or a Transformer."""
     width = 128 if facts.tokens < 300_000 else 256 if facts.tokens < 20_000_000 else 512
     return {"hidden": width, "embedding": width} if carries else {"width": width}

@@ -1,4 +1,4 @@
-"""How good a language model is on a text it has not seen."""
+"""Evaluate a language model on a text."""
 
 from __future__ import annotations
 
@@ -12,42 +12,42 @@ import torch
 from regard.batch import PAD
 from regard.data.documents import Documents, read_documents
 from regard.data.segments import (
-    SCORED,
-    WARMUP,
+    SCORED_TOKENS,
+    WARMUP_TOKENS,
     Spans,
     Windows,
-    document_spans,
-    evaluation_windows,
-    window_batches,
+    build_evaluation_windows,
+    get_document_spans,
+    iter_window_batches,
 )
-from regard.data.tokens import TokenFile, write_tokens
-from regard.decoding.reading import read_on, summed_nats
+from regard.data.token_file import TokenFile, write_tokens
+from regard.decoding.score_text import iter_segment_log_probabilities, sum_nats
 from regard.errors import RegardError
-from regard.metrics.language import by_distance, text_scores
-from regard.metrics.score import Score
+from regard.metrics.language import score_distance_bands, score_text
+from regard.metrics.score import MetricScore
 from regard.tasks.progress import Progress
 from regard.tasks.text.predictor import TextPredictor
 
 SAMPLES, FARTHEST = 256, 512
-"""Windows, and their longest, by which loss against distance is measured."""
+"""Number of windows, and their maximum length, for the loss by length of context."""
 
 TOKENS, SEGMENT = 16_384, 256
-"""Places of a batch, and how many tokens are read at once where more can be carried on."""
+"""Batch size in tokens, and tokens per segment for models that carry state."""
 
 
 @dataclass(frozen=True)
 class TextReport:
-    """The scores of a text, and the loss by how far back the model could look."""
+    """The scores of a text, and its loss by length of context."""
 
-    scores: Sequence[Score]
-    distances: Sequence[Score]
+    scores: Sequence[MetricScore]
+    distances: Sequence[MetricScore]
 
     def lines(self) -> list[str]:
-        """All of it, a line each."""
+        """Return the report, one line per score."""
         return [str(score) for score in [*self.scores, *self.distances]]
 
     def to_json(self) -> dict[str, object]:
-        """Ready for `json.dumps`."""
+        """Return values for `json.dumps`."""
         return {
             "scores": [score.to_json() for score in self.scores],
             "by_distance": [score.to_json() for score in self.distances],
@@ -59,65 +59,73 @@ def evaluate_text_file(
     path: str | Path,
     *,
     documents: Documents | None = None,
-    context: int | None = None,
+    context_length: int | None = None,
     stride: int | None = None,
     progress: Progress | None = None,
 ) -> TextReport:
-    """Score a text: every token once, each after as many tokens before it as the conditions say.
+    """Score every token of a text once, with a sliding window.
 
     Args:
-        predictor: The model.
-        path: A file or a folder of text.
-        documents: What a document is; as the model was trained unless told otherwise.
-        context: Tokens that are read together; all that the model can unless told otherwise.
-        stride: How many of these are scored, the others having been scored before; half of them,
-            for a model that carries its state on all but 512, where that is more.
-        progress: Told how many tokens are scored.
+        predictor: The language model.
+        path: A text file, or a folder of text files.
+        documents: The unit of text to treat as a document; by default as in training.
+        context_length: The number of tokens to read at once; by default the maximum of the model.
+        stride: The number of tokens to score per window; the others only give context. By default half the context
+            length; for a model that carries state, all but 512, if that is more.
+        progress: Called with the number of tokens scored so far.
+
+    Returns:
+        The scores, with their conditions, and the loss by length of context.
+
+    Example:
+        >>> evaluate_text_file(regard.load("runs/book"), "test.txt").lines()
     """
     documents = documents or predictor.recipe.data.documents
-    context, stride = windows_of(predictor, context, stride)
+    context_length, stride = resolve_window(predictor, context_length, stride)
     with tempfile.TemporaryDirectory() as folder:
         file = write_tokens(Path(folder) / "text", read_documents(path, documents), predictor.tokenizer)
-        spans = document_spans(file)
-        windows = evaluation_windows(spans, stride=stride, warmup=context - stride)
-        segment = min(context, SEGMENT) if predictor.model.carries else context
-        groups = window_batches(windows, file, tokens=TOKENS, segment=segment)
-        nats, count = summed_nats(predictor.model, groups, predictor.device, progress)
-        conditions = f"context:{context}|stride:{stride}|documents:{documents}"
+        spans = get_document_spans(file)
+        windows = build_evaluation_windows(spans, stride=stride, warmup=context_length - stride)
+        segment = min(context_length, SEGMENT) if predictor.model.stateful else context_length
+        groups = iter_window_batches(windows, file, batch_tokens=TOKENS, segment_length=segment)
+        nats, count = sum_nats(predictor.model, groups, predictor.device, progress)
+        conditions = f"context:{context_length}|stride:{stride}|documents:{documents}"
         if file.totals.unknown:
             conditions += f"|unknown:{file.totals.unknown}"
-        scores = text_scores(nats, tokens=count, words=file.words, characters=file.characters, conditions=conditions)
-        return TextReport(scores, distances(predictor, file, spans))
+        scores = score_text(nats, tokens=count, words=file.words, characters=file.characters, conditions=conditions)
+        return TextReport(scores, measure_loss_by_distance(predictor, file, spans))
 
 
-def windows_of(predictor: TextPredictor, context: int | None, stride: int | None) -> tuple[int, int]:
-    """How much is read at once and how much of it is scored, or a `RegardError`."""
-    most = predictor.model.most_places
-    if context is None:
-        context = most or max(stride or SCORED, 1) + WARMUP
-    if context < 1 or (most is not None and context > most):
-        reads = "1 or more tokens" if most is None else f"1 to {most} tokens"
-        raise RegardError(f"evaluate: context is {context}; {predictor.name} reads {reads}")
+def resolve_window(predictor: TextPredictor, context_length: int | None, stride: int | None) -> tuple[int, int]:
+    """Return the context length and the stride, with defaults filled in; raise a `RegardError` if out of bounds."""
+    max_positions = predictor.model.max_length
+    if context_length is None:
+        context_length = max_positions or max(stride or SCORED_TOKENS, 1) + WARMUP_TOKENS
+    if context_length < 1 or (max_positions is not None and context_length > max_positions):
+        bounds = "at least 1" if max_positions is None else f"from 1 to {max_positions}"
+        raise RegardError(f"evaluate: context_length must be {bounds} for {predictor.name}, got {context_length}")
     if stride is None:
-        stride = max(1, context // 2, 0 if most else context - WARMUP)
-    if not 1 <= stride <= context:
-        raise RegardError(f"evaluate: stride is {stride}; a number from 1 to the context, {context}, is needed")
-    return context, stride
+        stride = max(1, context_length // 2, 0 if max_positions else context_length - WARMUP_TOKENS)
+    if not 1 <= stride <= context_length:
+        raise RegardError(f"evaluate: stride must be from 1 to context_length ({context_length}), got {stride}")
+    return context_length, stride
 
 
-def distances(predictor: TextPredictor, file: TokenFile, spans: Spans) -> list[Score]:
-    """The loss by how many tokens were read before, over windows that are spread over the text and begin anew."""
-    longest = min(predictor.model.most_places or FARTHEST, FARTHEST)
-    windows = spread(evaluation_windows(spans, stride=longest, warmup=0), SAMPLES)
-    nats, counts = torch.zeros(longest, dtype=torch.float64), torch.zeros(longest, dtype=torch.long)
-    for segments in window_batches(windows, file, tokens=TOKENS, segment=longest):
-        for batch, found in zip(segments, read_on(predictor.model, segments, predictor.device), strict=True):
+def measure_loss_by_distance(predictor: TextPredictor, file: TokenFile, spans: Spans) -> list[MetricScore]:
+    """Return the loss by length of context, from windows without earlier context, spread over the text."""
+    max_distance = min(predictor.model.max_length or FARTHEST, FARTHEST)
+    windows = thin_windows(build_evaluation_windows(spans, stride=max_distance, warmup=0), SAMPLES)
+    nats, counts = torch.zeros(max_distance, dtype=torch.float64), torch.zeros(max_distance, dtype=torch.long)
+    for segments in iter_window_batches(windows, file, batch_tokens=TOKENS, segment_length=max_distance):
+        for batch, log_probabilities in zip(
+            segments, iter_segment_log_probabilities(predictor.model, segments, predictor.device), strict=True
+        ):
             time = batch.targets.shape[1]
-            nats[:time] -= found.double().sum(0).cpu()
+            nats[:time] -= log_probabilities.double().sum(0).cpu()
             counts[:time] += (batch.targets != PAD).sum(0).cpu()
-    return by_distance(nats.tolist(), counts.tolist())
+    return score_distance_bands(nats.tolist(), counts.tolist())
 
 
-def spread(windows: Windows, most: int) -> Windows:
-    """At most so many windows, spread evenly over all."""
-    return windows[:: max(1, -(-len(windows) // most))]
+def thin_windows(windows: Windows, max_windows: int) -> Windows:
+    """Return at most `max_windows` windows, evenly spaced."""
+    return windows[:: max(1, -(-len(windows) // max_windows))]

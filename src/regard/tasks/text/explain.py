@@ -1,4 +1,4 @@
-"""A word of a text, explained by those before it."""
+"""Explain a word of a text by the words before it."""
 
 from __future__ import annotations
 
@@ -10,71 +10,79 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.alignment import as_array
-from regard.batch import BOS, PAD, padded
-from regard.decoding.generate import check_text
+from regard.alignment import to_numpy
+from regard.attribution.explanation import ATTENTION, ROLLOUT, rollout
+from regard.attribution.methods import (
+    AttentionShares,
+    Subject,
+    check_is_text,
+    check_word_index,
+    drop_unit,
+    mean_weights,
+    sum_by_unit,
+)
+from regard.batch import BOS, PAD, pad_rows
+from regard.decoding.generate import check_text_length
 from regard.decoding.steps import target_log_probabilities
 from regard.errors import RegardError
-from regard.explaining.explanation import ATTENTION, ROLLOUT, rollout
-from regard.explaining.methods import Look, Subject, by_unit, check_is_text, chosen, left_out, mean_weights
-from regard.layers.embedding import Call
-from regard.tasks.text.options import WordOptions
-from regard.text.units import units_of
+from regard.layers.embedding import EmbeddingCall
+from regard.tasks.text.options import TextExplainOptions
+from regard.text.units import split_into_units
 
 if TYPE_CHECKING:
     from regard.tasks.text.predictor import TextPredictor
 
 
 class TextSubject(Subject):
-    """A word of a text, the last unless another is asked for, explained by those before it."""
+    """A word of a text, by default the last, to explain by the words before it."""
 
-    def __init__(self, predictor: TextPredictor, text: Any, options: WordOptions) -> None:
+    def __init__(self, predictor: TextPredictor, text: Any, options: TextExplainOptions) -> None:
         check_is_text(text)
         tokenizer, model = predictor.tokenizer, predictor.model
-        encoded = tokenizer.encoded(text)
-        units = units_of(tokenizer.kind, tokenizer.steps.apply(text), encoded.tokens, encoded.words)
-        self.word = len(units) - 1 if options.word is None else chosen(options.word, units)
+        encoded = tokenizer.encode_with_words(text)
+        units = split_into_units(tokenizer.kind, tokenizer.steps.apply(text), encoded.tokens, encoded.word_indices)
+        self.word = len(units) - 1 if options.word is None else check_word_index(options.word, units)
         if self.word < 1:
-            raise RegardError("explain: a word is explained by those before it; give a text of two or more")
+            raise RegardError("explain: the word to explain must have at least one word before it")
         self.units, self.unit = units[: self.word], units[self.word]
-        first, last = self.unit.places[0], self.unit.places[-1]
-        self.before, self.own = encoded.ids[:first], encoded.ids[first : last + 1]
-        self.predictor, self.size = predictor, len(self.before) + len(self.own)
-        check_text(model, torch.zeros(1, self.size, dtype=torch.long), "explain")
+        first, last = self.unit.token_indices[0], self.unit.token_indices[-1]
+        self.context_ids, self.target_ids = encoded.ids[:first], encoded.ids[first : last + 1]
+        self.predictor, self.size = predictor, len(self.context_ids) + len(self.target_ids)
+        check_text_length(model, torch.zeros(1, self.size, dtype=torch.long), "explain")
         self.words = tuple(unit.text for unit in self.units)
         self.embedding = model.input_embedding
-        self.without_attention = f"{predictor.name} has none"
+        self.without_attention = f"{predictor.name} has no attention"
 
     def log_probabilities(self, without: Sequence[int | None]) -> Float[Tensor, " texts"]:
         model = self.predictor.model
-        befores = [left_out(self.before, self.units, out) for out in without]
-        tokens, _ = padded([[BOS, *before, *self.own[:-1]] for before in befores])
-        targets, _ = padded([[*[PAD] * len(before), *self.own] for before in befores])
+        contexts = [drop_unit(self.context_ids, self.units, out) for out in without]
+        tokens, _ = pad_rows([[BOS, *before, *self.target_ids[:-1]] for before in contexts])
+        targets, _ = pad_rows([[*[PAD] * len(before), *self.target_ids] for before in contexts])
         device = self.predictor.device
         features, _ = model.read(tokens.to(device))
         return target_log_probabilities(model, features, targets.to(device)).sum(-1)
 
-    def looks(self) -> dict[str, Look]:
+    def compute_attention(self) -> dict[str, AttentionShares]:
         predictor, model = self.predictor, self.predictor.model
         if not model.attentions:
             return {}
-        tokens = torch.tensor([[BOS, *self.before, *self.own[:-1]]], device=predictor.device)
-        _, seen = predictor.watched(lambda: model.read(tokens))
-        layers = mean_weights(seen["self"])
-        rows = slice(len(self.before), None)  # the steps that write the word
-        found = {ATTENTION: self._by_word(layers.mean(0)[rows].mean(0))}
+        tokens = torch.tensor([[BOS, *self.context_ids, *self.target_ids[:-1]]], device=predictor.device)
+        _, weights = predictor.run_watched(lambda: model.read(tokens))
+        layers = mean_weights(weights["self"])
+        rows = slice(len(self.context_ids), None)  # the steps that write the word
+        looks = {ATTENTION: self._sum_by_word(layers.mean(0)[rows].mean(0))}
         if "self" in model.residual_attentions:
-            found[ROLLOUT] = self._by_word(rollout(layers)[rows].mean(0))
-        return found
+            looks[ROLLOUT] = self._sum_by_word(rollout(layers)[rows].mean(0))
+        return looks
 
-    def merged(self, calls: Sequence[Call], numbers: Sequence[Float[Tensor, "..."]]) -> list[float]:
-        found = numbers[0][0, -self.size :]  # before the text, a model of a window reads padding
-        return self._by_word(as_array(found.double())).numbers.tolist()
+    def merge_by_word(self, calls: Sequence[EmbeddingCall], numbers: Sequence[Float[Tensor, "..."]]) -> list[float]:
+        values = numbers[0][0, -self.size :]  # a window model reads padding before the text
+        return self._sum_by_word(to_numpy(values.double())).shares.tolist()
 
-    def described(self, log_probability: float) -> str:
+    def describe(self, log_probability: float) -> str:
         return f'word {self.word}, "{self.unit.text}", probability {np.exp(log_probability):.3g}'
 
-    def _by_word(self, numbers: Float[np.ndarray, " places"]) -> Look:
-        """Of numbers for <bos> and the text, those of the words."""
-        found = by_unit(numbers[1:], self.units)
-        return found._replace(elsewhere=found.elsewhere + float(numbers[0]))
+    def _sum_by_word(self, values: Float[np.ndarray, " positions"]) -> AttentionShares:
+        """Sum values of <bos> and the text by word; <bos> counts as elsewhere."""
+        look = sum_by_unit(values[1:], self.units)
+        return look._replace(elsewhere=look.elsewhere + float(values[0]))

@@ -1,4 +1,4 @@
-"""Where a language model looks back from each token that it reads, to write the next."""
+"""Attention maps of language models: where each token looks to predict the next."""
 
 from __future__ import annotations
 
@@ -7,31 +7,33 @@ from typing import TYPE_CHECKING
 import torch
 
 from regard.batch import BOS
-from regard.decoding.generate import check_text
-from regard.looking.alternatives import model_alternatives
-from regard.looking.maps import TITLE, new_map
-from regard.looking.options import LookOptions
-from regard.looking.sides import word_side
+from regard.decoding.generate import check_text_length
+from regard.maps.alternatives import compute_alternatives
+from regard.maps.build import TITLE, build_map
+from regard.maps.options import LookOptions
+from regard.maps.sides import build_word_side
 from regard.text.tokenizer import BEGIN
 from regard.views.attention_map import AttentionMap
-from regard.views.display import cut
+from regard.views.display import truncate
 
 if TYPE_CHECKING:
     from regard.tasks.text.predictor import TextPredictor
 
 
-def look_at_text(predictor: TextPredictor, text: str, options: LookOptions) -> AttentionMap:
-    """As `regard.look` describes it."""
+def look_at_language_model(predictor: TextPredictor, text: str, options: LookOptions) -> AttentionMap:
+    """Return the attention map for `regard.look`."""
     predictor.check_attention()
     tokenizer, model = predictor.tokenizer, predictor.model
-    kind = options.kind_of(predictor.name, model.attentions)
-    encoded = tokenizer.encoded(text)
+    kind = options.resolve_kind(predictor.name, model.attentions)
+    encoded = tokenizer.encode_with_words(text)
     tokens = torch.tensor([[BOS, *encoded.ids]], device=predictor.device)
-    check_text(model, tokens, "look")
-    (features, _), seen = predictor.watched(lambda: model.read(tokens))
-    written = tokenizer.steps.apply(text)
-    side = word_side(tokenizer.kind, written, encoded.tokens, encoded.words, before=(BEGIN,), merge=options.words)
+    check_text_length(model, tokens, "look")
+    (features, _), weights = predictor.run_watched(lambda: model.read(tokens))
+    normalized_text = tokenizer.steps.apply(text)
+    side = build_word_side(
+        tokenizer.kind, normalized_text, encoded.tokens, encoded.word_indices, before=(BEGIN,), merge=options.words
+    )
     alternatives = None
     if not side.merged:
-        alternatives = ((), *model_alternatives(model, features[0, :-1], tokens[0, 1:], tokenizer))
-    return new_map(seen[kind], side, side, f"{predictor.name}: {cut(text, TITLE)}", options.top, alternatives)
+        alternatives = ((), *compute_alternatives(model, features[0, :-1], tokens[0, 1:], tokenizer))
+    return build_map(weights[kind], side, side, f"{predictor.name}: {truncate(text, TITLE)}", options.top, alternatives)

@@ -1,4 +1,4 @@
-"""What a request to go on with a text, a look at one and an explanation can be told."""
+"""Options of the task text: generation and explanation."""
 
 from __future__ import annotations
 
@@ -7,83 +7,81 @@ from math import inf
 from typing import Annotated
 
 from regard.errors import RegardError
-from regard.settings import Between
+from regard.settings import Bounds
 from regard.tasks.actions import Flag
 
-MOST_TOKENS = 1_000_000
-"""That can be asked for; more are hardly meant."""
+MAX_TOKENS = 1_000_000
+"""Upper bound of `max_tokens`."""
 
 BEAM = 5
-"""Hypotheses that a search keeps unless told otherwise."""
+"""Default beam size."""
 
 SEEDS = 2**32
-"""How many seeds there are."""
+"""Number of possible seeds."""
 
-DRAWING = ("temperature", "top_k", "top_p", "seed")
-"""Options that mean nothing where no token is drawn."""
+SAMPLING_OPTIONS = ("temperature", "top_k", "top_p", "seed")
+"""Options that only affect sampling."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class DrawOptions:
-    """How a text is drawn, token by token.
+class SamplingOptions:
+    """Options of sampling.
 
     Attributes:
-        tokens: The most tokens to write.
-        temperature: Below 1 the probable becomes more probable, above 1 less; 1 unless set.
-        top_k: Draw from so many most probable tokens only.
-        top_p: Draw only from the fewest most probable tokens that have this share together.
-        greedy: Draw nothing, take the most probable token each time.
-        seed: The same seed gives the same text; each time another unless set.
+        max_tokens: Maximum number of tokens to generate.
+        temperature: Sampling temperature; below 1 favors probable tokens (default: 1).
+        top_k: Sample only from the k most probable tokens (default: all).
+        top_p: Sample only from the smallest set of most probable tokens with this total probability (default: all).
+        greedy: Take the most probable token at every step instead of sampling.
+        seed: Seed for sampling; the same seed gives the same text (default: random).
     """
 
-    tokens: Annotated[int, Between(1, MOST_TOKENS)] = 200
-    temperature: Annotated[float | None, Between(above=0, greatest=1000)] = None
-    top_k: Annotated[int | None, Between(1, 10**9)] = None
-    top_p: Annotated[float | None, Between(above=0, greatest=1)] = None
+    max_tokens: Annotated[int, Bounds(1, MAX_TOKENS)] = 200
+    temperature: Annotated[float | None, Bounds(exclusive_minimum=0, maximum=1000)] = None
+    top_k: Annotated[int | None, Bounds(1, 10**9)] = None
+    top_p: Annotated[float | None, Bounds(exclusive_minimum=0, maximum=1)] = None
     greedy: Flag = False
-    seed: Annotated[int | None, Between(0, SEEDS - 1)] = None
+    seed: Annotated[int | None, Bounds(0, SEEDS - 1)] = None
 
     @property
-    def drawn(self) -> list[str]:
-        """Which options of drawing are set."""
-        return [name for name in DRAWING if getattr(self, name) is not None]
+    def sampling_options(self) -> list[str]:
+        """The names of the sampling options that are set."""
+        return [name for name in SAMPLING_OPTIONS if getattr(self, name) is not None]
 
-    def check_drawing(self) -> None:
-        """Raise a `RegardError` for options that nothing can be drawn by."""
+    def check_sampling(self) -> None:
+        """Raise a `RegardError` for values out of bounds."""
         if self.temperature is not None and not 0 < self.temperature < inf:
-            raise RegardError(
-                f"--temperature: found {self.temperature}; a number above 0 is needed (--greedy is its limit at 0)"
-            )
+            raise RegardError(f"--temperature must be above 0, got {self.temperature}; for 0, use --greedy")
         if self.top_p is not None and not 0 < self.top_p <= 1:
-            raise RegardError(f"--top-p: found {self.top_p}; a share above 0 and at most 1 is needed")
+            raise RegardError(f"--top-p must be above 0 and at most 1, got {self.top_p}")
         if self.seed is not None and not 0 <= self.seed < SEEDS:
-            raise RegardError(f"--seed: found {self.seed}; a number from 0 to {SEEDS - 1} is needed")
+            raise RegardError(f"--seed must be from 0 to {SEEDS - 1}, got {self.seed}")
 
 
 @dataclass(frozen=True, kw_only=True)
-class WriteOptions(DrawOptions):
-    """How a text is gone on with: drawn token by token, or searched for by a beam.
+class GenerationOptions(SamplingOptions):
+    """Options of generation: sampling or beam search.
 
     Attributes:
-        beam: Draw nothing, search for the most probable text with so many hypotheses.
-        nbest: With a beam, so many texts, the best first; 1 unless set.
+        beam: Search for the most probable text with a beam of this size instead of sampling.
+        nbest: Number of texts to return from beam search, best first (default: 1).
     """
 
-    beam: Annotated[int | None, Between(1, 1000)] = None
-    nbest: Annotated[int | None, Between(1, 1000)] = None
+    beam: Annotated[int | None, Bounds(1, 1000)] = None
+    nbest: Annotated[int | None, Bounds(1, 1000)] = None
 
     @property
-    def searches(self) -> bool:
-        """Whether the most probable texts are asked for."""
+    def uses_beam(self) -> bool:
+        """Whether to use beam search instead of sampling."""
         return self.beam is not None or self.nbest is not None
 
 
 @dataclass(frozen=True, kw_only=True)
-class WordOptions:
-    """What of a text is explained.
+class TextExplainOptions:
+    """Options of an explanation.
 
     Attributes:
-        word: Which word of the text to explain, counted from 0; the last unless set.
+        word: Index of the word to explain, from 0 (default: the last word).
     """
 
     word: int | None = None

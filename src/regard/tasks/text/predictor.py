@@ -1,4 +1,4 @@
-"""TextPredictor: text that goes on, and how much a text surprises the model."""
+"""TextPredictor: generate and score text with a language model."""
 
 from __future__ import annotations
 
@@ -12,55 +12,53 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.batch import BOS, EOS, PAD, TextBatch, padded
-from regard.data.batches import plan
-from regard.data.segments import Window, evaluation_windows
-from regard.decoding.generate import continuations, text_weights, written
+from regard.batch import BOS, EOS, PAD, TextBatch, pad_rows
+from regard.data.batches import plan_epoch
+from regard.data.segments import ScoringWindow, build_evaluation_windows
+from regard.decoding.generate import generate_beam, generate_steps, text_weights
 from regard.decoding.hypothesis import Hypothesis
-from regard.decoding.reading import read_on
-from regard.decoding.steps import walked
+from regard.decoding.score_text import iter_segment_log_probabilities
+from regard.decoding.steps import collect_hypotheses
 from regard.errors import RegardError
-from regard.tasks.options import check_range
-from regard.tasks.predictor import Part, Predictor, Request, as_texts
+from regard.tasks.options import check_bounds
+from regard.tasks.predictor import PartialAnswer, Predictor, Request, as_texts
 from regard.tasks.progress import Progress
-from regard.tasks.text.options import BEAM, MOST_TOKENS, DrawOptions, WordOptions, WriteOptions
-from regard.tasks.text.writing import Drawn, growing_texts, new_chooser
+from regard.tasks.text.generation import SampledTokens, build_text_chooser, iter_growing_texts
+from regard.tasks.text.options import BEAM, MAX_TOKENS, GenerationOptions, SamplingOptions, TextExplainOptions
 from regard.text import Tokenizer
-from regard.text.streaming import written_parts
+from regard.text.decode_stream import decode_stream
 from regard.text.tokenizer import BEGIN, END
 from regard.views.attention_map import AttentionMap
 
 if TYPE_CHECKING:
-    from regard.explaining.methods import Subject
-    from regard.looking.options import LookOptions
+    from regard.attribution.methods import Subject
+    from regard.maps.options import LookOptions
     from regard.tasks.text.actions import PredictText
 
 TOKENS, SEGMENT = 8192, 2048
-"""Places of a batch, and tokens of a row that are read at once where a model can carry on."""
+"""Batch size in tokens, and tokens per segment for models without a maximum length."""
 
 
 @dataclass(frozen=True, eq=False)
-class Text:
-    """What a model wrote after a prompt, how probable it found it, and where it looked.
+class GeneratedText:
+    """A generated text with its log-probability and, on request, its attention weights.
 
-    The tokens are those of prompt and text, behind <bos>. Row t of the weights is the
-    step that read token t and wrote the next.
+    The tokens are <bos>, the prompt and the text. Row t of the weights is the step that
+    reads token t and predicts the next.
     """
 
     prompt: str
     text: str
-    log_probability: float  # of the text, after the prompt
-    ended: bool  # whether the model ended it
+    log_probability: float  # of the text, given the prompt
+    ended: bool  # the model wrote <eos>
     tokens: tuple[str, ...]
     ids: tuple[int, ...] = field(repr=False)
     weights: Float[Tensor, "layers heads time time"] | None = field(default=None, repr=False)
-    seed: int | None = None  # that it was drawn with, where that is known
-    alternatives: tuple[Text, ...] = field(
-        default=(), repr=False
-    )  # the n best, itself first, where they were asked for
+    seed: int | None = None  # the seed used for sampling, if known
+    alternatives: tuple[GeneratedText, ...] = field(default=(), repr=False)  # the n best, this one first
 
     def record(self) -> dict[str, Any]:
-        """What the text began with, and what follows."""
+        """Return prompt and text as JSON values."""
         record: dict[str, Any] = {
             "prompt": self.prompt,
             "text": self.text,
@@ -71,18 +69,21 @@ class Text:
         if self.seed is not None:
             record["seed"] = self.seed
         if self.alternatives:
-            best = [{"text": each.text, "log_probability": each.log_probability} for each in self.alternatives]
+            best = [
+                {"text": alternative.text, "log_probability": alternative.log_probability}
+                for alternative in self.alternatives
+            ]
             record["alternatives"] = best
         return record
 
     def lines(self, options: Any) -> list[str]:
-        """Prompt and text."""
+        """Return prompt and text as one item."""
         return [self.prompt + self.text]
 
 
 @dataclass(frozen=True)
-class Reading:
-    """A text that was read: its tokens, and the log-probability of each after those before it."""
+class ScoredText:
+    """A text with its tokens and the log-probability of each token given those before it."""
 
     text: str
     tokens: tuple[str, ...]
@@ -90,15 +91,15 @@ class Reading:
 
     @property
     def log_probability(self) -> float:
-        """Of the whole text."""
+        """The log-probability of the whole text."""
         return math.fsum(self.log_probabilities)
 
     @property
     def weights(self) -> None:
-        """None: a text that is only read is looked at by `regard.look`."""
+        """Always None; use `regard.look` for the weights of a text."""
 
     def record(self) -> dict[str, Any]:
-        """The text, its tokens, and how probable they are."""
+        """Return the text, its tokens and their log-probabilities as JSON values."""
         return {
             "text": self.text,
             "log_probability": self.log_probability,
@@ -107,18 +108,18 @@ class Reading:
         }
 
     def lines(self, options: PredictText) -> list[str]:
-        """The log-probability of the text, and behind tabs each token with its surprise."""
+        """Return the log-probability of the text and, with `per_token`, each token with its surprisal."""
         cells = [f"{self.log_probability:.4f}"]
-        if options.tokens:
-            surprise = zip(self.tokens, self.log_probabilities, strict=True)
-            cells += [f"{token} {abs(value):.2f}" for token, value in surprise]
+        if options.per_token:
+            scored_tokens = zip(self.tokens, self.log_probabilities, strict=True)
+            cells += [f"{token} {abs(value):.2f}" for token, value in scored_tokens]
         return ["\t".join(cells)]
 
 
-class Drawing(TypedDict, total=False):
-    """What `TextPredictor.stream` can be told, and `DrawOptions` has."""
+class TextStreamOptions(TypedDict, total=False):
+    """Keyword arguments of `TextPredictor.stream`, the fields of `SamplingOptions`."""
 
-    tokens: int
+    max_tokens: int
     temperature: float | None
     top_k: int | None
     top_p: float | None
@@ -126,20 +127,26 @@ class Drawing(TypedDict, total=False):
     seed: int | None
 
 
-class Options(Drawing, total=False):
-    """What `TextPredictor.generate` can be told, and describes."""
+class TextGenerateOptions(TextStreamOptions, total=False):
+    """Keyword arguments of `TextPredictor.generate`."""
 
     return_weights: bool
 
 
-class TextPredictor(Predictor[Text]):
-    """Goes on with a text, and tells how much a text surprises it."""
+class TextPredictor(Predictor[GeneratedText]):
+    """A trained language model.
+
+    Example:
+        >>> model = regard.load("runs/book")
+        >>> model.generate("The ", max_tokens=20, seed=1).text
+        >>> model.score_texts("The night was dark.").log_probability
+    """
 
     task_name = "text"
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """That of the text."""
+        """The tokenizer of the model."""
         return self.tokenizers.target
 
     @property
@@ -147,211 +154,263 @@ class TextPredictor(Predictor[Text]):
         return self.tokenizer.kind
 
     @overload
-    def generate(self, prompts: str = ..., **options: Unpack[Options]) -> Text: ...  # type: ignore[overload-overlap]
+    def generate(self, prompts: str = ..., **options: Unpack[TextGenerateOptions]) -> GeneratedText: ...  # type: ignore[overload-overlap]
     @overload  # a str is a sequence of str, too
-    def generate(self, prompts: Sequence[str], **options: Unpack[Options]) -> list[Text]: ...
-    def generate(self, prompts: Any = "", *, return_weights: bool = False, **options: Any) -> Text | list[Text]:
-        """Go on with a prompt, or with each of several.
+    def generate(self, prompts: Sequence[str], **options: Unpack[TextGenerateOptions]) -> list[GeneratedText]: ...
+    def generate(
+        self,
+        prompts: Any = "",
+        *,
+        max_tokens: int = 200,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        greedy: bool = False,
+        seed: int | None = None,
+        return_weights: bool = False,
+    ) -> GeneratedText | list[GeneratedText]:
+        """Continue a prompt, or each of several prompts, by sampling.
 
         Args:
-            prompts: What comes before; nothing is the beginning of a document.
-            return_weights: Also give the attention over prompt and text.
-            options: `tokens`: how many to write at the most, 200 unless set; the model may end its text before.
-                `temperature`: what logits are divided by; below 1 the probable becomes more probable. `top_k`: draw
-                from so many most probable tokens only. `top_p`: draw only from the fewest most probable tokens that
-                have this share together. `greedy`: always take the most probable token. `seed`: the same seed, prompt
-                and settings give the same text.
-        """
-        drawing, several = DrawOptions(**options), as_texts("generate", prompts)
-        beginnings = [self._begun(prompt, drawing.tokens, return_weights) for prompt in several]
-        found = []
-        for prompt, begun in zip(several, beginnings, strict=True):
-            best = walked(self._walk(begun, drawing))[0]
-            found.append(self._text(prompt, best, return_weights))
-        return found[0] if isinstance(prompts, str) else found
+            prompts: One prompt or a sequence of prompts; an empty one starts a new document.
+            max_tokens: The maximum number of tokens to generate; the model may end the text earlier.
+            temperature: Divide the logits by this; values below 1 favor probable tokens. 1 by default.
+            top_k: Sample only from the k most probable tokens.
+            top_p: Sample only from the smallest set of most probable tokens whose probabilities sum to this.
+            greedy: Take the most probable token at every step.
+            seed: The same seed, prompt and settings give the same text; random by default.
+            return_weights: Also return the attention weights over prompt and text.
 
-    def stream(self, prompt: str = "", **options: Unpack[Drawing]) -> Iterator[str]:
-        """What `generate` writes by the same options, in parts, each as soon as it is written."""
-        drawing = DrawOptions(**options)
-        walk = self._walk(self._begun(prompt, drawing.tokens), drawing)
-        return written_parts(self.tokenizer, (int(token) for token, _ in walk), prompt)
+        Returns:
+            A text for one prompt, a list of texts for a sequence of prompts.
+
+        Example:
+            >>> regard.load("runs/book").generate("The ", temperature=0.8, max_tokens=50).text
+        """
+        sampling = SamplingOptions(
+            max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p, greedy=greedy, seed=seed
+        )
+        prompt_list = as_texts("generate", prompts)
+        encoded_prompts = [self._encode_prompt(prompt, max_tokens, return_weights) for prompt in prompt_list]
+        texts = []
+        for prompt, prompt_ids in zip(prompt_list, encoded_prompts, strict=True):
+            best = collect_hypotheses(self._iter_sampled(prompt_ids, sampling))[0]
+            texts.append(self._to_text(prompt, best, return_weights))
+        return texts[0] if isinstance(prompts, str) else texts
+
+    def stream(self, prompt: str = "", **options: Unpack[TextStreamOptions]) -> Iterator[str]:
+        """Yield the text that `generate` returns for the same options, in parts, as soon as they are generated."""
+        sampling = SamplingOptions(**options)
+        sampled = self._iter_sampled(self._encode_prompt(prompt, sampling.max_tokens), sampling)
+        return decode_stream(self.tokenizer, (int(token) for token, _ in sampled), prompt)
 
     def continuations(
-        self, prompt: str = "", *, tokens: int = 50, beam: int = 5, nbest: int = 1, return_weights: bool = False
-    ) -> list[Text]:
-        """The most probable texts that a beam finds, best first."""
-        begun = self._begun(prompt, tokens, return_weights)
-        found = continuations(self.model, begun, tokens=tokens, beam=beam, nbest=nbest)[0]
-        return [self._text(prompt, each, return_weights) for each in found]
+        self, prompt: str = "", *, max_tokens: int = 50, beam: int = 5, nbest: int = 1, return_weights: bool = False
+    ) -> list[GeneratedText]:
+        """Return the most probable continuations of a prompt by beam search, best first.
+
+        Args:
+            prompt: The beginning of the text; an empty one starts a new document.
+            max_tokens: The maximum number of tokens to generate.
+            beam: The beam size.
+            nbest: How many texts to return, at most `beam`.
+            return_weights: Also return the attention weights over prompt and text.
+        """
+        prompt_ids = self._encode_prompt(prompt, max_tokens, return_weights)
+        hypotheses = generate_beam(self.model, prompt_ids, max_tokens=max_tokens, beam=beam, nbest=nbest)[0]
+        return [self._to_text(prompt, hypothesis, return_weights) for hypothesis in hypotheses]
 
     @overload
-    def read(self, texts: str) -> Reading: ...  # type: ignore[overload-overlap]
+    def score_texts(self, texts: str) -> ScoredText: ...  # type: ignore[overload-overlap]
     @overload  # a str is a sequence of str, too
-    def read(self, texts: Sequence[str], progress: Progress | None = ...) -> list[Reading]: ...
-    def read(self, texts: Any, progress: Progress | None = None) -> Reading | list[Reading]:
-        """How probable each token of a text is, or of each of several, as a document of its own.
+    def score_texts(self, texts: Sequence[str], progress: Progress | None = ...) -> list[ScoredText]: ...
+    def score_texts(self, texts: Any, progress: Progress | None = None) -> ScoredText | list[ScoredText]:
+        """Compute the log-probability of each token of a text, or of each of several texts.
 
-        Where the model was trained on lines as documents, the end of the text counts too.
+        Each text is scored as a document of its own. If the model was trained on lines as
+        documents, <eos> at the end of the text is scored, too.
+
+        Args:
+            texts: One text or a sequence of texts.
+            progress: Called with the number of texts done.
+
+        Returns:
+            A scored text for one text, a list of scored texts for a sequence of texts.
         """
-        several = as_texts("read", texts)
-        encoded = [self.tokenizer.encoded(text) for text in several]
+        text_list = as_texts("score_texts", texts)
+        encoded = [self.tokenizer.encode_with_words(text) for text in text_list]
         ends = {EOS: END} if self.recipe.data.documents == "line" else {}
-        rows = [[BOS, *each.ids, *ends] for each in encoded]
-        found: dict[int, list[float]] = {}
-        for places in plan([(len(row), len(row)) for row in rows], tokens=TOKENS).batches:
-            found.update(zip(places, self._log_probabilities([rows[place] for place in places]), strict=True))
+        rows = [[BOS, *encoded_text.ids, *ends] for encoded_text in encoded]
+        scores: dict[int, list[float]] = {}
+        for indices in plan_epoch([(len(row), len(row)) for row in rows], batch_tokens=TOKENS).batches:
+            scores.update(zip(indices, self._compute_log_probabilities([rows[i] for i in indices]), strict=True))
             if progress is not None:
-                progress(len(found))
-        readings = [
-            Reading(text, (*each.tokens, *ends.values()), tuple(found[place]))
-            for place, (text, each) in enumerate(zip(several, encoded, strict=True))
+                progress(len(scores))
+        scored = [
+            ScoredText(text, (*encoded_text.tokens, *ends.values()), tuple(scores[i]))
+            for i, (text, encoded_text) in enumerate(zip(text_list, encoded, strict=True))
         ]
-        return readings[0] if isinstance(texts, str) else readings
+        return scored[0] if isinstance(texts, str) else scored
 
-    def subject(self, text: str, **further: Any) -> str:
+    def build_input(self, text: str, **further: Any) -> str:
         return text
 
-    def check(self, options: WriteOptions) -> None:
-        if options.searches:
+    def check(self, options: GenerationOptions) -> None:
+        if options.uses_beam:
             self._check_beam(options)
         else:
-            new_chooser(self.device, options)
+            build_text_chooser(self.device, options)
 
     def answer(
         self, requests: Sequence[Request], *, return_weights: bool = False, progress: Progress | None = None
-    ) -> list[Text]:
+    ) -> list[GeneratedText]:
         if return_weights:
             self.check_attention()
-        together: dict[Hashable, list[int]] = {}
-        for place, request in enumerate(requests):
+        groups: dict[Hashable, list[int]] = {}
+        for index, request in enumerate(requests):
             key = self.batch_key(request)
-            together.setdefault((place,) if key is None else key, []).append(place)
-        answers: dict[int, Text] = {}
-        for places in together.values():
-            for events in self.steps([requests[place] for place in places]):
-                answers |= {place: text for place, text in zip(places, events, strict=True) if isinstance(text, Text)}
+            groups.setdefault((index,) if key is None else key, []).append(index)
+        answers: dict[int, GeneratedText] = {}
+        for indices in groups.values():
+            for events in self.answer_in_steps([requests[index] for index in indices]):
+                answers |= {
+                    index: text for index, text in zip(indices, events, strict=True) if isinstance(text, GeneratedText)
+                }
             if progress is not None:
                 progress(len(answers))
-        texts = [answers[place] for place in range(len(requests))]
-        return [self._with_weights(text) for text in texts] if return_weights else texts
+        texts = [answers[index] for index in range(len(requests))]
+        return [self._add_weights(text) for text in texts] if return_weights else texts
 
     def batch_key(self, request: Request, *, streamed: bool = False) -> Hashable:
-        """Texts of equally many tokens go on together, whatever their options; a search goes alone."""
-        return None if request.options.searches else len(self.tokenizer.encode(request.subject))
+        """Return the length of the prompt: prompts of equal length share a batch; beam search runs alone."""
+        return None if request.options.uses_beam else len(self.tokenizer.encode(request.input))
 
-    def limited(self, options: Any, subject: str, most_tokens: int) -> Any:
-        writes = isinstance(options, WriteOptions) and options.tokens > most_tokens
-        return replace(options, tokens=most_tokens) if writes else options
+    def limit_tokens(self, options: Any, input_: str, max_tokens: int) -> Any:
+        exceeds_limit = isinstance(options, GenerationOptions) and options.max_tokens > max_tokens
+        return replace(options, max_tokens=max_tokens) if exceeds_limit else options
 
-    def steps(self, requests: Sequence[Request], *, streamed: bool = False) -> Iterator[list[Text | Part | None]]:
-        """Go on with prompts of equally many tokens; the most probable texts of one prompt come at once."""
-        if requests[0].options.searches:
-            yield [self._best(request) for request in requests]
+    def answer_in_steps(
+        self, requests: Sequence[Request], *, streamed: bool = False
+    ) -> Iterator[list[GeneratedText | PartialAnswer | None]]:
+        """Yield the parts of sampled texts, whose prompts have equal lengths; beam search yields only answers."""
+        if requests[0].options.uses_beam:
+            yield [self._search_best(request) for request in requests]
             return
-        told = [False] * len(requests)
-        for texts in growing_texts(self.model, self.tokenizer, self.device, requests):
-            events: list[Text | Part | None] = []
+        answered = [False] * len(requests)
+        for texts in iter_growing_texts(self.model, self.tokenizer, self.device, requests):
+            events: list[GeneratedText | PartialAnswer | None] = []
             for row, (request, text) in enumerate(zip(requests, texts, strict=True)):
-                if text.over and not told[row]:
-                    answer = self._whole(request.subject, text.text, text.ids, text.log_probability, text.ended)
+                if text.finished and not answered[row]:
+                    answer = self._build_text(request.input, text.text, text.ids, text.log_probability, text.ended)
                     events.append(replace(answer, alternatives=(answer,)))
-                    told[row] = True
+                    answered[row] = True
                 else:
-                    events.append(None if text.over else Part({"part": text.part}))
+                    events.append(None if text.finished else PartialAnswer({"part": text.added_text}))
             yield events
 
-    def _best(self, request: Request) -> Text:
-        """The most probable ways to go on with a prompt."""
-        options: WriteOptions = request.options
+    def _search_best(self, request: Request) -> GeneratedText:
+        """Answer a request by beam search."""
+        options: GenerationOptions = request.options
         self._check_beam(options)
         nbest = options.nbest or 1
         beam = max(nbest, BEAM) if options.beam is None else options.beam
-        best = self.continuations(request.subject, tokens=options.tokens, beam=beam, nbest=nbest)
+        best = self.continuations(request.input, max_tokens=options.max_tokens, beam=beam, nbest=nbest)
         return replace(best[0], alternatives=tuple(best))
 
-    def _check_beam(self, options: WriteOptions) -> None:
-        drawn = [*options.drawn, *(["greedy"] if options.greedy else [])]
-        if drawn:
-            raise RegardError(f"{drawn[0]}: a beam draws nothing; leave it out, or beam and nbest")
+    def _check_beam(self, options: GenerationOptions) -> None:
+        sampling_options = [*options.sampling_options, *(["greedy"] if options.greedy else [])]
+        if sampling_options:
+            raise RegardError(f"{sampling_options[0]} cannot be combined with beam or nbest")
         beam, nbest = options.beam, options.nbest or 1
         if beam is not None and nbest > beam:
-            raise RegardError(f"generate: {nbest} best of a beam of {beam} are too many; set beam to {nbest} or more")
+            raise RegardError(f"generate: nbest must be at most beam ({beam}), got {nbest}")
 
-    def _whole(self, prompt: str, text: str, ids: Sequence[int], log_probability: float, ended: bool) -> Text:
-        """A text that is written."""
-        whole = (BOS, *self.tokenizer.encode(prompt), *ids)
-        return Text(prompt, text, log_probability, ended, (BEGIN, *self.tokenizer.tokens_of(whole[1:])), whole)
+    def _build_text(
+        self, prompt: str, text: str, ids: Sequence[int], log_probability: float, ended: bool
+    ) -> GeneratedText:
+        """Build a generated text from its token ids."""
+        all_ids = (BOS, *self.tokenizer.encode(prompt), *ids)
+        return GeneratedText(
+            prompt, text, log_probability, ended, (BEGIN, *self.tokenizer.ids_to_tokens(all_ids[1:])), all_ids
+        )
 
-    def attention_map(self, text: Text) -> AttentionMap:
-        """The weights of a text as a record that every view draws."""
-        if not isinstance(text, Text):
-            raise RegardError(f"attention_map: found {type(text).__name__}; one Text is needed")
+    def attention_map(self, text: GeneratedText) -> AttentionMap:
+        """Return the attention weights of a text generated with `return_weights=True` as a map."""
+        if not isinstance(text, GeneratedText):
+            raise RegardError(f"attention_map: expected a GeneratedText, got {type(text).__name__}")
         if text.weights is None:
-            raise RegardError("attention_map: the text has no weights; generate it with return_weights=True")
+            raise RegardError("attention_map: the text has no weights; pass return_weights=True to generate")
         title = f"{self.name}: {text.prompt}{text.text}"
         return AttentionMap(text.tokens, text.tokens, text.weights.numpy(), title, "tokens")
 
     def look(self, text: str, options: LookOptions) -> AttentionMap:
-        from regard.tasks.text.look import look_at_text
+        from regard.tasks.text.look import look_at_language_model
 
-        return look_at_text(self, text, options)
+        return look_at_language_model(self, text, options)
 
-    def explain(self, text: Any, options: WordOptions) -> Subject:
+    def explain(self, text: Any, options: TextExplainOptions) -> Subject:
         from regard.tasks.text.explain import TextSubject
 
         return TextSubject(self, text, options)
 
-    def _walk(self, begun: Int[Tensor, "1 time"], options: DrawOptions) -> Iterator[Drawn]:
-        """The tokens that are drawn after a beginning, and their log-probabilities."""
-        return written(self.model, begun, options.tokens, new_chooser(self.device, options), allow_unknown=False)
+    def _iter_sampled(self, prompt_ids: Int[Tensor, "1 time"], options: SamplingOptions) -> Iterator[SampledTokens]:
+        """Yield the sampled tokens and their log-probabilities."""
+        return generate_steps(
+            self.model, prompt_ids, options.max_tokens, build_text_chooser(self.device, options), allow_unknown=False
+        )
 
-    def _begun(self, prompt: str, tokens: int, return_weights: bool = False) -> Int[Tensor, "1 time"]:
-        """<bos> and the prompt, as one row; what cannot be done with it is said at once."""
+    def _encode_prompt(self, prompt: str, tokens: int, return_weights: bool = False) -> Int[Tensor, "1 time"]:
+        """Encode <bos> and the prompt as one row; raise a `RegardError` if it cannot be continued."""
         if not isinstance(prompt, str):
-            raise RegardError(f"generate: found {type(prompt).__name__}; a prompt is a text")
-        check_range("generate", "tokens", tokens, 1, MOST_TOKENS)
-        begun = torch.tensor([[BOS, *self.tokenizer.encode(prompt)]], device=self.device)
-        most = self.model.most_places
+            raise RegardError(f"generate: expected a string, got {type(prompt).__name__}")
+        check_bounds("generate", "max_tokens", tokens, 1, MAX_TOKENS)
+        prompt_ids = torch.tensor([[BOS, *self.tokenizer.encode(prompt)]], device=self.device)
+        max_positions = self.model.max_length
         if return_weights:
             self.check_attention()
-            if most is not None and begun.shape[1] + tokens > most:
+            if max_positions is not None and prompt_ids.shape[1] + tokens > max_positions:
                 raise RegardError(
-                    f"generate: a prompt of {begun.shape[1] - 1} tokens and {tokens} more; the weights of {most - 1} "
-                    f"together at the most can be given, as {self.name} reads no more at once"
+                    f"generate: return_weights is limited to {max_positions - 1} tokens for {self.name}, "
+                    f"got {prompt_ids.shape[1] - 1} in the prompt and max_tokens={tokens}"
                 )
-        return begun
+        return prompt_ids
 
-    def _text(self, prompt: str, found: Hypothesis, return_weights: bool) -> Text:
-        """A hypothesis as text."""
-        text = "".join(written_parts(self.tokenizer, found.target, prompt))
-        whole = self._whole(prompt, text, found.target, found.log_probability, found.ended)
-        return self._with_weights(whole) if return_weights else whole
+    def _to_text(self, prompt: str, hypothesis: Hypothesis, return_weights: bool) -> GeneratedText:
+        """Decode a hypothesis."""
+        text = "".join(decode_stream(self.tokenizer, hypothesis.target, prompt))
+        generated = self._build_text(prompt, text, hypothesis.target, hypothesis.log_probability, hypothesis.ended)
+        return self._add_weights(generated) if return_weights else generated
 
-    def _with_weights(self, text: Text) -> Text:
-        """A text with its attention, by one pass that reads what was written."""
+    def _add_weights(self, text: GeneratedText) -> GeneratedText:
+        """Return a text with its attention weights, from one forward pass over it."""
         weights = text_weights(self.model, torch.tensor([text.ids], device=self.device))[0]
         return replace(text, weights=weights.float().cpu())
 
-    def _log_probabilities(self, rows: Sequence[Sequence[int]]) -> list[list[float]]:
-        """The log-probability of each token of some rows but the first, which is <bos>.
+    def _compute_log_probabilities(self, rows: Sequence[Sequence[int]]) -> list[list[float]]:
+        """Return the log-probability of each token of some rows, except <bos> at the start.
 
-        What is longer than the model can read at once is read in windows, each token
-        after at least half of what can be read.
+        Rows longer than the model can read are scored in overlapping windows, each token
+        with at least half of the maximum length as context.
         """
-        tokens, lengths = padded(rows)
-        most, carries = self.model.most_places or SEGMENT, self.model.carries
-        warmup = 0 if carries else most // 2
-        whole = np.array([[0, tokens.shape[1]]])
-        windows = [Window(*row) for row in evaluation_windows(whole, stride=most - warmup, warmup=warmup).tolist()]
-        segments = [segment_of(tokens, window, fresh=not carries or not window.read_from) for window in windows]
-        found = torch.zeros(tokens.shape[0], tokens.shape[1] - 1)
-        for window, here in zip(windows, read_on(self.model, segments, self.device), strict=True):
-            found[:, window.read_from : window.stop - 1] += here.float().cpu()
-        return [row[: length - 1] for row, length in zip(found.tolist(), lengths.tolist(), strict=True)]
+        tokens, lengths = pad_rows(rows)
+        max_positions, carries = self.model.max_length or SEGMENT, self.model.stateful
+        warmup = 0 if carries else max_positions // 2
+        span = np.array([[0, tokens.shape[1]]])
+        windows = [
+            ScoringWindow(*row)
+            for row in build_evaluation_windows(span, stride=max_positions - warmup, warmup=warmup).tolist()
+        ]
+        segments = [build_window_batch(tokens, window, fresh=not carries or not window.read_from) for window in windows]
+        log_probabilities = torch.zeros(tokens.shape[0], tokens.shape[1] - 1)
+        for window, window_scores in zip(
+            windows, iter_segment_log_probabilities(self.model, segments, self.device), strict=True
+        ):
+            log_probabilities[:, window.read_from : window.stop - 1] += window_scores.float().cpu()
+        return [row[: length - 1] for row, length in zip(log_probabilities.tolist(), lengths.tolist(), strict=True)]
 
 
-def segment_of(tokens: Int[Tensor, "rows time"], window: Window, fresh: bool) -> TextBatch:
-    """What a window reads of some rows; targets are PAD where they are not scored."""
+def build_window_batch(tokens: Int[Tensor, "rows time"], window: ScoringWindow, fresh: bool) -> TextBatch:
+    """Return the part of some rows that a window reads; targets that are not scored are PAD."""
     targets = tokens[:, window.read_from + 1 : window.stop].clone()
     targets[:, : window.score_from - window.read_from - 1] = PAD
     return TextBatch(tokens[:, window.read_from : window.stop - 1], targets, fresh)

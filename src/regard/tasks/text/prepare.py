@@ -1,4 +1,4 @@
-"""Text, made ready for training a language model."""
+"""Prepare training on text: tokens, settings and batches."""
 
 from __future__ import annotations
 
@@ -6,40 +6,40 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
-from regard.data.check import counted
 from regard.data.documents import read_documents
+from regard.data.pair_check import pluralize
 from regard.data.segments import (
-    SCORED,
-    WARMUP,
+    SCORED_TOKENS,
+    WARMUP_TOKENS,
     SegmentBatches,
     Spans,
-    document_spans,
-    evaluation_windows,
-    hold_out,
-    targets_of,
-    window_batches,
+    build_evaluation_windows,
+    count_targets,
+    get_document_spans,
+    iter_window_batches,
+    split_validation_spans,
 )
-from regard.data.tokens import TokenFile, text_checksum, write_tokens
+from regard.data.token_file import TokenFile, compute_text_checksum, write_tokens
 from regard.errors import RegardError
 from regard.models import MODELS, LanguageModel
 from regard.run import Run
-from regard.tasks.text.defaults import TextFacts, choose_model, choose_settings
+from regard.tasks.text.defaults import TextFacts, choose_text_model, choose_text_settings
 from regard.tasks.text.settings import TextData, TextRecipe
 from regard.tasks.text.validation import TextValidation
-from regard.text import TextSteps, Tokenizer, Tokenizers, choose_text_kind, learn_text
-from regard.text.tokenizer import is_spelt
-from regard.training.going_on import tokenizers_of
+from regard.text import TextSteps, Tokenizer, TokenizerPair, choose_text_kind, learn_lm_tokenizer
+from regard.text.tokenizer import is_character_level
 from regard.training.loss import TextStep
 from regard.training.prepared import Prepared
-from regard.training.talk import Talk
+from regard.training.reporter import Reporter
+from regard.training.resume import load_tokenizers
 
-MOST_HELD_OUT = 500_000
-"""Tokens; more of them would say nothing new of a model, only later."""
+MAX_VALIDATION_TOKENS = 500_000
+"""Maximum number of tokens to split off for validation; more would only take longer."""
 
 
 @dataclass(frozen=True)
-class Parts:
-    """A text to train on and one to validate with, as spans of token files that may be one."""
+class TextSplit:
+    """Training and validation text, as spans of token files; both may be in the same file."""
 
     train: TokenFile
     train_spans: Spans
@@ -49,110 +49,122 @@ class Parts:
 
     @property
     def sha256(self) -> str:
-        """A checksum of both."""
+        """The checksums of both files."""
         return f"{self.train.totals.sha256} {self.valid.totals.sha256}"
 
 
-def prepare_text(recipe: TextRecipe, run: Run, home: Run | None, device: str, talk: Talk) -> Prepared:
-    """Cut the text into tokens, learning how or as a run does it, and settle what was left open."""
-    recipe.data.check_given("a file or a folder of text")
-    if "-" in (recipe.data.train, recipe.data.valid):
-        raise RegardError("standard input: a text is read more than once; save it to a file")
-    if home is None:
-        tokenizer, reason = learn_tokens(recipe)
-        tokenizers = Tokenizers(tokenizer, tokenizer)
+def prepare_text(recipe: TextRecipe, run: Run, existing_run: Run | None, device: str, reporter: Reporter) -> Prepared:
+    """Tokenize the text, with a new tokenizer or that of an existing run, and choose open settings."""
+    recipe.data.check_train_given("a text file or a folder of text files")
+    if "-" in (recipe.data.train, recipe.data.validation):
+        raise RegardError("data: text cannot be read from stdin (-); save it to a file")
+    if existing_run is None:
+        tokenizer, reason = choose_text_tokenizer(recipe)
+        tokenizers = TokenizerPair(tokenizer, tokenizer)
     else:
-        tokenizers, reason = tokenizers_of(home), f"taken from {home.path}"
-    talk.say(f"tokens: {reason}")
-    parts = read_parts(recipe, run, tokenizers.target, talk)
-    name = recipe.model.get("name") or choose_model(device != "cpu", recipe.model)
+        tokenizers, reason = load_tokenizers(existing_run), f"loaded from {existing_run.path}"
+    reporter.info(f"tokens: {reason}")
+    parts = load_text_split(recipe, run, tokenizers.target, reporter)
+    name = recipe.model.get("name") or choose_text_model(device != "cpu", recipe.model)
     recipe = replace(recipe, model={**recipe.model, "name": name})
-    tokens = int(targets_of(parts.train_spans).sum())
-    facts = TextFacts(tokens, is_spelt(tokenizers.target), on_gpu=device != "cpu")
-    return settled(choose_settings(recipe, facts), parts, tokenizers, device)
+    tokens = int(count_targets(parts.train_spans).sum())
+    facts = TextFacts(tokens, is_character_level(tokenizers.target), on_gpu=device != "cpu")
+    return build_prepared_text(choose_text_settings(recipe, facts), parts, tokenizers, device)
 
 
-def learn_tokens(recipe: TextRecipe) -> tuple[Tokenizer, str]:
-    """A tokenizer for the text to train on, and why it is of its kind."""
+def choose_text_tokenizer(recipe: TextRecipe) -> tuple[Tokenizer, str]:
+    """Learn a tokenizer from the training text; return it with the reason for its kind."""
     text, path, documents = recipe.text, recipe.data.train, recipe.data.documents
     assert path is not None
 
     def texts() -> Iterator[str]:
         return (chunk.text for chunk in read_documents(path, documents))
 
-    if text.kind == "auto":
+    if text.tokenizer == "auto":
         kind, reason = choose_text_kind(sum(map(len, texts())))
     else:
-        kind, reason = text.kind, f"{text.kind}: as asked for"
+        kind, reason = text.tokenizer, f"{text.tokenizer} (--tokenizer)"
     steps = TextSteps(lowercase=text.lowercase)
-    return learn_text(kind, texts(), size=text.size, least_count=text.least_count, steps=steps), reason
+    return learn_lm_tokenizer(
+        kind, texts(), vocab_size=text.vocab_size, min_frequency=text.min_frequency, steps=steps
+    ), reason
 
 
-def read_parts(recipe: TextRecipe, run: Run, tokenizer: Tokenizer, talk: Talk) -> Parts:
-    """The text to train on and that to validate with, a part of the first unless one is given."""
+def load_text_split(recipe: TextRecipe, run: Run, tokenizer: Tokenizer, reporter: Reporter) -> TextSplit:
+    """Load the training and validation text; split the latter off the former unless it is given."""
     data = recipe.data
     assert data.train is not None
-    train = tokens_of(data.train, data, run, "train", tokenizer)
-    say_size("text", train, talk)
-    if data.valid is not None:
-        valid = tokens_of(data.valid, data, run, "valid", tokenizer)
-        say_size("validation", valid, talk)
-        return Parts(train, document_spans(train), valid, document_spans(valid), data.train)
-    share = min(data.held_out, MOST_HELD_OUT / train.totals.tokens)
-    ours, held = hold_out(train, share, recipe.training.seed)
-    count = int(targets_of(held).sum())
-    talk.say(f"validation: {count:,} tokens of the text are held out")
-    return Parts(train, ours, train, held, data.train)
+    train = load_tokens(data.train, data, run, "train", tokenizer)
+    report_size("text", train, reporter)
+    if data.validation is not None:
+        valid = load_tokens(data.validation, data, run, "valid", tokenizer)
+        report_size("validation", valid, reporter)
+        return TextSplit(train, get_document_spans(train), valid, get_document_spans(valid), data.train)
+    share = min(data.validation_share, MAX_VALIDATION_TOKENS / train.totals.tokens)
+    train_spans, valid_spans = split_validation_spans(train, share, recipe.training.seed)
+    count = int(count_targets(valid_spans).sum())
+    reporter.info(f"validation: {count:,} tokens, split off the text")
+    return TextSplit(train, train_spans, train, valid_spans, data.train)
 
 
-def tokens_of(text: str, data: TextData, run: Run, name: str, tokenizer: Tokenizer) -> TokenFile:
-    """A text as tokens: those of the run if it goes on, which must be of the same text, else made now."""
+def load_tokens(text: str, data: TextData, run: Run, name: str, tokenizer: Tokenizer) -> TokenFile:
+    """Tokenize a text, or load the tokens of a resumed run, which must be of the same text."""
     path = run.checkpoints / f"{name}.tokens"
     if run.card_file.exists() and path.with_suffix(".json").exists():
-        found = TokenFile.open(path)
-        if found.totals.sha256 != text_checksum(read_documents(text, data.documents)):
-            raise RegardError(f"{text}: is not the text that {run.path} was begun with; choose another --out")
-        return found
+        tokens = TokenFile.open(path)
+        if tokens.totals.sha256 != compute_text_checksum(read_documents(text, data.documents)):
+            raise RegardError(f"{text} is not the text that {run.path} was started with; choose another --out")
+        return tokens
     return write_tokens(path, read_documents(text, data.documents), tokenizer)
 
 
-def say_size(name: str, file: TokenFile, talk: Talk) -> None:
-    """How much text there is, and how much of it no token stands for."""
+def report_size(name: str, file: TokenFile, reporter: Reporter) -> None:
+    """Report the size of a text and its share of unknown tokens."""
     totals = file.totals
-    unknown = f", {100 * totals.unknown / totals.tokens:.1f} % of them unknown" if totals.unknown else ""
-    talk.say(
-        f"{name}: {counted(totals.documents, 'document')}, {totals.characters:,} characters, {totals.words:,} words, "
+    unknown = f" ({100 * totals.unknown / totals.tokens:.1f} % unknown)" if totals.unknown else ""
+    reporter.info(
+        f"{name}: {pluralize(totals.documents, 'document')}, {totals.characters:,} characters, {totals.words:,} words, "
         f"{totals.tokens:,} tokens{unknown}"
     )
 
 
-def settled(recipe: TextRecipe, parts: Parts, tokenizers: Tokenizers, device: str) -> Prepared:
-    """All of it, with the batches and how they are validated."""
-    training, kind = recipe.training, MODELS[recipe.model["name"]].model
-    assert training.tokens is not None and training.segment is not None and issubclass(kind, LanguageModel)
+def build_prepared_text(recipe: TextRecipe, parts: TextSplit, tokenizers: TokenizerPair, device: str) -> Prepared:
+    """Build the batches and the validation from the final recipe."""
+    training, model_class = recipe.training, MODELS[recipe.model["name"]].model
+    assert (
+        training.batch_tokens is not None
+        and training.segment_length is not None
+        and issubclass(model_class, LanguageModel)
+    )
     batches = SegmentBatches(
         parts.train,
         parts.train_spans,
         tokenizers.target,
-        training.tokens,
-        training.segment,
-        kind.carries,
+        training.batch_tokens,
+        training.segment_length,
+        model_class.stateful,
         training.seed,
     )
-    first = batches.plan(0)
-    stride, warmup = (SCORED, WARMUP) if kind.carries else (training.segment, 0)
-    windows = evaluation_windows(parts.valid_spans, stride=stride, warmup=warmup)
-    groups = partial(window_batches, windows, parts.valid, tokens=training.tokens, segment=training.segment)
-    train, valid = (int(targets_of(spans).sum()) for spans in (parts.train_spans, parts.valid_spans))
+    first_plan = batches.plan(0)
+    stride, warmup = (SCORED_TOKENS, WARMUP_TOKENS) if model_class.stateful else (training.segment_length, 0)
+    windows = build_evaluation_windows(parts.valid_spans, stride=stride, warmup=warmup)
+    groups = partial(
+        iter_window_batches,
+        windows,
+        parts.valid,
+        batch_tokens=training.batch_tokens,
+        segment_length=training.segment_length,
+    )
+    train, valid = (int(count_targets(spans).sum()) for spans in (parts.train_spans, parts.valid_spans))
     return Prepared(
         recipe=recipe,
         tokenizers=tokenizers,
         batches=batches,
         validate=TextValidation(groups, device),
         step=TextStep,
-        first=batches.batch(first[0], 0).tokens,
-        longest=0 if kind.carries else training.segment,
-        data={"origin": parts.origin, "train": train, "valid": valid, "sha256": parts.sha256},
-        each="tokens",
-        amount=f"{len(first)} an epoch, {100 * first.padding:.1f} % of them padding",
+        first_batch=batches.batch(first_plan[0], 0).tokens,
+        max_length=0 if model_class.stateful else training.segment_length,
+        data={"origin": parts.origin, "train": train, "validation": valid, "sha256": parts.sha256},
+        batch_unit="tokens",
+        summary=f"{len(first_plan)} per epoch, {100 * first_plan.padding:.1f} % padding",
     )

@@ -1,4 +1,4 @@
-"""The record of a text that was written, for the server's description of itself."""
+"""JSON schema of a generated text, for the server's API description."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class WrittenRecord:
-    """A text and the logarithm of its probability."""
+class GeneratedRecord:
+    """A text and its log-probability."""
 
     text: str
     log_probability: float
 
 
 @dataclass(frozen=True)
-class TextRecord(WrittenRecord):
-    """What a language model wrote after a prompt; the tokens are those of both, behind <bos>."""
+class TextRecord(GeneratedRecord):
+    """A text generated from a prompt; the tokens are <bos>, the prompt and the text."""
 
     prompt: str
     ended: bool
     tokens: list[str]
     seed: int | None = None
-    alternatives: list[WrittenRecord] | None = None
+    alternatives: list[GeneratedRecord] | None = None

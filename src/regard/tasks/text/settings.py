@@ -1,4 +1,4 @@
-"""The recipe of language models."""
+"""Settings of the task text."""
 
 from __future__ import annotations
 
@@ -6,41 +6,41 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from regard.recipe import Recipe
-from regard.settings import check_least
+from regard.settings import check_minimum
 from regard.tasks.settings import DataSettings, TextSettings
 from regard.training.settings import TrainingSettings
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextData(DataSettings):
-    """Where text comes from."""
+    """Settings of the data."""
 
-    documents: Literal["file", "line", "blank"] = "file"  # what a document of a text is: a file, a line, a paragraph
+    documents: Literal["file", "line", "paragraph"] = "file"  # unit of text to treat as a document
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextTokens(TextSettings):
-    """How text becomes tokens."""
+    """Settings of preprocessing and tokenization."""
 
-    lowercase: bool = False  # all text
+    lowercase: bool = False  # lowercase all text
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextTraining(TrainingSettings):
-    """How a language model is trained."""
+    """Settings of training."""
 
-    segment: int | None = None  # tokens of a text that are read at once; those of gpt are --longest
+    segment_length: int | None = None  # tokens per segment of text; for gpt, set --context-length instead
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_least(self, 1, "segment")
+        check_minimum(self, 1, "segment_length")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextRecipe(Recipe):
     """All settings of a language model."""
 
-    data: TextData = field(default_factory=TextData)  # where examples come from
-    text: TextTokens = field(default_factory=TextTokens)  # how text becomes tokens
+    data: TextData = field(default_factory=TextData)  # data files
+    text: TextTokens = field(default_factory=TextTokens)  # preprocessing and tokenization
     model: dict[str, Any] = field(default_factory=dict)
-    training: TextTraining = field(default_factory=TextTraining)  # what has no default is chosen to suit the data
+    training: TextTraining = field(default_factory=TextTraining)  # settings without a default are chosen from the data

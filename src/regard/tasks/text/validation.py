@@ -1,4 +1,4 @@
-"""How good a language model is while it trains: its loss on every held-out token."""
+"""Validation during training: the loss on every validation token."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from dataclasses import dataclass
 import torch
 
 from regard.batch import TextBatch
-from regard.decoding.reading import summed_nats
-from regard.models.language import LanguageModel
-from regard.training.loop import Findings
+from regard.decoding.score_text import sum_nats
+from regard.models.language_model import LanguageModel
+from regard.training.loop import ValidationResult
 
 
 @dataclass(frozen=True)
 class TextValidation:
-    """Loss in nats a token, and the perplexity that it is."""
+    """Loss in nats per token, and the perplexity."""
 
-    groups: Callable[[], Iterable[Sequence[TextBatch]]]  # segments that follow one another, in groups
+    groups: Callable[[], Iterable[Sequence[TextBatch]]]  # groups of consecutive segments
     device: str
 
-    def __call__(self, model: torch.nn.Module) -> Findings:
+    def __call__(self, model: torch.nn.Module) -> ValidationResult:
         assert isinstance(model, LanguageModel)
-        total, count = summed_nats(model, self.groups(), self.device)
+        total, count = sum_nats(model, self.groups(), self.device)
         loss = total / max(1, count)
-        return Findings({"loss": loss, "perplexity": math.exp(min(loss, 700.0))})
+        return ValidationResult({"loss": loss, "perplexity": math.exp(min(loss, 700.0))})

@@ -1,4 +1,4 @@
-"""What labelling and tagging share: words, with vectors and unlabelled text from elsewhere."""
+"""What the tasks label and tag share: vocabularies of words, pretrained vectors and pretraining."""
 
 from __future__ import annotations
 
@@ -6,65 +6,65 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from regard.errors import RegardError
-from regard.settings import from_part
+from regard.settings import parse_known_settings
 from regard.tasks.base import Task
 
 if TYPE_CHECKING:
     from regard.run import Run
     from regard.tasks.words.prepare import WordsPrepared
     from regard.tasks.words.settings import WordRecipe
-    from regard.text import Lexicon
-    from regard.training.talk import Talk
+    from regard.text import WordVocabulary
+    from regard.training.reporter import Reporter
 
 
 @dataclass(frozen=True)
-class Vocabulary:
-    """How many words, pieces of words and labels or tags there are; vectors and words from elsewhere among them."""
+class WordVocabularySizes:
+    """The vocabulary section of a run's card: numbers of words, pieces, labels or tags, and pretrained vectors."""
 
     words: int
     pieces: int
     labels: int
     vectors: int = 0
-    unlabelled: int = 0
+    unlabeled: int = 0
 
 
 class WordTask(Task):
-    """A task whose models read words, each with its spelling."""
+    """A task whose models read words and their characters."""
 
-    answers: ClassVar[str]  # what is learnt: labels or tags
+    answers: ClassVar[str]  # labels or tags
     batch_unit = "word"
 
-    def check_base(self, recipe: WordRecipe, base: Run, where: str) -> None:
+    def check_base(self, recipe: WordRecipe, base: Run, location: str) -> None:
         if recipe.data.vectors is not None:
-            raise RegardError(f"{where}: [data] vectors of words come from {base.path}, if it has any; leave them out")
-        if recipe.data.unlabelled is not None:
+            raise RegardError(f"{location}: [data] vectors cannot be combined with --from; they come from {base.path}")
+        if recipe.data.unlabeled is not None:
             raise RegardError(
-                f"{where}: [data] unlabelled text is read before all else, not after --from; leave it out"
+                f"{location}: [data] unlabeled cannot be combined with --from; pretraining is the first phase of a run"
             )
 
-    def pretrain(self, run: Run, ready: WordsPrepared, model: Any, device: str, talk: Talk) -> None:
+    def pretrain(self, run: Run, prepared: WordsPrepared, model: Any, device: str, reporter: Reporter) -> None:
         from regard.models.kernel_widths import set_kernel_widths
-        from regard.run import checkpoints_of
-        from regard.tasks.words.pretrain import read_first
+        from regard.run import list_checkpoints
+        from regard.tasks.words.pretrain import run_pretraining
 
-        if ready.recipe.data.unlabelled is not None and not checkpoints_of(run):
-            read_first(run, ready, model.reader, device, talk)
-            set_kernel_widths(model.cpu(), ready.first)  # by what the reader says now
+        if prepared.recipe.data.unlabeled is not None and not list_checkpoints(run):
+            run_pretraining(run, prepared, model.reader, device, reporter)
+            set_kernel_widths(model.cpu(), prepared.first_batch)  # by the pretrained encoder
 
     def clean_up(self, run: Run) -> None:
-        from regard.tasks.words.pretrain import forget_reading
+        from regard.tasks.words.pretrain import remove_pretraining
 
-        forget_reading(run)
+        remove_pretraining(run)
 
-    def load_tokenizers(self, run: Run) -> Lexicon:
-        from regard.text import Lexicon
+    def load_tokenizers(self, run: Run) -> WordVocabulary:
+        from regard.text import WordVocabulary
 
-        run.check(run.tokenizer_file)
-        return Lexicon.load(run.tokenizer_file)
+        run.verify_checksum(run.tokenizer_file)
+        return WordVocabulary.load(run.tokenizer_file)
 
     def describe_vocabulary(self, table: Any, run: Run) -> str:
-        told = from_part(Vocabulary, table, f"{run.card_file}: [vocabulary]")
-        vectors = f", vectors of {told.vectors:,} from elsewhere" if told.vectors else ""
-        unlabelled = f" ({told.unlabelled:,} from unlabelled text)" if told.unlabelled else ""
-        words = f"words: {told.words:,}{unlabelled}, spelt with {told.pieces:,} pieces{vectors}"
-        return f"{words}; {told.labels:,} {self.answers}"
+        sizes = parse_known_settings(WordVocabularySizes, table, f"{run.card_file}: [vocabulary]")
+        vectors = f", {sizes.vectors:,} pretrained vectors" if sizes.vectors else ""
+        unlabeled = f" ({sizes.unlabeled:,} from unlabeled text)" if sizes.unlabeled else ""
+        words = f"words: {sizes.words:,}{unlabeled}, {sizes.pieces:,} pieces{vectors}"
+        return f"{words}; {sizes.labels:,} {self.answers}"

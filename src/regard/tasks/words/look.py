@@ -1,24 +1,24 @@
-"""How the words of one text look at each other while it is read."""
+"""The self-attention map between the words of a text."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from regard.looking.maps import TITLE
-from regard.looking.options import LookOptions
-from regard.looking.sides import token_side
-from regard.looking.weights import map_weights
-from regard.sentences import side_by_side
+from regard.maps.build import TITLE
+from regard.maps.options import LookOptions
+from regard.maps.sides import build_token_side
+from regard.maps.weights import build_map_weights
+from regard.sentences import stack_texts
 from regard.tasks.predictor import Predictor
 from regard.views.attention_map import AttentionMap
-from regard.views.display import cut
+from regard.views.display import truncate
 
 
 def look_at_words(predictor: Predictor[Any], words: Sequence[str], text: str, options: LookOptions) -> AttentionMap:
-    """The self-attention of a model that reads words by a lexicon."""
-    sentences = side_by_side([predictor.tokenizers.encode(words)]).to(predictor.device)
-    _, seen = predictor.watched(lambda: predictor.model.reader(sentences))
-    side = token_side(words)
-    weights = map_weights(seen["self"], side, side, options.top)
-    return AttentionMap(side.names, side.names, weights, f"{predictor.name}: {cut(text, TITLE)}", "words")
+    """Return the self-attention map of a classifier or tagger."""
+    sentences = stack_texts([predictor.tokenizers.encode(words)]).to(predictor.device)
+    _, recorded = predictor.run_watched(lambda: predictor.model.reader(sentences))
+    side = build_token_side(words)
+    weights = build_map_weights(recorded["self"], side, side, options.top)
+    return AttentionMap(side.names, side.names, weights, f"{predictor.name}: {truncate(text, TITLE)}", "words")

@@ -1,4 +1,4 @@
-"""The words of labelled texts and tagged sentences, made ready for training."""
+"""Prepare the words of labeled texts and tagged sentences for training."""
 
 from __future__ import annotations
 
@@ -9,121 +9,127 @@ from typing import Any
 
 from torch import Tensor
 
-from regard.data.check import unknown_share
-from regard.data.reading_batches import ReadingTexts
-from regard.data.unlabelled import Unlabelled
+from regard.data.pair_check import compute_unknown_share
+from regard.data.pretraining_batches import PretrainingTexts
+from regard.data.unlabeled import UnlabeledText
 from regard.errors import RegardError
 from regard.run import Run
-from regard.tasks.words.pretrain import card_of_unlabelled, reading_of, unlabelled_of
+from regard.tasks.words.pretrain import build_pretraining_texts, build_unlabeled_card, read_unlabeled_text
 from regard.tasks.words.settings import WordRecipe
-from regard.tasks.words.vectors import with_vectors
-from regard.text import Lexicon, learn_lexicon
+from regard.tasks.words.vectors import add_vectors
+from regard.text import WordVocabulary, learn_word_vocabulary
 from regard.training.loop import Batches, Validate
 from regard.training.loss import TrainingStep
 from regard.training.prepared import Prepared
-from regard.training.talk import Talk
+from regard.training.reporter import Reporter
 
 
 @dataclass(frozen=True, kw_only=True)
-class Texts:
-    """The words of the data, and what is learnt of them."""
+class WordTexts:
+    """The words and labels of the data."""
 
-    what: str  # label or tag
-    labels: Sequence[str]  # of the training data, or its tags
+    label_kind: str  # label or tag
+    labels: Sequence[str]  # labels or tags of the training data
     train: Sequence[Sequence[str]]
     valid: Sequence[Sequence[str]]
-    encoder: str  # the default of the model
-    split: Callable[[str], Sequence[str]]  # a line of unlabelled text -> its words
-    longest: int | None = None  # so many words are read of a text
+    encoder: str  # default encoder of the model
+    split: Callable[[str], Sequence[str]]  # a line of unlabeled text -> its words
+    max_words: int | None = None  # truncate texts to this many words
 
 
 @dataclass(frozen=True)
-class KnownWords:
-    """The lexicon, and what was learnt or is to be read elsewhere."""
+class LearnedWords:
+    """The vocabulary, pretrained vectors, and the texts for pretraining."""
 
-    lexicon: Lexicon
-    vectors: Tensor | None  # of words, learnt elsewhere, that the model begins with
-    unlabelled: Unlabelled | None
-    reading: ReadingTexts | None  # what is read before labels are learnt, unless that is done already
+    vocabulary: WordVocabulary
+    vectors: Tensor | None  # pretrained word vectors to initialize the model with
+    unlabeled: UnlabeledText | None
+    pretraining_texts: PretrainingTexts | None  # texts for pretraining, unless it is done
 
 
 @dataclass(frozen=True, kw_only=True)
 class WordsPrepared(Prepared):
-    """Data and settings of a classifier or a tagger."""
+    """Prepared data and settings of a classifier or tagger."""
 
     recipe: WordRecipe
     vectors: Tensor | None
-    reading: ReadingTexts | None
+    pretraining_texts: PretrainingTexts | None
 
-    def initialise(self, model: Any) -> None:
+    def initialize(self, model: Any) -> None:
         if self.vectors is not None:
-            model.input_embedding.take_vectors(self.vectors)
+            model.input_embedding.set_vectors(self.vectors)
 
 
-def learn_words(recipe: WordRecipe, home: Run | None, texts: Texts, talk: Talk) -> KnownWords:
-    """Learn the words of texts or take those of a run, and say how many are known."""
-    unlabelled = unlabelled_of(recipe, home, recipe.model.get("encoder", texts.encoder), texts.split, talk)
-    lexicon = lexicon_of(recipe, home, texts, unlabelled)
-    lexicon, vectors = with_vectors(lexicon, recipe, home, texts.train, talk)
-    reading = reading_of(recipe, unlabelled, [words[: texts.longest] for words in texts.train], lexicon, talk)
-    unknown = sorted(set(texts.labels) - set(lexicon.labels))
-    if unknown and home is not None:
-        known = ", ".join(lexicon.labels)
-        raise RegardError(f"data: {home.path} does not know the {texts.what} {unknown[0]}; it has {known}")
-    share = unknown_share([word.number for word in lexicon.encode(words)] for words in texts.valid)
-    talk.say(
-        f"words: {len(lexicon.words):,} known, spelt with {lexicon.pieces.size:,} {lexicon.pieces.kind}; "
-        f"{100 * share:.1f} % of the words of the validation data are not known"
+def learn_words(recipe: WordRecipe, existing_run: Run | None, texts: WordTexts, reporter: Reporter) -> LearnedWords:
+    """Learn the vocabulary or load that of a run, and report its coverage."""
+    unlabeled = read_unlabeled_text(
+        recipe, existing_run, recipe.model.get("encoder", texts.encoder), texts.split, reporter
     )
-    return KnownWords(lexicon, vectors, unlabelled, reading)
+    vocabulary = get_vocabulary(recipe, existing_run, texts, unlabeled)
+    vocabulary, vectors = add_vectors(vocabulary, recipe, existing_run, texts.train, reporter)
+    pretraining_texts = build_pretraining_texts(
+        recipe, unlabeled, [words[: texts.max_words] for words in texts.train], vocabulary, reporter
+    )
+    unknown = sorted(set(texts.labels) - set(vocabulary.labels))
+    if unknown and existing_run is not None:
+        known_labels = ", ".join(vocabulary.labels)
+        raise RegardError(f'data: unknown {texts.label_kind} "{unknown[0]}"; {existing_run.path} has {known_labels}')
+    share = compute_unknown_share([word.word_id for word in vocabulary.encode(words)] for words in texts.valid)
+    reporter.info(
+        f"words: {len(vocabulary.words):,} known, {vocabulary.pieces.size:,} {vocabulary.pieces.kind}; "
+        f"{100 * share:.1f}% of validation words are unknown"
+    )
+    return LearnedWords(vocabulary, vectors, unlabeled, pretraining_texts)
 
 
-def lexicon_of(recipe: WordRecipe, home: Run | None, texts: Texts, unlabelled: Unlabelled | None) -> Lexicon:
-    """The words of some texts, and of unlabelled text where there is some; or those of a run."""
-    if home is not None:
-        home.check(home.tokenizer_file)
-        return Lexicon.load(home.tokenizer_file)
-    return learn_lexicon(
+def get_vocabulary(
+    recipe: WordRecipe, existing_run: Run | None, texts: WordTexts, unlabeled: UnlabeledText | None
+) -> WordVocabulary:
+    """Learn the vocabulary of the texts and of the unlabeled text, or load that of a run."""
+    if existing_run is not None:
+        existing_run.verify_checksum(existing_run.tokenizer_file)
+        return WordVocabulary.load(existing_run.tokenizer_file)
+    return learn_word_vocabulary(
         texts.train,
         texts.labels,
-        kind="characters" if recipe.text.kind == "auto" else recipe.text.kind,
-        size=recipe.text.size,
-        least_count=recipe.text.least_count,
-        unlabelled=None if unlabelled is None else unlabelled.counts(),
-        more=recipe.reading.words,
+        kind="characters" if recipe.text.tokenizer == "auto" else recipe.text.tokenizer,
+        vocab_size=recipe.text.vocab_size,
+        min_frequency=recipe.text.min_frequency,
+        unlabeled=None if unlabeled is None else unlabeled.count_words(),
+        max_unlabeled=recipe.pretraining.max_words,
     )
 
 
-def settled(
+def build_prepared_words(
     recipe: WordRecipe,
-    words: KnownWords,
+    words: LearnedWords,
     parts: tuple[Sequence[Any], Sequence[Any]],
     batches: Batches,
     validate: Validate,
     step: Callable[[Any, float], TrainingStep],
 ) -> WordsPrepared:
-    """All of it; `parts` are the examples to train on and those to validate with."""
-    first = batches.plan(0)
+    """Build the prepared data; `parts` are the training and validation examples."""
+    first_plan = batches.plan(0)
     return WordsPrepared(
         recipe=recipe,
-        tokenizers=words.lexicon,
+        tokenizers=words.vocabulary,
         batches=batches,
         validate=validate,
         step=step,
-        first=batches.batch(first[0], 0),
-        data={"origin": recipe.data.train, **card_of(*parts), **card_of_unlabelled(words.unlabelled)},
-        each="words",
-        amount=f"{len(first)} an epoch",
+        first_batch=batches.batch(first_plan[0], 0),
+        data={"origin": recipe.data.train, **build_data_card(*parts), **build_unlabeled_card(words.unlabeled)},
+        batch_unit="words",
+        summary=f"{len(first_plan)} per epoch",
         vectors=words.vectors,
-        reading=words.reading,
+        pretraining_texts=words.pretraining_texts,
     )
 
 
-def card_of(train: Sequence[Any], valid: Sequence[Any]) -> dict[str, object]:
-    """What the run's card says of the data."""
-    found = hashlib.sha256()
+def build_data_card(train: Sequence[Any], valid: Sequence[Any]) -> dict[str, object]:
+    """Return the data section of the run's card."""
+    digest = hashlib.sha256()
     for part in (train, valid):
-        found.update(f"{len(part)}\n".encode())
+        digest.update(f"{len(part)}\n".encode())
         for example in part:
-            found.update(f"{example}\n".encode(errors="surrogatepass"))
-    return {"train": len(train), "valid": len(valid), "sha256": found.hexdigest()}
+            digest.update(f"{example}\n".encode(errors="surrogatepass"))
+    return {"train": len(train), "validation": len(valid), "sha256": digest.hexdigest()}

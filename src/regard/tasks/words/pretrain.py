@@ -1,4 +1,4 @@
-"""Unlabelled text is read before labels or tags are learnt: the first phase of a training, in a folder of its own."""
+"""Pretraining on unlabeled text, before labels or tags are learned, in a subfolder of the run."""
 
 from __future__ import annotations
 
@@ -11,147 +11,169 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from regard.data.check import counted
-from regard.data.reading_batches import ReadingTexts, classes_of, unknown_shares
-from regard.data.unlabelled import Unlabelled, read_unlabelled
+from regard.data.pair_check import pluralize
+from regard.data.pretraining_batches import PretrainingTexts, assign_classes, compute_unknown_shares
+from regard.data.unlabeled import UnlabeledText, read_unlabeled
 from regard.errors import RegardError
-from regard.models.language import Carried
-from regard.models.reader import Reader
-from regard.models.two_way_lm import EDGE, TwoWayLm
-from regard.run import READING, Run, checkpoints_of
+from regard.models.bidirectional_lm import EDGE, BidirectionalLm
+from regard.models.language_model import SegmentState
+from regard.models.text_encoder import TextEncoder
+from regard.run import PRETRAINING, Run, list_checkpoints
 from regard.sentences import Sentences
-from regard.tasks.words.settings import ReadingSettings, WordRecipe
-from regard.text import Lexicon
-from regard.text.lexicon import as_looked_up
-from regard.training.engines import new_engine
-from regard.training.loop import Findings, Trainer
+from regard.tasks.words.settings import PretrainingSettings, WordRecipe
+from regard.text import WordVocabulary
+from regard.text.word_vocabulary import count_normalized
+from regard.training.engines import build_engine
+from regard.training.loop import Trainer, ValidationResult
 from regard.training.loss import Loss, TrainingStep
+from regard.training.reporter import Reporter
 from regard.training.settings import TrainingSettings
-from regard.training.talk import Talk
 
 if TYPE_CHECKING:
     from regard.tasks.words.prepare import WordsPrepared
 
-WARMUP = 100  # updates until the peak of the learning rate
-VALIDATED_EVERY = 500  # updates; of few, five times in all
+WARMUP = 100  # steps
+VALIDATE_EVERY = 500  # steps; five times in total if there are few steps
 
 
-def unlabelled_of(
-    recipe: WordRecipe, home: Run | None, encoder: str, words: Callable[[str], Sequence[str]], talk: Talk
-) -> Unlabelled | None:
-    """The text to read before labels are learnt, if the recipe has any and the run has not read it already."""
-    path = recipe.data.unlabelled
+def read_unlabeled_text(
+    recipe: WordRecipe,
+    existing_run: Run | None,
+    encoder: str,
+    split_words: Callable[[str], Sequence[str]],
+    reporter: Reporter,
+) -> UnlabeledText | None:
+    """Read the unlabeled text, if the recipe has any and the run is not pretrained yet."""
+    path = recipe.data.unlabeled
     if path is None:
-        if recipe.reading != ReadingSettings():
-            talk.say("note: [reading] is for --unlabelled text; there is none")
+        if recipe.pretraining != PretrainingSettings():
+            reporter.info("note: [pretraining] has no effect without --unlabeled")
         return None
     if encoder not in ("rnn", "both"):
-        raise RegardError(
-            f"data.unlabelled: is read by an rnn, and model.encoder is {encoder}; take rnn or both, or leave it out"
-        )
-    if home is not None and has_read(home):
+        raise RegardError(f"data.unlabeled requires model.encoder rnn or both, got {encoder}")
+    if existing_run is not None and has_pretrained(existing_run):
         return None
-    with talk.counting("lines read") as show:
-        found = read_unlabelled(path, words, show)
-    if home is not None and found.sha256 != home.read_card().get("data", {}).get("unlabelled", {}).get("sha256"):
-        raise RegardError(f"{path}: is not the text that {home.path} was begun with; choose another --out")
-    return found
+    with reporter.show_count("lines read") as show:
+        unlabeled_text = read_unlabeled(path, split_words, show)
+    if existing_run is not None and unlabeled_text.sha256 != existing_run.read_card().get("data", {}).get(
+        "unlabeled", {}
+    ).get("sha256"):
+        raise RegardError(
+            f"{path} differs from the text that {existing_run.path} was started with; choose another --out"
+        )
+    return unlabeled_text
 
 
-def reading_folder(run: Run) -> Run:
-    """Where the first phase of a run keeps its metrics and checkpoints."""
-    return Run(run.path / READING)
+def get_pretraining_run(run: Run) -> Run:
+    """Return the subfolder of a run for pretraining."""
+    return Run(run.path / PRETRAINING)
 
 
-def has_read(run: Run) -> bool:
-    """Whether a run needs its unlabelled text no more."""
-    return bool(checkpoints_of(run)) or any(each.state()["finished"] for each in checkpoints_of(reading_folder(run)))
+def has_pretrained(run: Run) -> bool:
+    """Return whether the pretraining of a run is complete."""
+    return bool(list_checkpoints(run)) or any(
+        checkpoint.load_state()["finished"] for checkpoint in list_checkpoints(get_pretraining_run(run))
+    )
 
 
-def reading_of(
-    recipe: WordRecipe, text: Unlabelled | None, labelled: Sequence[Sequence[str]], lexicon: Lexicon, talk: Talk
-) -> ReadingTexts | None:
-    """All that is read in the first phase, and what is said of it."""
+def build_pretraining_texts(
+    recipe: WordRecipe,
+    text: UnlabeledText | None,
+    labeled: Sequence[Sequence[str]],
+    vocabulary: WordVocabulary,
+    reporter: Reporter,
+) -> PretrainingTexts | None:
+    """Build the batches for pretraining, and report on the unlabeled text."""
     if text is None:
         return None
-    say_unlabelled(recipe, text, labelled, lexicon, talk)
-    settings = recipe.reading
-    return ReadingTexts.of(
+    report_unlabeled(recipe, text, labeled, vocabulary, reporter)
+    settings = recipe.pretraining
+    return PretrainingTexts.of(
         text,
-        [words for words in labelled if words],
-        lexicon,
-        repeats=settings.repeats,
-        tokens=settings.tokens,
+        [words for words in labeled if words],
+        vocabulary,
+        labeled_repeats=settings.labeled_repeats,
+        batch_tokens=settings.batch_tokens,
         seed=recipe.training.seed,
     )
 
 
-def say_unlabelled(
-    recipe: WordRecipe, text: Unlabelled, labelled: Sequence[Sequence[str]], lexicon: Lexicon, talk: Talk
+def report_unlabeled(
+    recipe: WordRecipe,
+    text: UnlabeledText,
+    labeled: Sequence[Sequence[str]],
+    vocabulary: WordVocabulary,
+    reporter: Reporter,
 ) -> None:
-    """How much there is, and how its words go together with those of the labelled texts."""
-    different = as_looked_up(text.counts(), lexicon.pieces.kind)
-    first = len(lexicon.words) - lexicon.unlabelled
-    shared = sum(word in different for word in lexicon.words[:first])
-    talk.say(
-        f"unlabelled: {counted(text.lines, 'line')}, {counted(len(text), 'sentence')}, {len(text.numbers):,} words, "
-        f"from {recipe.data.unlabelled}; of {len(different):,} different words {shared:,} are known from the "
-        f"labelled texts, {lexicon.unlabelled:,} more are learnt"
+    """Report the size of the unlabeled text and its word overlap with the labeled texts."""
+    distinct_words = count_normalized(text.count_words(), vocabulary.pieces.kind)
+    first = len(vocabulary.words) - vocabulary.unlabeled
+    shared = sum(word in distinct_words for word in vocabulary.words[:first])
+    reporter.info(
+        f"unlabeled: {pluralize(text.lines, 'line')}, {pluralize(len(text), 'sentence')}, "
+        f"{len(text.word_indices):,} words, from {recipe.data.unlabeled}; {len(distinct_words):,} different words, "
+        f"{shared:,} of them in the labeled texts, {vocabulary.unlabeled:,} added to the vocabulary"
     )
     if not shared:
-        talk.say("note: unlabelled: has no word in common with the labelled texts")
+        reporter.info("note: unlabeled text and labeled texts have no words in common")
 
 
-def card_of_unlabelled(text: Unlabelled | None) -> dict[str, object]:
-    """What the run's card says of it."""
+def build_unlabeled_card(text: UnlabeledText | None) -> dict[str, object]:
+    """Return the section of the run's card about the unlabeled text."""
     if text is None:
         return {}
-    return {"unlabelled": {"sentences": len(text), "words": len(text.numbers), "sha256": text.sha256}}
+    return {"unlabeled": {"sentences": len(text), "words": len(text.word_indices), "sha256": text.sha256}}
 
 
-class ReadingStep(TrainingStep):
-    """Both directions and their loss, summed over the words, and how many they are."""
+class PretrainingStep(TrainingStep):
+    """The loss of both directions, summed over words."""
 
-    def forward(self, batch: Sentences, carried: Carried = ()) -> Loss:
-        told = self.model(batch)
-        return Loss(told.forwards + told.backwards, told.words)
+    def forward(self, batch: Sentences, recurrent_state: SegmentState = ()) -> Loss:
+        losses = self.model(batch)
+        return Loss(losses.forwards + losses.backwards, losses.words)
 
 
 @dataclass(frozen=True)
-class ReadingValidation:
-    """Loss a word, of both directions together, and the perplexity of each."""
+class PretrainingValidation:
+    """Loss per word, summed over both directions, and the perplexity of each direction."""
 
-    texts: ReadingTexts
+    texts: PretrainingTexts
     device: str
 
-    def __call__(self, model: nn.Module) -> Findings:
+    def __call__(self, model: nn.Module) -> ValidationResult:
         forwards, backwards, words = (
             sum(float(part) for part in parts)
-            for parts in zip(*(model(batch.to(self.device)) for batch in self.texts.held_batches()), strict=True)
+            for parts in zip(
+                *(model(batch.to(self.device)) for batch in self.texts.iter_validation_batches()), strict=True
+            )
         )
-        each = {"forwards": forwards / words, "backwards": backwards / words}
-        perplexities = {f"perplexity_{name}": math.exp(min(loss, 700.0)) for name, loss in each.items()}
-        return Findings({"loss": sum(each.values()), **perplexities})
+        mean_losses = {"forwards": forwards / words, "backwards": backwards / words}
+        perplexities = {f"perplexity_{name}": math.exp(min(loss, 700.0)) for name, loss in mean_losses.items()}
+        return ValidationResult({"loss": sum(mean_losses.values()), **perplexities})
 
 
-def two_way_lm(reader: Reader, texts: ReadingTexts, settings: ReadingSettings, seed: int) -> TwoWayLm:
-    """What learns while text is read: a reader, and what tells words from its states."""
+def build_bidirectional_lm(
+    text_encoder: TextEncoder, texts: PretrainingTexts, settings: PretrainingSettings, seed: int
+) -> BidirectionalLm:
+    """Build the language model for pretraining, around the encoder of the classifier or tagger."""
     torch.manual_seed(seed)
-    size, counts = reader.config.words, texts.counts()
-    classes = torch.from_numpy(classes_of(counts, size, settings.targets))
-    return TwoWayLm(reader, classes, torch.from_numpy(unknown_shares(counts, size)), dropout=settings.dropout)
+    size, counts = text_encoder.config.words, texts.count_words()
+    classes = torch.from_numpy(assign_classes(counts, size, settings.target_words))
+    return BidirectionalLm(
+        text_encoder, classes, torch.from_numpy(compute_unknown_shares(counts, size)), dropout=settings.dropout
+    )
 
 
-def settings_of(recipe: WordRecipe) -> TrainingSettings:
-    """How the first phase is trained: precision, seed and the like as for the labels, all else as usual."""
-    reading, training = recipe.reading, recipe.training
+def build_pretraining_settings(recipe: WordRecipe) -> TrainingSettings:
+    """Return the training settings of the pretraining; precision, seed and similar are those of the main training."""
+    pretraining, training = recipe.pretraining, recipe.training
     return TrainingSettings(
-        steps=reading.steps,
-        tokens=reading.tokens,
-        rate=reading.rate,
-        warmup=min(WARMUP, reading.steps // 10),
-        smoothing=0.0,
-        validate_every=min(VALIDATED_EVERY, max(1, reading.steps // 5)),
+        steps=pretraining.steps,
+        batch_tokens=pretraining.batch_tokens,
+        learning_rate=pretraining.learning_rate,
+        warmup_steps=min(WARMUP, pretraining.steps // 10),
+        label_smoothing=0.0,
+        validate_every=min(VALIDATE_EVERY, max(1, pretraining.steps // 5)),
         metric="loss",
         patience=0,
         precision=training.precision,
@@ -161,33 +183,39 @@ def settings_of(recipe: WordRecipe) -> TrainingSettings:
     )
 
 
-def read_first(run: Run, ready: WordsPrepared, reader: Reader, device: str, talk: Talk) -> None:
-    """The first phase, from where it was stopped: afterwards the reader has the parameters with which it ended."""
-    folder = reading_folder(run)
-    done = [each for each in checkpoints_of(folder) if each.state()["finished"]]
-    if done:
-        found = done[-1].tensors("model")
-        reader.load_state_dict(
-            {name.removeprefix("reader."): value for name, value in found.items() if name.startswith("reader.")}
+def run_pretraining(
+    run: Run, prepared: WordsPrepared, text_encoder: TextEncoder, device: str, reporter: Reporter
+) -> None:
+    """Run or resume the pretraining, and load its final parameters into the encoder."""
+    folder = get_pretraining_run(run)
+    finished = [checkpoint for checkpoint in list_checkpoints(folder) if checkpoint.load_state()["finished"]]
+    if finished:
+        parameters = finished[-1].load_tensors("model")
+        text_encoder.load_state_dict(
+            {name.removeprefix("reader."): value for name, value in parameters.items() if name.startswith("reader.")}
         )
         return
-    recipe, texts = ready.recipe, ready.reading
-    assert texts is not None, "a run that has not read yet has its text"
-    model, settings = two_way_lm(reader, texts, recipe.reading, recipe.training.seed), settings_of(recipe)
-    told = int(model.classes.max()) - EDGE
-    talk.say(
-        f"reading: {settings.steps} updates of {settings.tokens} words at the most, rate {settings.rate:g}, "
-        f"validation every {settings.validate_every}; {len(texts.plan(0)):,} an epoch, in which the labelled texts "
-        f"come {recipe.reading.repeats} times; {max(0, told):,} words are told"
+    recipe, texts = prepared.recipe, prepared.pretraining_texts
+    assert texts is not None, "a run that is not pretrained has its text"
+    model, settings = (
+        build_bidirectional_lm(text_encoder, texts, recipe.pretraining, recipe.training.seed),
+        build_pretraining_settings(recipe),
+    )
+    target_words = int(model.classes.max()) - EDGE
+    reporter.info(
+        f"pretraining: {settings.steps} steps of up to {settings.batch_tokens} words, "
+        f"learning rate {settings.learning_rate:g}, validation every {settings.validate_every} steps; "
+        f"{len(texts.plan(0)):,} steps per epoch, labeled texts repeated {recipe.pretraining.labeled_repeats} times; "
+        f"{max(0, target_words):,} target words"
     )
     folder.path.mkdir(exist_ok=True)
-    engine, validate = new_engine(ReadingStep(model), settings, device), ReadingValidation(texts, device)
-    Trainer(engine, texts, validate, settings, folder, talk, section="reading").train()
-    talk.say("reading is done; now the labels")
+    engine, validate = build_engine(PretrainingStep(model), settings, device), PretrainingValidation(texts, device)
+    Trainer(engine, texts, validate, settings, folder, reporter, section="pretraining").train()
+    reporter.info("pretraining is complete; training on labels")
 
 
-def forget_reading(run: Run) -> None:
-    """Remove checkpoints and parameters of the first phase, of which a run that has learnt labels has no use."""
-    folder = reading_folder(run)
+def remove_pretraining(run: Run) -> None:
+    """Remove checkpoints and parameters of the pretraining, which a trained run does not need."""
+    folder = get_pretraining_run(run)
     shutil.rmtree(folder.checkpoints, ignore_errors=True)
     folder.model_file.unlink(missing_ok=True)

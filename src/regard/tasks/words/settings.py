@@ -1,4 +1,4 @@
-"""What the recipes of classifiers and taggers have in common."""
+"""Settings shared by the tasks label and tag."""
 
 from __future__ import annotations
 
@@ -7,64 +7,64 @@ from typing import Any
 
 from regard.errors import RegardError
 from regard.recipe import Recipe
-from regard.settings import check_least, setting, with_marks
+from regard.settings import check_minimum, make_metadata, setting
 from regard.tasks.settings import DataSettings, TextSettings
 from regard.training.settings import TrainingSettings
 
 
 @dataclass(frozen=True, kw_only=True)
 class WordData(DataSettings):
-    """Where labels and words come from."""
+    """Settings of the data."""
 
     vectors: str | None = setting(
         None, "path", "read_once"
-    )  # of words, learnt elsewhere: a word2vec or GloVe file, or a run of a language model
-    unlabelled: str | None = setting(
+    )  # pretrained word vectors: a word2vec or GloVe file, or the run of a language model
+    unlabeled: str | None = setting(
         None, "path", "read_once"
-    )  # text that is read before labels or tags are learnt: a file, or a folder of files
+    )  # unlabeled text to pretrain on: a file, or a folder of files
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReadingSettings:
-    """How unlabelled text is read before labels or tags are learnt: as by a language model, in both directions."""
+class PretrainingSettings:
+    """Settings of pretraining on unlabeled text, as a bidirectional language model."""
 
-    steps: int = 3000  # updates
-    tokens: int = 4000  # words of a batch, padding included
-    rate: float = 2e-3  # learning rate at its peak
-    dropout: float = 0.3  # on words as they come in, and on the states that tell their neighbours
-    targets: int = 10_000  # the commonest words, which are told; all others are told as one
-    words: int = 100_000  # the most words that are known only from the unlabelled text
-    repeats: int = 3  # how often the labelled texts are read while the unlabelled text is read once
+    steps: int = 3000  # number of pretraining steps
+    batch_tokens: int = 4000  # words per batch, including padding
+    learning_rate: float = 2e-3  # peak learning rate
+    dropout: float = 0.3  # dropout on input words and before the output layer
+    target_words: int = 10_000  # number of most frequent words to predict; all others count as one
+    max_words: int = 100_000  # maximum number of words to add from the unlabeled text
+    labeled_repeats: int = 3  # number of passes over the labeled texts per pass over the unlabeled text
 
     def __post_init__(self) -> None:
-        check_least(self, 1, "steps", "tokens", "targets")
-        check_least(self, 0, "words", "repeats")
-        if not self.rate > 0:
-            raise RegardError(f"rate is {self.rate}; a number above 0 is needed")
+        check_minimum(self, 1, "steps", "batch_tokens", "target_words")
+        check_minimum(self, 0, "max_words", "labeled_repeats")
+        if not self.learning_rate > 0:
+            raise RegardError(f"learning_rate must be above 0, got {self.learning_rate}")
         if not 0 <= self.dropout < 1:
-            raise RegardError(f"dropout is {self.dropout}; a share from 0 to below 1 is needed")
+            raise RegardError(f"dropout must be at least 0 and below 1, got {self.dropout}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class WordTraining(TrainingSettings):
-    """How a classifier or a tagger is trained."""
+    """Settings of training."""
 
-    class_weights: float = 0.0  # from 0, where all examples count alike, to 1, where rare labels count as much in all
+    class_weights: float = 0.0  # weight of rare labels: 0 weights all examples equally, 1 weights all labels equally
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 <= self.class_weights <= 1:
-            raise RegardError(f"class_weights is {self.class_weights}; a number from 0 to 1 is needed")
+            raise RegardError(f"class_weights must be from 0 to 1, got {self.class_weights}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class WordRecipe(Recipe):
-    """All settings of a model that reads words."""
+    """All settings of a classifier or tagger."""
 
-    data: WordData = field(default_factory=WordData)  # where examples come from
-    text: TextSettings = field(default_factory=TextSettings)  # how text becomes tokens
+    data: WordData = field(default_factory=WordData)  # data files
+    text: TextSettings = field(default_factory=TextSettings)  # preprocessing and tokenization
     model: dict[str, Any] = field(default_factory=dict)
-    reading: ReadingSettings = field(
-        default_factory=ReadingSettings, metadata=with_marks("whole_name")
-    )  # of --unlabelled text; only by their whole names
-    training: WordTraining = field(default_factory=WordTraining)  # what has no default is chosen to suit the data
+    pretraining: PretrainingSettings = field(
+        default_factory=PretrainingSettings, metadata=make_metadata("whole_name")
+    )  # pretraining on --unlabeled text; options need the prefix, as in --pretraining.steps
+    training: WordTraining = field(default_factory=WordTraining)  # settings without a default are chosen from the data

@@ -1,4 +1,4 @@
-"""Vectors of words that were learnt elsewhere, for models that label and tag."""
+"""Pretrained word vectors for classifiers and taggers."""
 
 from __future__ import annotations
 
@@ -13,87 +13,99 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.data.formats.vectors import NO_WORDS, Vectors, read_vectors
+from regard.data.formats.vectors import UNKNOWN_WORDS, WordVectors, read_vectors
 from regard.errors import RegardError
 from regard.recipe import Recipe, build_model
-from regard.run import Run, checkpoints_of
+from regard.run import Run, list_checkpoints
 from regard.tasks.words.settings import WordRecipe
-from regard.text import Lexicon, Tokenizers
+from regard.text import TokenizerPair, WordVocabulary
 from regard.text.tokenizer import RESERVED
-from regard.training.talk import Talk
+from regard.training.reporter import Reporter
 
 
-def with_vectors(
-    lexicon: Lexicon, recipe: WordRecipe, home: Run | None, texts: Sequence[Sequence[str]], talk: Talk
-) -> tuple[Lexicon, Tensor | None]:
-    """A lexicon that also knows the words of the vectors, and these, if the recipe has any.
+def add_vectors(
+    vocabulary: WordVocabulary,
+    recipe: WordRecipe,
+    existing_run: Run | None,
+    texts: Sequence[Sequence[str]],
+    reporter: Reporter,
+) -> tuple[WordVocabulary, Tensor | None]:
+    """Add pretrained vectors to a vocabulary, if the recipe has any.
 
-    A run that goes on has both already; only one that was stopped before its first checkpoint needs the vectors again.
+    A resumed run has them already, unless it was stopped before its first checkpoint.
+
+    Returns:
+        The vocabulary, and the vectors to initialize the model with, or None.
     """
     path = recipe.data.vectors
-    if path is None or (home is not None and checkpoints_of(home)):
-        return lexicon, None
-    found = vectors_of(path, talk)
-    if home is None:
-        lexicon = replace(lexicon, vectors=found.words, vectors_width=found.width)
-    elif (lexicon.vectors, lexicon.vectors_width) != (found.words, found.width):
-        raise RegardError(f"{path}: has not the vectors that {home.path} was begun with; choose another --out")
-    say_vectors(path, found, lexicon, texts, talk)
-    return lexicon, found.table
+    if path is None or (existing_run is not None and list_checkpoints(existing_run)):
+        return vocabulary, None
+    vectors = load_vectors(path, reporter)
+    if existing_run is None:
+        vocabulary = replace(vocabulary, vectors=vectors.words, vectors_width=vectors.width)
+    elif (vocabulary.vectors, vocabulary.vectors_width) != (vectors.words, vectors.width):
+        raise RegardError(
+            f"{path} differs from the vectors that {existing_run.path} was started with; choose another --out"
+        )
+    report_vectors(path, vectors, vocabulary, texts, reporter)
+    return vocabulary, vectors.table
 
 
-def say_vectors(path: str, found: Vectors, lexicon: Lexicon, texts: Sequence[Sequence[str]], talk: Talk) -> None:
-    """How many vectors there are, and how many of the words to train on have one."""
+def report_vectors(
+    path: str, vectors: WordVectors, vocabulary: WordVocabulary, texts: Sequence[Sequence[str]], reporter: Reporter
+) -> None:
+    """Report the number of vectors, and how many training words have one."""
     counts = Counter(chain.from_iterable(texts))
-    have = {word for word in counts if lexicon.encode([word])[0].vector}
-    share = 100 * sum(counts[word] for word in have) / max(1, counts.total())
-    talk.say(
-        f"vectors: {len(found.words):,} of width {found.width}, from {path}; {len(have):,} of {len(counts):,} "
-        f"different words of the training data have one, {share:.1f} % of all its words"
+    covered_words = {word for word in counts if vocabulary.encode([word])[0].vector_id}
+    share = 100 * sum(counts[word] for word in covered_words) / max(1, counts.total())
+    reporter.info(
+        f"vectors: {len(vectors.words):,} of width {vectors.width}, from {path}; they cover {len(covered_words):,} of "
+        f"{len(counts):,} different training words, {share:.1f}% of all training words"
     )
-    if found.announced is not None:
-        talk.say(f"note: vectors: {path} says in its first line that it has {found.announced:,}; they are not as many")
+    if vectors.announced is not None:
+        reporter.info(
+            f"note: vectors: {path}: the first line announces {vectors.announced:,} vectors, got {len(vectors.words):,}"
+        )
 
 
-def vectors_of(path: str, talk: Talk) -> Vectors:
-    """The vectors of a file, or of the words of a run."""
+def load_vectors(path: str, reporter: Reporter) -> WordVectors:
+    """Load vectors from a file, or from the run of a language model."""
     if os.path.isdir(path):
-        return vectors_of_run(Run(Path(path)))
-    with talk.counting("vectors read") as show:
+        return load_run_vectors(Run(Path(path)))
+    with reporter.show_count("vectors read") as show:
         return read_vectors(path, show)
 
 
-def vectors_of_run(run: Run) -> Vectors:
-    """The embedding of a language model whose tokens are words; its special tokens and ends of lines are left out."""
-    from regard.tasks.loading import read_recipe, task_of_run
+def load_run_vectors(run: Run) -> WordVectors:
+    """Load the word embeddings of a language model, without special tokens and line ends."""
+    from regard.tasks.loading import get_run_task, read_run_recipe
 
-    task, recipe = task_of_run(run.path), read_recipe(run)
+    task, recipe = get_run_task(run.path), read_run_recipe(run)
     if task.name != "text":
-        raise RegardError(
-            f"{run.path}: is no language model but {recipe.model['name']}; "
-            "vectors of words come from one, or from a file"
-        )
+        raise RegardError(f"{run.path}: expected the run of a language model, got {recipe.model['name']}")
     tokenizers = task.load_tokenizers(run)
-    tokens = tokenizers.target
-    if tokens.kind != "words":
-        raise RegardError(f"{run.path}: its tokens are {tokens.kind}, not words; train it with --kind words")
-    texts = {number: tokens.piece(number).decode().strip() for number in range(len(RESERVED), tokens.size)}
-    words = {number: text for number, text in texts.items() if text and text not in NO_WORDS}
+    tokenizer = tokenizers.target
+    if tokenizer.kind != "words":
+        raise RegardError(f"{run.path}: expected a model with --tokenizer words, got {tokenizer.kind}")
+    texts = {
+        token_id: tokenizer.id_to_piece(token_id).decode().strip() for token_id in range(len(RESERVED), tokenizer.size)
+    }
+    words = {token_id: text for token_id, text in texts.items() if text and text not in UNKNOWN_WORDS}
     if not words:
-        raise RegardError(f"{run.path}: knows no words; vectors of some are needed")
-    rows = input_vectors(run, recipe, tokenizers)[list(words)].float()
+        raise RegardError(f"{run.path}: the vocabulary has no words")
+    rows = read_input_embedding(run, recipe, tokenizers)[list(words)].float()
     if not rows.isfinite().all():
-        raise RegardError(f"{run.path}: has vectors that are no finite numbers; train it anew")
-    return Vectors(tuple(words.values()), torch.cat([torch.zeros(1, rows.shape[1]), rows]))
+        raise RegardError(f"{run.path}: the word embeddings contain NaN or infinity; train it again")
+    return WordVectors(tuple(words.values()), torch.cat([torch.zeros(1, rows.shape[1]), rows]))
 
 
-def input_vectors(run: Run, recipe: Recipe, tokenizers: Tokenizers) -> Float[Tensor, "tokens width"]:
-    """The vectors of the tokens that a run's model reads; nothing else of the model is read."""
-    with torch.device("meta"):  # without memory for what is not needed
+def read_input_embedding(run: Run, recipe: Recipe, tokenizers: TokenizerPair) -> Float[Tensor, "tokens width"]:
+    """Read only the input embedding of a run's model."""
+    with torch.device("meta"):  # allocates nothing
         model = build_model(recipe, tokenizers)
     path = next(path for path, module in model.named_modules() if module is model.input_embedding)
     name = f"{path}.weight"
-    found = run.read_parameters(only={name})
-    if name not in found or found[name].shape != model.get_parameter(name).shape:
-        raise RegardError(f"{run.model_file}: does not hold the parameters that recipe.toml describes")
-    return found[name]
+    parameters = run.read_parameters(only={name})
+    if name not in parameters or parameters[name].shape != model.get_parameter(name).shape:
+        raise RegardError(f"{run.model_file} does not match recipe.toml: parameters differ")
+    return parameters[name]

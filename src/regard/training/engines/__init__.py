@@ -1,4 +1,4 @@
-"""Engines: ways to make one update of the parameters, and the one table where they meet their names."""
+"""Engines: implementations of one training update, and the table that maps names to them."""
 
 from __future__ import annotations
 
@@ -10,41 +10,41 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.errors import unknown_name
-from regard.training.engines.eager import Eager
+from regard.training.engines.eager import EagerEngine
 from regard.training.loss import TrainingStep
 from regard.training.settings import TrainingSettings
 
-__all__ = ["ENGINES", "Eager", "Engine", "new_engine"]
+__all__ = ["ENGINES", "EagerEngine", "Engine", "build_engine"]
 
 
 @runtime_checkable
 class Engine(Protocol):
-    """Makes updates, and owns all that an update changes: parameters, the optimizer's memory, what is carried on."""
+    """An implementation of the training update, with all state it changes: parameters, optimizer, recurrent state."""
 
     model: nn.Module
 
-    def update(self, batches: Iterable[Any], step: int, rate: float) -> Float[Tensor, "3"]:
-        """Make one update from some batches; return its summed loss, the norm of its gradient, and its target tokens.
+    def update(self, batches: Iterable[Any], step: int, learning_rate: float) -> Float[Tensor, "3"]:
+        """Make one update from some batches; return the summed loss, the gradient norm and the number of target tokens.
 
-        What is random depends on the seed and the step's number alone. Nothing here waits for the device: what is
-        returned lies there, and its gradient may not have been finite, in which case nothing was changed.
+        Randomness depends only on the seed and the step. The result stays on the device, so
+        that nothing waits for it. If the gradient norm is not finite, nothing was updated.
         """
 
-    def evaluating(self, parameters: Mapping[str, Tensor] | None = None) -> AbstractContextManager[nn.Module]:
-        """Give the model as it is validated and written: with its averaged parameters if any, or with those given."""
+    def evaluation_mode(self, parameters: Mapping[str, Tensor] | None = None) -> AbstractContextManager[nn.Module]:
+        """Yield the model in evaluation mode, with the given parameters or else with the moving average, if any."""
 
-    def state(self) -> dict[str, dict[str, Tensor]]:
-        """All that the next update depends on, by part: a file of a checkpoint each, `model` among them."""
+    def state_dict(self) -> dict[str, dict[str, Tensor]]:
+        """Return the state by part ("model" and others); each part becomes a file of the checkpoint."""
 
-    def restore(self, state: Mapping[str, Mapping[str, Tensor]]) -> None:
-        """Take over a copy of what `state` gave."""
-
-
-ENGINES: dict[str, Callable[[TrainingStep, TrainingSettings, str], Engine]] = {"eager": Eager}
+    def load_state_dict(self, state: Mapping[str, Mapping[str, Tensor]]) -> None:
+        """Load a copy of what `state_dict` returned."""
 
 
-def new_engine(step: TrainingStep, settings: TrainingSettings, device: str, engine: str = "eager") -> Engine:
-    """An engine by its name, which trains the model of a step on a device."""
+ENGINES: dict[str, Callable[[TrainingStep, TrainingSettings, str], Engine]] = {"eager": EagerEngine}
+
+
+def build_engine(step: TrainingStep, settings: TrainingSettings, device: str, engine: str = "eager") -> Engine:
+    """Build an engine by name, to train the model of a step on a device."""
     if engine not in ENGINES:
         raise unknown_name("engine", engine, ENGINES)
     return ENGINES[engine](step, settings, device)

@@ -1,4 +1,4 @@
-"""The plain engine, which is the truth: forward and backward of each batch as they are written, then AdamW."""
+"""The reference engine: forward and backward for each batch, then AdamW."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.models.language import Carried
+from regard.models.language_model import SegmentState
 from regard.training.loss import TrainingStep
 from regard.training.optimizer import MovingAverage, Optimizer
 from regard.training.settings import TrainingSettings
 
 
-class Eager:
-    """One process, one device, one operation after the other.
+class EagerEngine:
+    """An engine for a single process and a single device.
 
     Args:
         step: The model with its loss.
-        settings: With nothing left open.
-        device: Where to train; the model is moved there.
+        settings: Training settings, without None.
+        device: The device to train on; the model is moved there.
     """
 
     def __init__(self, step: TrainingStep, settings: TrainingSettings, device: str) -> None:
@@ -31,63 +31,63 @@ class Eager:
         self.step = torch.compile(step, dynamic=True) if settings.compile else step
         self.settings, self.device = settings, device
         self.optimizer = Optimizer(self.model, settings)
-        self.average = MovingAverage(self.model, settings.ema) if settings.ema else None
-        self.carried: Carried = ()
+        self.moving_average = MovingAverage(self.model, settings.ema_decay) if settings.ema_decay else None
+        self.recurrent_state: SegmentState = ()
 
-    def update(self, batches: Iterable[Any], step: int, rate: float) -> Float[Tensor, "3"]:
-        """Make one update; the gradient is that of the mean loss over the target tokens of all its batches."""
+    def update(self, batches: Iterable[Any], step: int, learning_rate: float) -> Float[Tensor, "3"]:
+        """Make one update with the gradient of the mean loss over the target tokens of all batches."""
         torch.manual_seed(self.settings.seed * 1_000_003 + step)
         self.model.train()
-        losses, counts = zip(*map(self.add_gradient, batches), strict=True)
+        losses, counts = zip(*map(self.accumulate_gradient, batches), strict=True)
         loss, tokens = torch.stack(losses).sum(), torch.stack(counts).sum()
-        self.optimizer.divide(tokens)
-        norm = self.optimizer.step(rate)
-        if self.average is not None:
-            self.average.follow(step, norm.isfinite())
+        self.optimizer.divide_gradients(tokens)
+        norm = self.optimizer.step(learning_rate)
+        if self.moving_average is not None:
+            self.moving_average.update(step, norm.isfinite())
         return torch.stack([loss.double(), norm.double(), tokens.double()])
 
-    def add_gradient(self, batch: Any) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
-        """Add the gradient of a batch's summed loss to those before it; return that loss and the target tokens."""
+    def accumulate_gradient(self, batch: Any) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
+        """Accumulate the gradient of a batch's summed loss; return the loss and the number of target tokens."""
         with self.autocast():
-            loss, tokens, self.carried = self.step(batch.to(self.device), self.carried)
+            loss, tokens, self.recurrent_state = self.step(batch.to(self.device), self.recurrent_state)
         loss.backward()
         return loss.detach(), tokens
 
     def autocast(self) -> AbstractContextManager[Any]:
-        """Compute in bfloat16 where the settings say so."""
-        low = self.settings.precision == "bfloat16"
-        return torch.autocast(torch.device(self.device).type, torch.bfloat16) if low else nullcontext()
+        """Return the autocast context of the configured precision."""
+        use_bfloat16 = self.settings.precision == "bfloat16"
+        return torch.autocast(torch.device(self.device).type, torch.bfloat16) if use_bfloat16 else nullcontext()
 
     @contextmanager
-    def evaluating(self, parameters: Mapping[str, Tensor] | None = None) -> Iterator[nn.Module]:
-        """Give the model with its averaged parameters if any, or with those given; afterwards all is as before."""
+    def evaluation_mode(self, parameters: Mapping[str, Tensor] | None = None) -> Iterator[nn.Module]:
+        """Yield the model with the given parameters or the moving average, if any; restore it afterwards."""
         with ExitStack() as stack:
             if parameters is not None:
-                held = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
-                stack.callback(self.model.load_state_dict, held)
+                previous = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
+                stack.callback(self.model.load_state_dict, previous)
                 self.model.load_state_dict(parameters)
-            elif self.average is not None:
-                self.average.swap()
-                stack.callback(self.average.swap)
+            elif self.moving_average is not None:
+                self.moving_average.swap()
+                stack.callback(self.moving_average.swap)
             self.model.eval()
             with torch.inference_mode(), self.autocast():
                 yield self.model
 
-    def state(self) -> dict[str, dict[str, Tensor]]:
-        """Parameters, the optimizer's memory, and if any the averaged parameters and what is carried on."""
+    def state_dict(self) -> dict[str, dict[str, Tensor]]:
+        """Return parameters, optimizer state and, if any, the moving average and the recurrent state."""
         parts = {
             "model": self.model.state_dict(),
-            "optimizer": self.optimizer.tensors(),
-            "average": {} if self.average is None else self.average.values,
-            "memory": {str(index): tensor for index, tensor in enumerate(self.carried)},
+            "optimizer": self.optimizer.state_dict(),
+            "average": {} if self.moving_average is None else self.moving_average.values,
+            "memory": {str(index): tensor for index, tensor in enumerate(self.recurrent_state)},
         }
         return {name: tensors for name, tensors in parts.items() if tensors}
 
-    def restore(self, state: Mapping[str, Mapping[str, Tensor]]) -> None:
-        """Take over a copy of what `state` gave."""
+    def load_state_dict(self, state: Mapping[str, Mapping[str, Tensor]]) -> None:
+        """Load a copy of what `state_dict` returned."""
         self.model.load_state_dict(state["model"])
-        self.optimizer.restore(state.get("optimizer", {}))
-        if self.average is not None:
-            self.average.restore(state["average"])
+        self.optimizer.load_state_dict(state.get("optimizer", {}))
+        if self.moving_average is not None:
+            self.moving_average.load_state_dict(state["average"])
         memory = state.get("memory", {})
-        self.carried = tuple(memory[str(index)].to(self.device) for index in range(len(memory)))
+        self.recurrent_state = tuple(memory[str(index)].to(self.device) for index in range(len(memory)))

@@ -1,11 +1,11 @@
-// A part of a sheet as pixels; where several cells share a pixel the strongest is shown, so that none is lost.
+// Render a part of a sheet to pixels; where several cells share a pixel, the strongest is shown.
 
 import { DEEPEST, pixelTable } from "./shades.js";
 
 /**
- * @typedef {object} Part what is drawn of a sheet, and onto how many pixels
- * @property {number} left    the column at the left edge, perhaps a fraction
- * @property {number} top     the row at the upper edge
+ * @typedef {object} Part a part of a sheet and its size in pixels
+ * @property {number} left    column at the left edge, may be fractional
+ * @property {number} top     row at the upper edge
  * @property {number} across  pixels from one column to the next
  * @property {number} down    pixels from one row to the next
  * @property {number} width   pixels
@@ -16,10 +16,10 @@ import { DEEPEST, pixelTable } from "./shades.js";
 const TABLES = new Map();
 
 /**
- * The pixels of a part of a sheet.
+ * Render a part of a sheet.
  * @param {import("./record.js").Sheet} sheet
  * @param {Part} part
- * @param {number} most the weight that gets the deepest shade
+ * @param {number} most weight of the darkest shade
  * @param {boolean} dark
  * @returns {ImageData}
  */
@@ -36,7 +36,7 @@ export function shadeBoard(sheet, part, most, dark) {
 }
 
 /**
- * Deepen the shades where a row has weights.
+ * Apply the weights of a row to the shades.
  * @param {import("./record.js").Sheet} sheet
  * @param {number} row
  * @param {Part} part
@@ -58,14 +58,14 @@ function shadeRow(sheet, row, part, most, shades) {
 }
 
 /**
- * The pixels that a cell covers on one axis: at least one.
- * @param {number} place cells from the edge
+ * Return the range of pixels that a cell covers on one axis: at least one.
+ * @param {number} index cells from the edge
  * @param {number} size pixels of a cell
- * @param {number} limit pixels there are
+ * @param {number} limit number of pixels
  * @returns {[number, number]}
  */
-function span(place, size, limit) {
-  const begin = Math.floor(place * size);
-  const end = Math.max(begin + 1, Math.floor((place + 1) * size));
+function span(index, size, limit) {
+  const begin = Math.floor(index * size);
+  const end = Math.max(begin + 1, Math.floor((index + 1) * size));
   return [Math.max(0, begin), Math.min(limit, end)];
 }

@@ -1,7 +1,7 @@
-// The parts that the viewer is put together from.
+// Controls of the viewer.
 
 /**
- * An element of a class.
+ * Create an element with a class name and text.
  * @param {string} tag
  * @param {string} name
  * @param {string} [text]
@@ -15,16 +15,16 @@ export function element(tag, name, text = "") {
 }
 
 /**
- * A button with a sign upon it, and a name that is read out.
- * @param {string} sign
+ * Create a button with a symbol, and a name for the tooltip and screen readers.
+ * @param {string} symbol
  * @param {string} name
  * @param {() => void} act
  * @returns {HTMLButtonElement}
  */
-export function button(sign, name, act) {
+export function button(symbol, name, act) {
   const made = document.createElement("button");
   made.type = "button";
-  made.textContent = sign;
+  made.textContent = symbol;
   made.title = name;
   made.setAttribute("aria-label", name);
   made.addEventListener("click", act);
@@ -32,14 +32,15 @@ export function button(sign, name, act) {
 }
 
 /**
- * Tabs, which the arrow keys go through.
- * @param {string} id what their ids begin with
+ * Create tabs that can be navigated with the arrow keys.
+ * @param {string} id prefix of their ids
  * @param {string[]} names
- * @param {Record<string, string>} titles by name
+ * @param {Record<string, string>} titles labels by name
+ * @param {Record<string, string>} tooltips by name
  * @param {(name: string) => void} choose
  * @returns {{list: HTMLElement, show: (name: string) => void}}
  */
-export function tabs(id, names, titles, choose) {
+export function tabs(id, names, titles, tooltips, choose) {
   const list = element("div", "tabs");
   list.setAttribute("role", "tablist");
   list.setAttribute("aria-label", "Views");
@@ -48,6 +49,7 @@ export function tabs(id, names, titles, choose) {
     tab.type = "button";
     tab.id = `${id}-tab-${name}`;
     tab.textContent = titles[name];
+    tab.title = tooltips[name];
     tab.setAttribute("role", "tab");
     tab.setAttribute("aria-controls", `${id}-panel`);
     tab.addEventListener("click", () => choose(name));
@@ -64,16 +66,16 @@ export function tabs(id, names, titles, choose) {
     event.preventDefault();
   });
   const show = (/** @type {string} */ name) => {
-    all.forEach((tab, place) => {
-      tab.setAttribute("aria-selected", String(names[place] === name));
-      tab.tabIndex = names[place] === name ? 0 : -1;
+    all.forEach((tab, index) => {
+      tab.setAttribute("aria-selected", String(names[index] === name));
+      tab.tabIndex = names[index] === name ? 0 : -1;
     });
   };
   return { list, show };
 }
 
 /**
- * A choice of one layer or head, or of their mean; it is hidden where there is but one.
+ * Create a menu for a layer or head, or their mean; hidden if there is only one.
  * @param {string} name
  * @param {number} count
  * @param {(choice: import("./record.js").Choice) => void} choose
@@ -91,8 +93,8 @@ export function choice(name, count, choose) {
 }
 
 /**
- * A button that turns from the system's theme to light, to dark, and back.
- * @param {HTMLElement} root what is light or dark
+ * Create a button that cycles through the themes: auto (as the system), light and dark.
+ * @param {HTMLElement} root the element to theme
  * @param {() => void} turned
  * @returns {HTMLButtonElement}
  */
@@ -106,9 +108,9 @@ export function themeButton(root, turned) {
     turned();
   });
   const name = (/** @type {string} */ theme) => {
-    made.textContent = `\u25d0 ${theme}`;
-    made.title = `Theme: ${theme}`;
-    made.setAttribute("aria-label", made.title);
+    made.textContent = `\u25d0 Theme: ${theme}`;
+    made.title = "Switch between the system's, light and dark theme";
+    made.setAttribute("aria-label", `Theme: ${theme}`);
   };
   name("auto");
   return made;

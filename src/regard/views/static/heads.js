@@ -1,10 +1,10 @@
-// All layers and heads at once: a table of small maps on one scale; each opens the matrix of its head.
+// The heads view: a table of small maps of all layers and heads on one scale; each opens the matrix of its head.
 
 import { shadeBoard } from "./board.js";
 import { ceiling } from "./shades.js";
 
-const LARGEST = 84; // pixels of the longer side of a small map
-const SMALLEST = 48; // and where there is no room for all heads side by side: below this they scroll
+const LARGEST = 84; // longer side of a small map in pixels
+const SMALLEST = 48; // minimum side; narrower tables scroll
 
 export class HeadsView {
   /** @param {import("./viewer.js").Viewer} viewer */
@@ -14,13 +14,13 @@ export class HeadsView {
     this.element.className = "scroll";
     this.element.tabIndex = 0;
     this.element.setAttribute("role", "region");
-    this.element.setAttribute("aria-label", "Maps of all layers and heads");
+    this.element.setAttribute("aria-label", "All layers and heads");
     /** @type {{layer: number, head: number, button: HTMLButtonElement, canvas: HTMLCanvasElement}[]} */
     this.maps = [];
     this.element.append(this.table());
   }
 
-  /** The table, layers downwards and heads across. */
+  /** Build the table with a row per layer and a column per head. */
   table() {
     const { layers, heads } = this.viewer.attention;
     const table = document.createElement("table");
@@ -36,20 +36,21 @@ export class HeadsView {
     return table;
   }
 
-  /** One small map, which is a button. @param {number} layer @param {number} head */
+  /** Create a button with a small map. @param {number} layer @param {number} head */
   small(layer, head) {
     const button = document.createElement("button");
     const canvas = document.createElement("canvas");
     button.type = "button";
     button.className = "small";
-    button.setAttribute("aria-label", `Enlarge layer ${layer}, head ${head}`);
+    button.title = `Enlarge layer ${layer}, head ${head}`;
+    button.setAttribute("aria-label", button.title);
     button.addEventListener("click", () => this.viewer.choose({ view: "matrix", layer, head }));
     button.append(canvas);
     this.maps.push({ layer, head, button, canvas });
     return button;
   }
 
-  /** The pixels there are for the width of a map. */
+  /** Return the available width of a map in pixels. */
   room() {
     const table = /** @type {HTMLTableElement} */ (this.element.firstChild);
     const gap = parseFloat(getComputedStyle(table).borderSpacing);
@@ -60,7 +61,7 @@ export class HeadsView {
     return (this.element.clientWidth - name - gap * (heads + 2)) / heads - frame;
   }
 
-  /** Draw everything anew. */
+  /** Redraw the view. */
   draw() {
     const { attention, dark, state } = this.viewer;
     const { length: rows } = attention.rows;
@@ -86,7 +87,7 @@ export class HeadsView {
   }
 }
 
-/** A title of the table. @param {string} scope @param {string} text */
+/** Create a header cell. @param {string} scope @param {string} text */
 function title(scope, text) {
   const cell = document.createElement("th");
   cell.scope = scope;

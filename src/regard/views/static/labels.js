@@ -1,14 +1,14 @@
-// Tokens as they can be shown: a token may hold anything, and nothing in it may steer the page.
+// Prepare tokens and weights for display. A token can contain anything, including control characters.
 
-const PICTURES = 0x2400; // where the pictures of the control characters begin
-const STEERING = /(?![\u200c\u200d])[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu; // all but the two joiners, which shape letters
+const PICTURES = 0x2400; // first code point of the control pictures
+const STEERING = /(?![\u200c\u200d])[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu; // except the two joiners, which shape letters
 
 /**
- * The token with everything that steers the display replaced by a visible sign.
+ * Replace control characters in a token by visible symbols.
  * @param {string} token
  * @returns {string}
  */
-export function harmless(token) {
+export function sanitize(token) {
   const text = token.replace(STEERING, (sign) => {
     const code = sign.charCodeAt(0);
     if (code < 0x20) return String.fromCharCode(PICTURES + code);
@@ -19,10 +19,10 @@ export function harmless(token) {
 }
 
 /**
- * A weight as it is told.
+ * Format a weight with three decimals.
  * @param {number} weight
  * @returns {string}
  */
-export function told(weight) {
+export function formatWeight(weight) {
   return weight >= 0.001 || weight === 0 ? String(Number(weight.toFixed(3))) : weight.toExponential(1);
 }

@@ -1,16 +1,16 @@
-// Keys that move through the tokens of one side, as a listbox does.
+// Keyboard navigation through the tokens of one side, as in a listbox.
 
 /**
  * @typedef {object} Walk
- * @property {() => number} count how many tokens there are
- * @property {() => number} place the token that is active, or -1
- * @property {(place: number) => void} go make another one active
- * @property {() => void} leave make none active
- * @property {() => void} across go to the other side
+ * @property {() => number} count the number of tokens
+ * @property {() => number} index the active token, or -1
+ * @property {(index: number) => void} go activate a token
+ * @property {() => void} leave deactivate the token
+ * @property {() => void} across move to the other side
  */
 
 /**
- * Let the keys walk: up and down or left and right by one, Page by twenty, Home, End, Escape; Enter goes across.
+ * Handle keys: arrows move by one, Page Up and Down by twenty, Home, End; Escape deactivates, Enter changes sides.
  * @param {HTMLElement} element
  * @param {Walk} walk
  */
@@ -19,7 +19,7 @@ export function walkWithKeys(element, walk) {
   element.tabIndex = 0;
   element.addEventListener("keydown", (event) => {
     const last = walk.count() - 1;
-    const here = walk.place();
+    const here = walk.index();
     /** @type {Record<string, number>} */
     const steps = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1, PageDown: 20, PageUp: -20 };
     if (event.key in steps) walk.go(Math.min(last, Math.max(0, here + steps[event.key])));
@@ -33,23 +33,23 @@ export function walkWithKeys(element, walk) {
 }
 
 /**
- * A token as an option of a listbox. It is set as text, never as markup.
+ * Create a listbox option for a token. It is set as text, never as markup.
  * @param {string} id
  * @param {string} text
- * @param {number} place
+ * @param {number} index
  * @param {number} count
  * @returns {HTMLElement}
  */
-export function option(id, text, place, count) {
+export function option(id, text, index, count) {
   const element = document.createElement("span");
   element.id = id;
   element.className = "token";
   element.dir = "auto";
   element.setAttribute("role", "option");
-  element.setAttribute("aria-posinset", String(place + 1));
+  element.setAttribute("aria-posinset", String(index + 1));
   element.setAttribute("aria-setsize", String(count));
   element.setAttribute("aria-selected", "false");
-  element.dataset.place = String(place);
+  element.dataset.index = String(index);
   element.textContent = text || "\u00a0";
   return element;
 }

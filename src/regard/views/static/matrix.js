@@ -1,14 +1,14 @@
-// The matrix: those who look on the left, what is looked at above, a shaded cell for each pair.
+// The matrix view: queries on the left, keys above, a shaded cell for each pair.
 
 import { shadeBoard } from "./board.js";
 import { button, element } from "./controls.js";
-import { told } from "./labels.js";
+import { formatWeight } from "./labels.js";
 
 const LARGEST_CELL = 28; // pixels
-const CLOSEST = 40; // pixels of a cell when it is enlarged the most
-const GUTTER = 110; // the most that words may take beside the cells
+const CLOSEST = 40; // pixels of a cell at maximum zoom
+const GUTTER = 110; // maximum width of the labels
 const GAP = 6;
-const LETTERS = 12; // pixels of a line of words
+const LETTERS = 12; // line height of the labels in pixels
 const FONT = "12px system-ui, sans-serif";
 
 /** @typedef {import("./viewer.js").Viewer} Viewer */
@@ -21,38 +21,38 @@ export class MatrixView {
     this.canvas = document.createElement("canvas");
     this.canvas.tabIndex = 0;
     this.canvas.setAttribute("role", "application");
-    this.canvas.setAttribute("aria-roledescription", "matrix of weights");
+    this.canvas.setAttribute("aria-roledescription", "weight matrix");
     this.canvas.setAttribute(
       "aria-label",
       `${viewer.rows.length} rows and ${viewer.columns.length} columns. ` +
-        "Arrow keys go from cell to cell, plus and minus enlarge and shrink, 0 shows the whole.",
+        "Use the arrow keys to move between cells, plus and minus to zoom, and 0 to fit.",
     );
     this.element.append(this.buttons(), this.canvas);
     /** @type {{row: number, column: number} | null} */
     this.cursor = null;
-    this.zoom = 1; // times the size at which all cells can be seen
-    this.left = 0; // the column and the row in the upper left corner
+    this.zoom = 1; // 1 shows all cells
+    this.left = 0; // column and row in the upper left corner
     this.top = 0;
     /** @type {unknown[]} */
-    this.drawn = []; // what the board shows: it stays as it is while only the pointer moves
+    this.drawn = []; // inputs of the board, which is reused while only the pointer moves
     /** @type {ImageData | null} */
     this.board = null;
     this.gutter = this.measure();
     this.listen();
   }
 
-  /** The buttons that enlarge and shrink. */
+  /** Create the zoom buttons. */
   buttons() {
     const bar = element("div", "zoom");
     bar.append(
-      button("+", "Enlarge", () => this.enlarge(1.5)),
-      button("\u2212", "Shrink", () => this.enlarge(1 / 1.5)),
-      button("Fit", "Show the whole", () => this.enlarge(0)),
+      button("+", "Zoom in", () => this.enlarge(1.5)),
+      button("\u2212", "Zoom out", () => this.enlarge(1 / 1.5)),
+      button("Fit", "Show all cells", () => this.enlarge(0)),
     );
     return bar;
   }
 
-  /** The room that the words need. */
+  /** Measure the labels. */
   measure() {
     const pen = /** @type {CanvasRenderingContext2D} */ (this.canvas.getContext("2d"));
     pen.font = FONT;
@@ -63,7 +63,7 @@ export class MatrixView {
     return { left: widest(this.viewer.rows), top: widest(this.viewer.columns) };
   }
 
-  /** The pixels there are for cells, and the size of a cell at which all can be seen. */
+  /** Return the size of the board, of a cell, and of a cell at zoom 1. */
   layout() {
     const wide = Math.max(80, this.element.clientWidth - this.gutter.left - 1);
     const high = Math.max(160, Math.min(720, 0.75 * innerHeight) - this.gutter.top);
@@ -74,7 +74,7 @@ export class MatrixView {
     return { cell, whole, width: Math.min(wide, cell * columns), height: Math.min(high, cell * rows) };
   }
 
-  /** Draw everything anew. */
+  /** Redraw the view. */
   draw() {
     const { cell, width, height } = this.layout();
     this.left = Math.min(Math.max(0, this.left), this.viewer.columns.length - width / cell);
@@ -96,9 +96,9 @@ export class MatrixView {
   }
 
   /**
-   * The shaded cells.
+   * Draw the shaded cells.
    * @param {CanvasRenderingContext2D} pen
-   * @param {number} ratio pixels of the screen for one of the page
+   * @param {number} ratio device pixels per CSS pixel
    * @param {number} cell
    * @param {number} width
    * @param {number} height
@@ -114,13 +114,13 @@ export class MatrixView {
     };
     const { sheet, most, dark } = this.viewer;
     const now = [sheet, dark, ...Object.values(part)];
-    if (now.some((value, place) => value !== this.drawn[place])) this.board = shadeBoard(sheet, part, most, dark);
+    if (now.some((value, index) => value !== this.drawn[index])) this.board = shadeBoard(sheet, part, most, dark);
     this.drawn = now;
     pen.putImageData(/** @type {ImageData} */ (this.board), Math.round(this.gutter.left * ratio), Math.round(this.gutter.top * ratio));
   }
 
   /**
-   * A frame around every cell that is linked in the true alignment.
+   * Draw a frame around every cell of the gold alignment.
    * @param {CanvasRenderingContext2D} pen
    * @param {number} cell
    * @param {number} width
@@ -131,7 +131,7 @@ export class MatrixView {
     pen.beginPath();
     pen.rect(this.gutter.left, this.gutter.top, width, height);
     pen.clip();
-    pen.strokeStyle = this.viewer.colour("--link");
+    pen.strokeStyle = this.viewer.color("--link");
     pen.lineWidth = Math.min(2, Math.max(1, cell / 8));
     const inset = pen.lineWidth / 2;
     for (const [column, row] of this.viewer.attention.links) {
@@ -142,7 +142,7 @@ export class MatrixView {
   }
 
   /**
-   * The words beside the cells; where they would overlap, only some of them.
+   * Draw the labels, skipping some if they would overlap.
    * @param {CanvasRenderingContext2D} pen
    * @param {number} cell
    * @param {number} width
@@ -165,7 +165,7 @@ export class MatrixView {
   }
 
   /**
-   * One word: beside its row, or turned above its column.
+   * Draw one label: next to its row, or rotated above its column.
    * @param {CanvasRenderingContext2D} pen
    * @param {string} text
    * @param {boolean} strong
@@ -175,7 +175,7 @@ export class MatrixView {
    */
   word(pen, text, strong, x, y, turn) {
     pen.save();
-    pen.fillStyle = this.viewer.colour(strong ? "--accent" : "--ink");
+    pen.fillStyle = this.viewer.color(strong ? "--accent" : "--ink");
     pen.textAlign = turn ? "left" : "right";
     pen.translate(x, y);
     pen.rotate(turn);
@@ -184,26 +184,26 @@ export class MatrixView {
   }
 
   /**
-   * A frame around the cell that is pointed at.
+   * Draw a frame around the active cell.
    * @param {CanvasRenderingContext2D} pen
    * @param {number} cell
    */
   drawCursor(pen, cell) {
     if (!this.cursor) return;
     const { x, y } = this.corner(this.cursor.row, this.cursor.column, cell);
-    pen.strokeStyle = this.viewer.colour("--accent");
+    pen.strokeStyle = this.viewer.color("--accent");
     pen.lineWidth = 2;
     if (x >= this.gutter.left - cell && y >= this.gutter.top - cell) {
       pen.strokeRect(x, y, Math.max(3, cell), Math.max(3, cell));
     }
   }
 
-  /** The upper left corner of a cell on the canvas. @param {number} row @param {number} column @param {number} cell */
+  /** Return the upper left corner of a cell on the canvas. @param {number} row @param {number} column @param {number} cell */
   corner(row, column, cell) {
     return { x: this.gutter.left + (column - this.left) * cell, y: this.gutter.top + (row - this.top) * cell };
   }
 
-  /** Enlarge by a factor about a point of the canvas, or about its middle; 0 shows the whole.
+  /** Zoom by a factor around a point of the canvas or its center; 0 shows all cells.
    * @param {number} factor @param {number} [x] @param {number} [y] */
   enlarge(factor, x, y) {
     const before = this.layout();
@@ -219,18 +219,18 @@ export class MatrixView {
     this.viewer.later();
   }
 
-  /** Point at a cell, or at none, and say what it holds. @param {{row: number, column: number} | null} cell */
+  /** Activate a cell, or none, and show its weight in the status line. @param {{row: number, column: number} | null} cell */
   point(cell) {
     this.cursor = cell;
     if (cell) {
       const { rows, columns, sheet } = this.viewer;
-      const weight = told(sheet.at(cell.row, cell.column));
+      const weight = formatWeight(sheet.at(cell.row, cell.column));
       this.viewer.say(`${rows[cell.row]} \u2192 ${columns[cell.column]}: ${weight}`);
     }
     this.viewer.later();
   }
 
-  /** The cell under the pointer. @param {PointerEvent} event */
+  /** Return the cell under the pointer. @param {PointerEvent} event */
   under(event) {
     const { cell } = this.layout();
     const column = Math.floor(this.left + (event.offsetX - this.gutter.left) / cell);
@@ -239,7 +239,7 @@ export class MatrixView {
     return inside && row < this.viewer.rows.length && column < this.viewer.columns.length ? { row, column } : null;
   }
 
-  /** Go to a cell with the keys, and keep it in sight. @param {number} down @param {number} across */
+  /** Move the active cell and scroll it into view. @param {number} down @param {number} across */
   step(down, across) {
     const from = this.cursor ?? { row: down > 0 ? -1 : 0, column: across > 0 ? -1 : 0 };
     const row = Math.min(this.viewer.rows.length - 1, Math.max(0, from.row + down));
@@ -250,7 +250,7 @@ export class MatrixView {
     this.point({ row, column });
   }
 
-  /** Let pointer, wheel and keys act. */
+  /** Handle pointer, wheel and keys. */
   listen() {
     /** @type {{x: number, y: number, left: number, top: number} | null} */
     let grip = null;
@@ -292,7 +292,7 @@ export class MatrixView {
 }
 
 /**
- * A text, or its beginning and … where it is wider than a limit.
+ * Shorten a text to a maximum width, ending with … if it was cut.
  * @param {CanvasRenderingContext2D} pen
  * @param {string} text
  * @param {number} limit pixels

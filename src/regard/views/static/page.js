@@ -1,11 +1,11 @@
-// A page of its own: shows the record that is written into it, and keeps in its address what is shown. What to show
-// first is written into it too.
+// A self-contained page: shows its inline record and keeps the current view in the URL fragment. The initial view is
+// in data attributes.
 
 import { Viewer } from "./viewer.js";
 
 const host = /** @type {HTMLElement} */ (document.getElementById("view"));
-const found = new URLSearchParams(location.hash.slice(1));
-const first = (/** @type {string} */ name) => found.get(name) ?? String(host.dataset[name]);
+const parameters = new URLSearchParams(location.hash.slice(1));
+const first = (/** @type {string} */ name) => parameters.get(name) ?? String(host.dataset[name]);
 const number = (/** @type {string} */ text) => (text === "mean" ? text : Number(text));
 
 new Viewer(
@@ -17,7 +17,7 @@ new Viewer(
     head: number(first("head")),
   },
   ({ view, layer, head }) => {
-    if (location.protocol === "about:") return; // in a frame there is no address to keep
+    if (location.protocol === "about:") return; // an iframe in a notebook has no URL
     history.replaceState(null, "", `#${new URLSearchParams({ view, layer: String(layer), head: String(head) })}`);
   },
 );

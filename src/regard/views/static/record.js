@@ -1,32 +1,32 @@
-// The record of an attention map, and sheets of it: the weights of one layer and head, or of a mean over them.
+// The record of an attention map, and its sheets: the weights of one layer and head, or their mean.
 
 /**
- * @typedef {number | "mean"} Choice one layer or head by its number, or the mean over all
+ * @typedef {number | "mean"} Choice index of a layer or head, or the mean over all
  *
  * @typedef {object} TopWeights
- * @property {number[][][][]} values   by layer, head and row: the largest weights
- * @property {number[][][][]} indices  the columns of these; -1 where there is none
- * @property {number[][][]} received   by layer and head: what every column gets from all rows
+ * @property {number[][][][]} values   the largest weights by layer, head and row
+ * @property {number[][][][]} indices  their columns; -1 where a row has fewer
+ * @property {number[][][]} received   total weight of every column, by layer and head
  *
- * @typedef {object} MapRecord as AttentionMap.record() of the Python package gives it
+ * @typedef {object} MapRecord the output of AttentionMap.record() in Python
  * @property {string} title
  * @property {string[]} rows
  * @property {string[]} columns
- * @property {[number, number][] | null} links the true alignment, as (column, row)
+ * @property {[number, number][] | null} links the gold alignment, as (column, row)
  * @property {number[][][][] | TopWeights} weights
- * @property {[string, number][][]} [alternatives] for each row what might have been written: texts and probabilities
+ * @property {[string, number][][]} [alternatives] texts and probabilities for each row, best first
  *
- * @typedef {{place: number, weight: number}} Seen a row or column, and the weight that leads there
+ * @typedef {{index: number, weight: number}} Seen a row or column, and its weight
  */
 
-/** The weights of one layer and head: for every row its columns in ascending order, and their weights. */
+/** The weights of one layer and head in compressed sparse row format, with columns in ascending order. */
 export class Sheet {
   /**
    * @param {number} columns
-   * @param {Int32Array} starts where every row begins in the two that follow, and where the last one ends
+   * @param {Int32Array} starts offsets of the rows in indices and values, and the end of the last row
    * @param {Int32Array} indices
    * @param {Float32Array} values
-   * @param {Float32Array} received what every column gets from all rows
+   * @param {Float32Array} received total weight of every column
    */
   constructor(columns, starts, indices, values, received) {
     this.rows = starts.length - 1;
@@ -40,7 +40,7 @@ export class Sheet {
     this.turned = null;
   }
 
-  /** Where the first entry of a row stands whose column is not below one. @param {number} row @param {number} column */
+  /** Return the position of the first entry of a row at or after a column. @param {number} row @param {number} column */
   first(row, column) {
     let low = this.starts[row];
     let high = this.starts[row + 1];
@@ -52,22 +52,22 @@ export class Sheet {
     return low;
   }
 
-  /** The weight of a row on a column. @param {number} row @param {number} column */
+  /** Return the weight of a cell. @param {number} row @param {number} column */
   at(row, column) {
-    const place = this.first(row, column);
-    return place < this.starts[row + 1] && this.indices[place] === column ? this.values[place] : 0;
+    const index = this.first(row, column);
+    return index < this.starts[row + 1] && this.indices[index] === column ? this.values[index] : 0;
   }
 
-  /** What a row looks at, the strongest first. @param {number} row @returns {Seen[]} */
+  /** Return the columns of a row with their weights, strongest first. @param {number} row @returns {Seen[]} */
   seen(row) {
-    const found = [];
+    const entries = [];
     for (let at = this.starts[row]; at < this.starts[row + 1]; at++) {
-      found.push({ place: this.indices[at], weight: this.values[at] });
+      entries.push({ index: this.indices[at], weight: this.values[at] });
     }
-    return found.sort((one, other) => other.weight - one.weight);
+    return entries.sort((one, other) => other.weight - one.weight);
   }
 
-  /** The same weights with columns for rows. @returns {Sheet} */
+  /** Return the transposed sheet. @returns {Sheet} */
   transposed() {
     if (this.turned) return this.turned;
     const starts = new Int32Array(this.columns + 1);
@@ -78,9 +78,9 @@ export class Sheet {
     const values = new Float32Array(this.values.length);
     for (let row = 0; row < this.rows; row++) {
       for (let at = this.starts[row]; at < this.starts[row + 1]; at++) {
-        const place = next[this.indices[at]]++;
-        indices[place] = row;
-        values[place] = this.values[at];
+        const index = next[this.indices[at]]++;
+        indices[index] = row;
+        values[index] = this.values[at];
       }
     }
     this.turned = new Sheet(this.rows, starts, indices, values, new Float32Array(this.rows));
@@ -88,7 +88,7 @@ export class Sheet {
   }
 }
 
-/** An attention map, read from its record. */
+/** An attention map. */
 export class Attention {
   /** @param {MapRecord} record */
   constructor(record) {
@@ -108,12 +108,12 @@ export class Attention {
     this.sheets = new Map();
   }
 
-  /** How many weights of each row there are, or null where all are. */
+  /** Number of weights kept per row, or null if all are. */
   get kept() {
     return this.top ? this.values[0][0][0].length : null;
   }
 
-  /** The weights of one layer and head, or the mean over all. @param {Choice} layer @param {Choice} head @returns {Sheet} */
+  /** Return the weights of one layer and head, or their mean. @param {Choice} layer @param {Choice} head @returns {Sheet} */
   sheet(layer, head) {
     const name = `${layer} ${head}`;
     const known = this.sheets.get(name);
@@ -127,7 +127,7 @@ export class Attention {
     return made;
   }
 
-  /** The mean over some layers and heads. @param {number[][]} chosen pairs of both @returns {Sheet} */
+  /** Return the mean over some layers and heads. @param {number[][]} chosen pairs of layer and head @returns {Sheet} */
   mean(chosen) {
     const starts = new Int32Array(this.rows.length + 1);
     /** @type {number[]} */
@@ -154,10 +154,10 @@ export class Attention {
   }
 
   /**
-   * Add up a row over layers and heads; returns the columns that have any weight, in order.
+   * Sum a row over layers and heads; return the columns with a weight, in ascending order.
    * @param {number[][]} chosen
    * @param {number} row
-   * @param {Float64Array} sum by column; zeros, and the caller makes it so again
+   * @param {Float64Array} sum by column; zeros, to be reset by the caller
    * @returns {number[]}
    */
   gather(chosen, row, sum) {
@@ -165,10 +165,10 @@ export class Attention {
     const touched = [];
     for (const [layer, head] of chosen) {
       const line = this.values[layer][head][row];
-      const places = this.top?.indices[layer][head][row];
+      const columns = this.top?.indices[layer][head][row];
       for (let at = 0; at < line.length; at++) {
         if (line[at] === 0) continue;
-        const column = places ? places[at] : at;
+        const column = columns ? columns[at] : at;
         if (sum[column] === 0) touched.push(column);
         sum[column] += line[at];
       }

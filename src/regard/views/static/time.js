@@ -1,7 +1,7 @@
-// The time: a target as it is written, token by token, with where the model looks and what else it considers.
+// The time view: the output token by token, with the attention and the alternatives of each step.
 
 import { button, element } from "./controls.js";
-import { harmless, told } from "./labels.js";
+import { formatWeight, sanitize } from "./labels.js";
 import { setShade } from "./shades.js";
 
 const PACE = 700; // milliseconds from one token to the next
@@ -24,27 +24,27 @@ export class TimeView {
     this.source = element("p", "source");
     this.source.dir = "auto";
     this.tokens = viewer.columns.map((word) => token(word));
-    this.source.append(...this.tokens.flatMap((each) => [each, " "]));
+    this.source.append(...this.tokens.flatMap((word) => [word, " "]));
     this.considered = document.createElement("table");
     const bar = element("div", "zoom");
     bar.append(this.play, this.slider);
     this.element = element("div", "time");
-    this.element.append(bar, element("h3", "", "Written"), this.written);
-    this.element.append(element("h3", "", "Looked at"), this.source);
-    this.element.append(element("h3", "", "Considered"), this.considered);
+    this.element.append(bar, element("h3", "", "Output"), this.written);
+    this.element.append(element("h3", "", "Attention"), this.source);
+    this.element.append(element("h3", "", "Alternatives"), this.considered);
   }
 
-  /** The step that is shown: the row that is chosen, or the first. */
+  /** The current step: the pinned row, or the first. */
   get step() {
     return Math.max(0, this.viewer.pinnedOn("row"));
   }
 
-  /** Show another step. @param {number} step */
+  /** Go to a step. @param {number} step */
   go(step) {
-    this.viewer.pin({ side: "row", place: step });
+    this.viewer.pin({ side: "row", index: step });
   }
 
-  /** Begin to play, from the start where the end was reached, or stop. @param {boolean} on */
+  /** Start (from the beginning if at the end) or stop playing. @param {boolean} on */
   turn(on) {
     if (this.playing !== null) clearInterval(this.playing);
     this.playing = null;
@@ -57,46 +57,46 @@ export class TimeView {
     this.play.setAttribute("aria-label", this.play.title);
   }
 
-  /** Go on by a token, and stop at the last or when another view is shown. */
+  /** Advance by one token; stop at the last one or when another view is shown. */
   tick() {
     const last = this.viewer.rows.length - 1;
     if (this.element.isConnected && this.step < last) this.go(this.step + 1);
     if (!this.element.isConnected || this.step === last) this.turn(false);
   }
 
-  /** Draw everything anew. */
+  /** Redraw the view. */
   draw() {
     const { viewer, step } = this;
     this.slider.value = String(step);
     this.slider.setAttribute("aria-valuetext", `${step + 1} of ${viewer.rows.length}: ${viewer.rows[step]}`);
     const words = viewer.rows.slice(0, step + 1).map((word) => token(word));
     words[step].classList.add("alone");
-    this.written.replaceChildren(...words.flatMap((each) => [each, " "]));
-    for (const each of this.tokens) setShade(each, null, viewer.dark);
-    for (const { place, weight } of viewer.seen({ side: "row", place: step })) {
-      setShade(this.tokens[place], weight / viewer.most, viewer.dark);
+    this.written.replaceChildren(...words.flatMap((word) => [word, " "]));
+    for (const shaded of this.tokens) setShade(shaded, null, viewer.dark);
+    for (const { index, weight } of viewer.seen({ side: "row", index: step })) {
+      setShade(this.tokens[index], weight / viewer.most, viewer.dark);
     }
     this.considered.replaceChildren(...(viewer.attention.alternatives?.[step] ?? []).map(line));
     viewer.showScale(viewer.most);
   }
 }
 
-/** A token that is shown and not chosen. @param {string} word */
+/** Create a token that cannot be selected. @param {string} word */
 function token(word) {
   const made = element("span", "token", word || "\u00a0");
   made.dir = "auto";
   return made;
 }
 
-/** A text that was considered, with its probability as a number and a bar. @param {[string, number]} alternative */
+/** Create a table row of an alternative, with its probability as a number and a bar. @param {[string, number]} alternative */
 function line([text, probability]) {
   const row = document.createElement("tr");
   const name = document.createElement("th");
   name.scope = "row";
   name.dir = "auto";
-  name.textContent = harmless(text);
+  name.textContent = sanitize(text);
   const number = row.insertCell();
-  number.textContent = told(probability);
+  number.textContent = formatWeight(probability);
   const bar = element("span", "probability");
   bar.style.width = `${100 * probability}%`;
   row.prepend(name);

@@ -1,8 +1,8 @@
-// The viewer: tabs for the views of one attention map, with the layer and head they show.
+// The viewer: tabs for the views of an attention map, with a choice of layer and head.
 
 import { choice, element, tabs, themeButton } from "./controls.js";
 import { HeadsView } from "./heads.js";
-import { harmless, told } from "./labels.js";
+import { formatWeight, sanitize } from "./labels.js";
 import { LinesView } from "./lines.js";
 import { MatrixView } from "./matrix.js";
 import { Attention } from "./record.js";
@@ -13,36 +13,43 @@ import { WordsView } from "./words.js";
 /**
  * @typedef {import("./record.js").Choice} Choice
  * @typedef {"row" | "column"} Side
- * @typedef {{side: Side, place: number}} Token
+ * @typedef {{side: Side, index: number}} Token
  * @typedef {"matrix" | "lines" | "heads" | "words" | "time"} View
  * @typedef {{view: View, layer: Choice, head: Choice, pinned: Token | null}} State
  */
 
 const VIEWS = { matrix: MatrixView, lines: LinesView, heads: HeadsView, words: WordsView, time: TimeView };
 const TITLES = { matrix: "Matrix", lines: "Lines", heads: "Heads", words: "Words", time: "Time" };
-const HINTS = {
-  matrix: "Point at a cell to read its weight.",
-  lines: "Point at a token to see its lines alone; click to keep it.",
-  heads: "Choose a map to enlarge it.",
-  words: "Choose a word to see where it looks, or who looks at it.",
-  time: "Play, or go step by step, to see the target being written.",
+const TOOLTIPS = {
+  matrix: "Heat map of all weights",
+  lines: "Lines between tokens, as strong as their weights",
+  heads: "Small maps of all layers and heads",
+  words: "Text shaded by weights",
+  time: "Output token by token, with alternatives",
 };
-const TOLD = 5; // how many tokens are named of those that one looks at
+const HINTS = {
+  matrix: "Hover over a cell to see its weight.",
+  lines: "Hover over a token to show only its lines; click to pin it.",
+  heads: "Click a map to enlarge it.",
+  words: "Click a word to see what it attends to, or what attends to it.",
+  time: "Press Play or move the slider to see the output token by token.",
+};
+const LISTED = 5; // number of tokens listed for a pinned token
 
 let viewers = 0;
 
 export class Viewer {
   /**
-   * @param {HTMLElement} host what the viewer is put into
+   * @param {HTMLElement} host the parent element
    * @param {import("./record.js").MapRecord} record
-   * @param {Partial<State>} [state] what to show first
-   * @param {(state: State) => void} [changed] is told of every choice
+   * @param {Partial<State>} [state] the initial state
+   * @param {(state: State) => void} [changed] called after every change
    */
   constructor(host, record, state = {}, changed = () => {}) {
     this.id = `regard-${viewers++}`;
     this.attention = new Attention(record);
-    this.rows = record.rows.map(harmless);
-    this.columns = record.columns.map(harmless);
+    this.rows = record.rows.map(sanitize);
+    this.columns = record.columns.map(sanitize);
     this.changed = changed;
     /** @type {State} */
     this.state = { view: "matrix", layer: "mean", head: "mean", pinned: null };
@@ -51,7 +58,7 @@ export class Viewer {
     this.views = new Map();
     this.root = element("div", "regard");
     this.names = Object.keys(TITLES).filter((view) => view !== "time" || this.attention.alternatives);
-    this.tabs = tabs(this.id, this.names, TITLES, (view) => this.choose({ view: /** @type {View} */ (view) }));
+    this.tabs = tabs(this.id, this.names, TITLES, TOOLTIPS, (view) => this.choose({ view: /** @type {View} */ (view) }));
     this.layer = choice("Layer", this.attention.layers, (layer) => this.choose({ layer }));
     this.head = choice("Head", this.attention.heads, (head) => this.choose({ head }));
     this.status = element("p", "status");
@@ -68,7 +75,7 @@ export class Viewer {
     this.say(HINTS[this.state.view]);
   }
 
-  /** Let go of what the browser holds for the viewer. */
+  /** Remove the viewer and its listeners. */
   destroy() {
     this.night.removeEventListener("change", this.redraw);
     this.sizes.disconnect();
@@ -81,60 +88,60 @@ export class Viewer {
     return theme ? theme === "dark" : this.night.matches;
   }
 
-  /** The weights of the chosen layer and head. */
+  /** The weights of the selected layer and head. */
   get sheet() {
     return this.attention.sheet(this.state.layer, this.state.head);
   }
 
-  /** The weight that gets the deepest shade. */
+  /** The weight of the darkest shade. */
   get most() {
     return ceiling(this.sheet.most);
   }
 
-  /** A colour of the style sheet. @param {string} name */
-  colour(name) {
+  /** Return a color of the style sheet. @param {string} name */
+  color(name) {
     const [light, dark] = getComputedStyle(this.root).getPropertyValue(name).trim().split(" ");
     return this.dark ? dark : light;
   }
 
-  /** The place of the chosen token on one side, or -1. @param {Side} side */
+  /** Return the index of the pinned token on one side, or -1. @param {Side} side */
   pinnedOn(side) {
-    return this.state.pinned?.side === side ? this.state.pinned.place : -1;
+    return this.state.pinned?.side === side ? this.state.pinned.index : -1;
   }
 
-  /** What a token looks at, or who looks at it, the strongest first. @param {Token} token */
+  /** Return what a token attends to, or what attends to it, strongest first. @param {Token} token */
   seen(token) {
-    return (token.side === "row" ? this.sheet : this.sheet.transposed()).seen(token.place);
+    return (token.side === "row" ? this.sheet : this.sheet.transposed()).seen(token.index);
   }
 
-  /** Choose a token, or none. @param {Token | null} token */
+  /** Pin a token, or none. @param {Token | null} token */
   pin(token) {
     this.choose({ pinned: token });
     if (token) this.tell(token);
     else this.say(HINTS[this.state.view]);
   }
 
-  /** Say where a token looks, or who looks at it. @param {Token} token */
+  /** Describe what a token attends to, or what attends to it. @param {Token} token */
   tell(token) {
-    const [own, others, sign] =
+    const [labels, others, arrow] =
       token.side === "row" ? [this.rows, this.columns, "\u2192"] : [this.columns, this.rows, "\u2190"];
-    const named = this.seen(token).slice(0, TOLD).map(({ place, weight }) => `${others[place]} ${told(weight)}`);
-    this.say(`${own[token.place]} ${sign} ${named.join(", ") || "nothing"}`);
+    const weights = this.seen(token).slice(0, LISTED).map(({ index, weight }) => `${others[index]} ${formatWeight(weight)}`);
+    this.say(`${labels[token.index]} ${arrow} ${weights.join(", ") || "nothing"}`);
   }
 
-  /** Say what is true of the weights that are shown now, where other weights were spoken of. */
+  /** Update the status line after the weights changed. */
   retell() {
     const { view, pinned } = this.state;
-    if (pinned && view !== "matrix" && view !== "heads") this.tell(pinned); // those two show no token alone
+    if (pinned && view !== "matrix" && view !== "heads") this.tell(pinned); // these two views show no pinned token
     else this.say(HINTS[view]);
   }
 
-  /** Say something below the views. @param {string} text */
+  /** Set the status line. @param {string} text */
   say(text) {
     this.status.textContent = text;
   }
 
-  /** Change what is shown; what is not there is left as it was. @param {Partial<State>} change */
+  /** Change the state; invalid values are ignored. @param {Partial<State>} change */
   choose(change) {
     const { layers, heads } = this.attention;
     const known = (/** @type {unknown} */ choice, /** @type {number} */ count) =>
@@ -150,7 +157,7 @@ export class Viewer {
     this.changed(this.state);
   }
 
-  /** Draw the view that is shown once before the next picture of the screen. */
+  /** Redraw the current view in the next animation frame. */
   later() {
     if (this.waiting) return;
     this.waiting = true;
@@ -160,7 +167,7 @@ export class Viewer {
     });
   }
 
-  /** Bring the page in line with the state. */
+  /** Update the page to the state. */
   show() {
     const { view, layer, head } = this.state;
     if (!this.views.has(view)) this.views.set(view, new VIEWS[view](this));
@@ -173,13 +180,13 @@ export class Viewer {
     this.later();
   }
 
-  /** Say which weight gets the deepest shade. @param {number} most */
+  /** Show the range of the color scale. @param {number} most */
   showScale(most) {
     const { kept } = this.attention;
-    this.scale.textContent = `0 to ${most}` + (kept ? `; the largest ${kept} of a row are there` : "");
+    this.scale.textContent = `0 to ${most}` + (kept ? `; top ${kept} weights per row` : "");
   }
 
-  /** Put the parts together. */
+  /** Build the elements. */
   build() {
     const bar = element("div", "bar");
     const choices = element("div", "choices");
@@ -193,8 +200,8 @@ export class Viewer {
     ramp.setAttribute("aria-hidden", "true");
     const foot = element("div", "foot");
     foot.append(ramp, this.scale);
-    if (this.attention.links.length) foot.append(element("span", "gold", "true alignment"));
-    const title = element("h2", "title", harmless(this.attention.title) || "Attention");
+    if (this.attention.links.length) foot.append(element("span", "gold", "gold alignment"));
+    const title = element("h2", "title", sanitize(this.attention.title) || "Attention");
     title.dir = "auto";
     this.root.append(title, bar, this.status, this.panel, foot);
   }

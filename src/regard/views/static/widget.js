@@ -1,4 +1,4 @@
-// The viewer as an anywidget: what is chosen in the notebook's cell and in Python is the same.
+// The viewer as an anywidget, synchronized with Python.
 
 import { Viewer } from "./viewer.js";
 
@@ -7,24 +7,24 @@ import { Viewer } from "./viewer.js";
 
 const CHOICES = ["view", "layer", "head"];
 
-/** Show the record of a model in an element. @param {{model: Model, el: HTMLElement}} place */
+/** Render the record of a model into an element. @param {{model: Model, el: HTMLElement}} context */
 function render({ model, el }) {
   const chosen = () => Object.fromEntries(CHOICES.map((name) => [name, model.get(name)]));
   /** @type {Viewer} */
   let viewer;
-  let telling = false; // the model changes one choice after another, and is half told in between
-  const tell = (/** @type {Record<string, any>} */ state) => {
-    telling = true;
+  let updating = false; // ignore events while the traits are set one by one
+  const update = (/** @type {Record<string, any>} */ state) => {
+    updating = true;
     for (const name of CHOICES) model.set(name, state[name]);
-    telling = false;
+    updating = false;
     model.save_changes();
   };
   const show = () => {
     viewer?.destroy();
-    viewer = new Viewer(el, model.get("record"), chosen(), tell);
+    viewer = new Viewer(el, model.get("record"), chosen(), update);
   };
   const follow = () => {
-    if (telling) return;
+    if (updating) return;
     const differs = CHOICES.some((name) => model.get(name) !== /** @type {Record<string, any>} */ (viewer.state)[name]);
     if (differs) viewer.choose(chosen());
   };

@@ -1,9 +1,9 @@
-// The words: the text of either side, shaded by what the chosen token of the other looks at, or is looked at by.
+// The words view: the text of both sides, shaded by the weights of the pinned token.
 
 import { option, walkWithKeys } from "./listbox.js";
 import { ceiling, setShade } from "./shades.js";
 
-const CHUNK = 250; // tokens of a paragraph where the text is long: only those in sight are laid out
+const CHUNK = 250; // tokens per block of a long text; only visible blocks are laid out
 const LONG = 1000;
 
 /** @typedef {import("./viewer.js").Side} Side */
@@ -14,14 +14,14 @@ export class WordsView {
     this.viewer = viewer;
     this.element = document.createElement("div");
     this.element.className = "words";
-    this.rows = this.side("row", viewer.rows, "Who looks");
-    this.columns = this.side("column", viewer.columns, "What is looked at");
+    this.rows = this.side("row", viewer.rows, "Queries");
+    this.columns = this.side("column", viewer.columns, "Keys");
     /** @type {HTMLElement[]} */
     this.shaded = [];
   }
 
   /**
-   * The text of one side.
+   * Create the text of one side.
    * @param {Side} side
    * @param {string[]} words
    * @param {string} name
@@ -32,7 +32,7 @@ export class WordsView {
     const box = document.createElement("div");
     box.className = "text";
     box.setAttribute("aria-label", name);
-    const tokens = words.map((word, place) => option(`${this.viewer.id}-word-${side}-${place}`, word, place, words.length));
+    const tokens = words.map((word, index) => option(`${this.viewer.id}-word-${side}-${index}`, word, index, words.length));
     for (let start = 0; start < tokens.length; start += words.length > LONG ? CHUNK : LONG) {
       const chunk = document.createElement("div");
       chunk.className = words.length > LONG ? "chunk" : "";
@@ -47,7 +47,7 @@ export class WordsView {
   }
 
   /**
-   * Let clicks and keys choose a token.
+   * Pin a token by click or keys.
    * @param {Side} side
    * @param {HTMLElement} box
    * @param {HTMLElement[]} tokens
@@ -57,22 +57,22 @@ export class WordsView {
     box.addEventListener("click", (event) => {
       const token = /** @type {HTMLElement} */ (event.target).closest(".token");
       if (!(token instanceof HTMLElement)) return;
-      const place = Number(token.dataset.place);
-      viewer.pin(viewer.pinnedOn(side) === place ? null : { side, place });
+      const index = Number(token.dataset.index);
+      viewer.pin(viewer.pinnedOn(side) === index ? null : { side, index });
     });
     walkWithKeys(box, {
       count: () => tokens.length,
-      place: () => viewer.pinnedOn(side),
-      go: (place) => {
-        viewer.pin({ side, place });
-        tokens[place].scrollIntoView({ block: "nearest" });
+      index: () => viewer.pinnedOn(side),
+      go: (index) => {
+        viewer.pin({ side, index });
+        tokens[index].scrollIntoView({ block: "nearest" });
       },
       leave: () => viewer.pin(null),
       across: () => (side === "row" ? this.columns : this.rows).box.focus(),
     });
   }
 
-  /** Shade everything anew. */
+  /** Update the shades. */
   draw() {
     const { pinned } = this.viewer.state;
     for (const token of this.shaded) {
@@ -82,7 +82,7 @@ export class WordsView {
     }
     this.shaded = [];
     for (const [side, { box, tokens }] of /** @type {const} */ ([["row", this.rows], ["column", this.columns]])) {
-      const chosen = pinned?.side === side ? tokens[pinned.place] : null;
+      const chosen = pinned?.side === side ? tokens[pinned.index] : null;
       if (chosen) {
         box.setAttribute("aria-activedescendant", chosen.id);
         chosen.setAttribute("aria-selected", "true");
@@ -91,18 +91,18 @@ export class WordsView {
     }
     if (!pinned) return this.shadeReceived();
     const other = pinned.side === "row" ? this.columns : this.rows;
-    for (const { place, weight } of this.viewer.seen(pinned)) {
-      this.shade(other.tokens[place], weight, this.viewer.most);
+    for (const { index, weight } of this.viewer.seen(pinned)) {
+      this.shade(other.tokens[index], weight, this.viewer.most);
     }
     this.viewer.showScale(this.viewer.most);
   }
 
-  /** Shade what is looked at by what it gets from a row on average. */
+  /** Shade the keys by their mean weight over all rows. */
   shadeReceived() {
     const { received, rows } = this.viewer.sheet;
     const means = received.map((sum) => sum / rows);
     const most = ceiling(means.reduce((most, weight) => Math.max(most, weight), 0));
-    means.forEach((weight, place) => this.shade(this.columns.tokens[place], weight, most));
+    means.forEach((weight, index) => this.shade(this.columns.tokens[index], weight, most));
     this.viewer.showScale(most);
   }
 

@@ -1,1 +1,1 @@
-"""Drawings as SVG, written without a drawing library; each carries the numbers it shows."""
+"""SVG views, written without a drawing library; weights are stored as data attributes."""

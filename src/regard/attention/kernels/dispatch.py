@@ -1,0 +1,114 @@
+"""Choose and run kernels: the table of kernels, and the autograd function that all of them share.
+
+A call runs on the first kernel that supports it. The kernel of a reduction is chosen separately,
+because weights recorded from another library never ran through one of these forward functions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.attention.call import Call
+from regard.attention.gradients import refuse_second_derivative
+from regard.attention.kernels.dot_rows import DOT_ROWS
+from regard.attention.kernels.kernel import AttentionKernel, Reduce, Result
+from regard.attention.kernels.mean import MEAN
+from regard.attention.kernels.reference import REFERENCE
+from regard.attention.kernels.sdpa import SDPA
+from regard.attention.kernels.tiled import TILED
+from regard.attention.reductions import Rows
+from regard.errors import RegardError, unknown_name
+
+KERNELS = (MEAN, SDPA, DOT_ROWS, REFERENCE, TILED)
+"""In order of preference; the last one supports every call."""
+
+
+def choose_kernel(call: Call) -> AttentionKernel:
+    """Return the fastest kernel that supports a call."""
+    if math.prod(call.terms.shape) == 0:
+        return REFERENCE  # nothing to compute
+    form = call.terms.score.form
+    for kernel in KERNELS:
+        if (
+            kernel.forward is None
+            or form not in kernel.forms
+            or kernel.get_unsupported_reason(call, "forward") is not None
+        ):
+            continue
+        if kernel.worthwhile is None or kernel.worthwhile(call):
+            return kernel
+    raise AssertionError("the last kernel supports every call")
+
+
+def get_kernel(path: object, call: Call) -> AttentionKernel:
+    """Return the kernel of a name; raise a `RegardError` if it does not support the call."""
+    kernels = {kernel.name: kernel for kernel in KERNELS if kernel.forward is not None}
+    if not isinstance(path, str) or path not in kernels:
+        raise unknown_name("path", path, kernels)
+    reason = kernels[path].get_unsupported_reason(call, "forward")
+    if reason is not None:
+        raise RegardError(f'path "{path}" does not support this call: {reason}; use path=None, "tiled" or "reference"')
+    return kernels[path]
+
+
+def run_kernel(kernel: AttentionKernel, call: Call, values: Float[Tensor, "*values_batch keys width"]) -> Result:
+    """Run a kernel, with gradients if enabled."""
+    assert kernel.forward is not None
+    if kernel.differentiable:
+        return kernel.forward(call, values)
+    prepared = call.prepared
+    if not torch.is_grad_enabled():
+        return kernel.forward(prepared, values)
+    output, statistic, used_rng = _Attention.apply(kernel, prepared, values, *prepared.inputs)
+    return Result(output, statistic, used_rng=used_rng)
+
+
+class _Attention(torch.autograd.Function):
+    """A kernel's forward, with its own backward or that of `TILED`."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, kernel: AttentionKernel, call: Call, values: Tensor, *inputs: Tensor | None
+    ) -> tuple[Tensor, Tensor, bool]:
+        assert kernel.forward is not None
+        result = kernel.forward(call, values)
+        assert result.statistic is not None
+        ctx.kernel, ctx.terms, ctx.extra = kernel, call.terms, result.extra
+        ctx.save_for_backward(values, result.output, result.statistic, result.mean, *inputs)
+        ctx.mark_non_differentiable(result.statistic)
+        return result.output, result.statistic, result.used_rng
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+        refuse_second_derivative()
+        values, output, statistic, mean, query, keys, bias, *parameters = ctx.saved_tensors
+        result = Result(output, statistic, mean, extra=ctx.extra)
+        run_backward = ctx.kernel.backward
+        if run_backward is None:
+            run_backward, result = TILED.backward, result._replace(extra=None)
+        call = Call(ctx.terms, query, keys, bias, tuple(parameters))
+        return None, None, *run_backward(call, values, result, gradient, ctx.needs_input_grad[2:])
+
+
+def reduce(call: Call, statistic: Float[Tensor, "*batch queries 1"], names: Sequence[str]) -> dict[str, Any]:
+    """Return the results of reductions by name, in one pass per kernel; names must be unique."""
+    groups: dict[str, tuple[Reduce, list[str]]] = {}
+    for name in names:
+        kernel = next(k for k in KERNELS if k.reduce is not None and k.get_unsupported_reason(call, name) is None)
+        assert kernel.reduce is not None
+        groups.setdefault(kernel.name, (kernel.reduce, []))[1].append(name)
+    results: dict[str, Any] = {}
+    for reduce_group, group_names in groups.values():
+        results |= reduce_group(call, statistic, group_names)
+    return results
+
+
+def walk_rows(call: Call, statistic: Float[Tensor, "*batch queries 1"]) -> Iterator[Rows]:
+    """Iterate over all weights in blocks of rows."""
+    return next(k.rows(call, statistic) for k in KERNELS if k.rows and k.get_unsupported_reason(call, "rows") is None)

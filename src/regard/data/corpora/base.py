@@ -1,0 +1,69 @@
+"""Base class and sampling functions of the built-in corpora.
+
+Only `random()` of `random.Random` is guaranteed to give the same numbers in every version of
+Python, so all sampling uses it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from importlib import import_module
+from random import Random
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+from regard.data.example import Example
+from regard.errors import RegardError, unknown_name
+
+Item = TypeVar("Item")
+
+
+class SampledExample(NamedTuple):
+    """An example and its key: all examples of a key belong to the same split."""
+
+    key: str
+    example: Example
+
+
+class SyntheticCorpus(ABC):
+    """A generator of examples; subclasses are frozen dataclasses of their settings."""
+
+    held_out: ClassVar[frozenset[str]] = frozenset()  # texts that never occur in the training split
+
+    @abstractmethod
+    def sample(self, random: Random) -> SampledExample:
+        """Draw one example."""
+
+
+def sample_item(random: Random, items: Sequence[Item]) -> Item:
+    """Draw an item uniformly."""
+    return items[int(random.random() * len(items))]
+
+
+def sample_int(random: Random, low: int, high: int) -> int:
+    """Draw an integer from low to high, inclusive."""
+    return low + int(random.random() * (high - low + 1))
+
+
+def sample_bool(random: Random, share: float) -> bool:
+    """Return True with probability `share`."""
+    return random.random() < share
+
+
+def check_names(setting: str, names: Sequence[str], choices: Sequence[str]) -> None:
+    """Check that a list of names is not empty and contains only known names."""
+    if not names:
+        raise RegardError(f"{setting} is empty; choose from {', '.join(sorted(choices))}")
+    for name in names:
+        if name not in choices:
+            raise unknown_name(setting, name, choices)
+
+
+def import_extra(corpus: str, module: str, package: str) -> Any:
+    """Import a module of the demo extra when a corpus needs it."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != module.split(".")[0]:
+            raise
+        raise RegardError(f"{corpus}: {package} is not installed; pip install 'regard[demo]'") from None

@@ -1,1 +1,0 @@
-"""From a forward pass to an `AttentionMap`, which every view draws; no task is known here."""

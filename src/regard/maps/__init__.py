@@ -1,0 +1,1 @@
+"""Build an `AttentionMap` from a forward pass, independent of the task."""

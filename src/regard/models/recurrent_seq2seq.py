@@ -1,0 +1,257 @@
+"""Recurrent encoder-decoder models, with or without attention."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.attention.normalizers import NORMALIZERS
+from regard.attention.scores import SCORES
+from regard.batch import PAD, Batch
+from regard.errors import RegardError
+from regard.layers.attention import PROJECTED, new_linear
+from regard.layers.dropout import Dropout
+from regard.layers.embedding import Embedding, new_embedding
+from regard.layers.recurrent import Cell, LayerState, Recurrent
+from regard.layers.source_attention import Composition, Memory, SourceAttention
+from regard.models.seq2seq import Seq2Seq
+from regard.models.state import State
+from regard.settings import check_choices, check_minimum, check_shares
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecurrentConfig:
+    """Settings of `RecurrentSeq2Seq`."""
+
+    source_vocab_size: int  # number of source tokens in the vocabulary
+    target_vocab_size: int  # number of target tokens in the vocabulary
+    embedding: int = 256  # width of the embeddings
+    hidden: int = 256  # width of the recurrent state, per direction
+    layers: int = 1  # number of recurrent layers, in the encoder and in the decoder
+    cell: Cell = "gru"  # recurrent cell; rnn is a plain tanh cell
+    bidirectional: bool = False  # read the source in both directions
+    reverse_source: bool = False  # read the source from its end (Sutskever et al. 2014)
+    dropout: float = 0.2  # dropout on embeddings, between layers, and before the output layer
+    attention: Literal["none", "before", "after"] = "after"  # attend before or after each decoder step, or not at all
+    score: str = "dot"  # attention score function
+    heads: int = 1  # number of attention heads
+    project: tuple[str, ...] = ()  # which of query, keys and values get a linear projection
+    normalizer: str = "softmax"  # how attention scores become weights: softmax, sparsemax, entmax15 or none
+    learn_width: bool = True  # learn the width of a kernel score
+    composition: Literal["join", "concat", "sum", "gate", "maxout"] = "concat"  # how state and context are combined
+    input_feeding: bool = True  # with attention after the step, feed the combined state into the next step
+    tied: bool = False  # share recurrent layers and vocabulary between encoder and decoder
+    tied_embeddings: bool = False  # share weights between the target embedding and the output layer
+
+    def __post_init__(self) -> None:
+        check_minimum(self, 1, "source_vocab_size", "target_vocab_size", "embedding", "hidden", "layers", "heads")
+        check_shares(self, "dropout")
+        check_choices(self, score=SCORES, normalizer=NORMALIZERS, project=PROJECTED)
+        if self.tied:
+            self._check_tied()
+
+    def _check_tied(self) -> None:
+        if self.source_vocab_size != self.target_vocab_size:
+            raise RegardError(
+                "tied requires source_vocab_size and target_vocab_size to be equal, "
+                f"got {self.source_vocab_size} and {self.target_vocab_size}"
+            )
+        if self.bidirectional or self.feeds:
+            fed = "input_feeding" if self.attention == "after" else 'attention = "before"'
+            raise RegardError(
+                f"tied cannot be combined with {'bidirectional' if self.bidirectional else fed}; "
+                'set bidirectional = false, input_feeding = false and attention = "after" or "none"'
+            )
+
+    @property
+    def feeds(self) -> bool:
+        """Whether attention results are fed into the decoder, whose steps then run one by one."""
+        return self.attention == "before" or (self.attention == "after" and self.input_feeding)
+
+
+@dataclass
+class RecurrentState:
+    """The decoding state: encoded source, recurrent state of each hypothesis, and input feed."""
+
+    memory: Memory | None
+    layers: list[LayerState]
+    feed: Float[Tensor, "rows width"] | None  # the last combined state, with input feeding
+
+    def select(self, rows: Int[Tensor, " rows"]) -> None:
+        self.layers = [tuple(part.index_select(0, rows) for part in layer) for layer in self.layers]
+        if self.feed is not None:
+            self.feed = self.feed.index_select(0, rows)
+
+
+class RecurrentSeq2Seq(Seq2Seq):
+    """A recurrent encoder, a decoder that starts from its last state, and attention between them.
+
+    If attention results are not fed back into the decoder, training runs all its steps at once.
+
+    Example:
+        >>> model = RecurrentSeq2Seq(RecurrentConfig(source_vocab_size=100, target_vocab_size=50, score="additive"))
+    """
+
+    def __init__(self, config: RecurrentConfig) -> None:
+        super().__init__()
+        self.config, self.reverses_source = config, config.reverse_source
+        is_output = config.tied_embeddings
+        self.source_embedding = new_embedding(
+            config.source_vocab_size, config.embedding, PAD, is_output=is_output and config.tied
+        )
+        self.target_embedding = None
+        if not config.tied:
+            self.target_embedding = new_embedding(config.target_vocab_size, config.embedding, PAD, is_output=is_output)
+        self.encoder = new_stack(config, config.embedding, bidirectional=config.bidirectional)
+        self.bridge = Bridge(config) if config.bidirectional else None
+        self.attention = None if config.attention == "none" else build_source_attention(config, self.encoder.width)
+        width, fed = config.hidden, 0
+        if self.attention is not None:
+            self.attentions = {"cross": ("attention",)}
+            self.compose = Composition(config.composition, width, self.attention.width, config.embedding)
+            width = self.compose.width
+            fed = self.attention.width if config.attention == "before" else width if config.feeds else 0
+        self.decoder = None if config.tied else new_stack(config, config.embedding + fed)
+        self.dropout = Dropout(config.dropout)
+        self.reduce = None
+        if config.tied_embeddings:
+            self.reduce = None if width == config.embedding else new_linear(width, config.embedding, False)
+            self.bias = nn.Parameter(torch.zeros(config.target_vocab_size))
+        else:
+            self.vocabulary = new_linear(width, config.target_vocab_size, True)
+
+    @property
+    def input_embedding(self) -> nn.Module:
+        return self.source_embedding
+
+    def features(self, batch: Batch) -> Float[Tensor, "batch target width"]:
+        if batch.target_in is None:
+            raise RegardError("RecurrentSeq2Seq: batch has no targets; use start and step to decode without them")
+        embedded = self.dropout(self._get_target_embedding()(batch.target_in))
+        if self.config.feeds:
+            state = self._encode(batch, looks=embedded.shape[1])
+            return self._to_features(
+                torch.stack([self._advance(step_input, state) for step_input in embedded.unbind(1)], 1)
+            )
+        state = self._encode(batch, looks=1)
+        states, _ = self._get_decoder()(embedded, state=state.layers)
+        if self.attention is not None and state.memory is not None:
+            states = self.compose(states, self.attention(states, state.memory), embedded)
+        return self._to_features(states)
+
+    def output(self, features: Float[Tensor, "*places width"]) -> Float[Tensor, "*places vocabulary"]:
+        if self.config.tied_embeddings:
+            return nn.functional.linear(features, self._get_target_embedding().weight, self.bias)
+        return self.vocabulary(features)
+
+    def start(self, batch: Batch, capacity: int, copies: int = 1) -> RecurrentState:
+        state = self._encode(batch, looks=max(2, capacity))
+        state.select(torch.arange(len(batch), device=batch.source.device).repeat_interleave(copies))
+        return state
+
+    def step(self, tokens: Int[Tensor, " rows"], state: State) -> tuple[Float[Tensor, "rows vocabulary"], State]:
+        assert isinstance(state, RecurrentState)
+        composed = self._advance(self.dropout(self._get_target_embedding()(tokens)), state)
+        return self.output(self._to_features(composed)), state
+
+    def _encode(self, batch: Batch, looks: int) -> RecurrentState:
+        """Encode the sources; return the initial decoder state and the memory to attend to."""
+        lengths = batch.source_lengths
+        order = build_reversal(lengths.on_device, batch.source.shape[1]) if self.reverses_source else None
+        source = batch.source if order is None else batch.source.gather(1, order)
+        states, layers = self.encoder(self.dropout(self.source_embedding(source)), lengths)
+        if self.bridge is not None:
+            layers = self.bridge(layers)
+        if self.attention is None:
+            return RecurrentState(None, layers, None)
+        if order is not None:  # attention weights refer to the source in its original order
+            states = states.gather(1, order[..., None].expand_as(states))
+        fed = self.config.feeds and self.config.attention == "after"
+        feed = states.new_zeros(len(states), self.compose.width) if fed else None
+        return RecurrentState(self.attention.remember(states, lengths, looks), layers, feed)
+
+    def _advance(self, embedded: Float[Tensor, "rows embedding"], state: RecurrentState) -> Float[Tensor, "rows width"]:
+        """Run one decoder step for every hypothesis and update the state."""
+        attends_first = self.config.attention == "before"
+        fed = self._attend(state.layers[-1][0], state) if attends_first else state.feed
+        inputs = embedded if fed is None else torch.cat([embedded, fed], -1)
+        top, state.layers = self._get_decoder().step(inputs, state.layers)
+        if state.memory is None:
+            return top
+        summary = fed if fed is not None and attends_first else self._attend(top, state)
+        composed: Tensor = self.compose(top, summary, embedded)
+        if state.feed is not None:
+            state.feed = composed
+        return composed
+
+    def _attend(self, query: Float[Tensor, "rows hidden"], state: RecurrentState) -> Float[Tensor, "rows summary"]:
+        """Return the context of each hypothesis; hypotheses of one source share its memory."""
+        assert state.memory is not None and self.attention is not None
+        return self.attention(query.unflatten(0, (len(state.memory.keys), -1)), state.memory).flatten(0, 1)
+
+    def _to_features(self, composed: Float[Tensor, "*places composed"]) -> Float[Tensor, "*places width"]:
+        """Return the input of the output layer."""
+        return self.dropout(composed if self.reduce is None else self.reduce(composed))
+
+    def _get_target_embedding(self) -> Embedding:
+        """Return the target embedding; with `tied`, the source embedding."""
+        return self.source_embedding if self.target_embedding is None else self.target_embedding
+
+    def _get_decoder(self) -> Recurrent:
+        """Return the decoder's recurrent layers; with `tied`, the encoder's."""
+        return self.encoder if self.decoder is None else self.decoder
+
+
+class Bridge(nn.Module):
+    """A projection from the last states of a bidirectional encoder to the initial decoder state.
+
+    s_0 = tanh(W h) per layer, where h is the backward state (Bahdanau et al. 2015, A.2.2);
+    the cell of an LSTM is W' c.
+    """
+
+    def __init__(self, config: RecurrentConfig) -> None:
+        super().__init__()
+        self.states = nn.ModuleList(new_linear(config.hidden, config.hidden, True) for _ in range(config.layers))
+        cells = config.layers if config.cell == "lstm" else 0
+        self.cells = nn.ModuleList(new_linear(config.hidden, config.hidden, True) for _ in range(cells))
+
+    def forward(self, layers: Sequence[LayerState]) -> list[LayerState]:
+        """Return the initial state of every decoder layer."""
+        states: list[LayerState] = [
+            (torch.tanh(bridge(layer[0])),) for bridge, layer in zip(self.states, layers, strict=True)
+        ]
+        if not self.cells:
+            return states
+        return [(*part, bridge(layer[1])) for part, bridge, layer in zip(states, self.cells, layers, strict=True)]
+
+
+def build_reversal(lengths: Int[Tensor, " batch"], size: int) -> Int[Tensor, "batch source"]:
+    """Return indices that reverse each sequence but keep <eos> and padding in place; they are their own inverse."""
+    positions = torch.arange(size, device=lengths.device)
+    last = lengths[:, None] - 2
+    return torch.where(positions <= last, last - positions, positions)
+
+
+def new_stack(config: RecurrentConfig, inputs: int, *, bidirectional: bool = False) -> Recurrent:
+    """Build recurrent layers with the settings of a config."""
+    return Recurrent(
+        config.cell, inputs, config.hidden, config.layers, bidirectional=bidirectional, dropout=config.dropout
+    )
+
+
+def build_source_attention(config: RecurrentConfig, key_width: int) -> SourceAttention:
+    """Build the attention from decoder states to encoder states of width `key_width`."""
+    return SourceAttention(
+        config.hidden,
+        key_width,
+        config.score,
+        config.heads,
+        project=config.project,
+        normalizer=config.normalizer,
+        learn_width=config.learn_width,
+    )

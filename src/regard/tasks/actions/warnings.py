@@ -1,0 +1,39 @@
+"""Warnings about the lines read, printed once at the end."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+UNKNOWN_SHARE_LIMIT = 0.1
+"""Share of unknown tokens above which a warning is printed."""
+
+
+@dataclass
+class Warnings:
+    """Counts of unknown tokens, and the first line that contains a tab."""
+
+    token_name: str = "tokens"  # how to call the tokens
+    lines: int = 0
+    tokens: int = 0
+    unknown: int = 0
+    tab_line: int | None = None  # number of the first line with a tab
+
+    def add_line(self, ids: Sequence[int], line: str = "") -> None:
+        """Count one more line: its token ids, and its text if it should not contain a tab."""
+        from regard.batch import UNKNOWN
+
+        self.lines += 1
+        self.tokens += len(ids)
+        self.unknown += list(ids).count(UNKNOWN)
+        if self.tab_line is None and "\t" in line:
+            self.tab_line = self.lines
+
+    def print_all(self) -> None:
+        """Print the warnings to stderr."""
+        if self.tab_line is not None:
+            print(f"line {self.tab_line} contains a tab; expected one source per line", file=sys.stderr)
+        if self.unknown > UNKNOWN_SHARE_LIMIT * self.tokens:
+            share = 100 * self.unknown / self.tokens
+            print(f"{share:.0f}% of the {self.token_name} are unknown to the model", file=sys.stderr)

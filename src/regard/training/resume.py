@@ -1,0 +1,96 @@
+"""Resume a run, or start from another run: which settings carry over and which must match."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from regard.errors import RegardError
+from regard.recipe import Recipe, find_marked_settings
+from regard.run import Run, list_checkpoints
+from regard.settings import Table, format_value
+from regard.text import TokenizerPair
+
+
+def resume_recipe(run: Run, table: Mapping[str, Any], recipe_type: type[Recipe]) -> Table:
+    """Merge new settings into the recipe of a run to resume; a new data source replaces all of its section."""
+    saved = run.read_recipe()
+    name, requested_name = saved.get("model", {}).get("name"), table.get("model", {}).get("name")
+    if requested_name not in (None, name):
+        raise RegardError(
+            f"{run.path}: cannot resume: run was started with model {name}, got {requested_name}; choose another --out"
+        )
+    for section, name in find_marked_settings("origin", [recipe_type]):
+        if name in table.get(section, {}):
+            saved[section] = {}
+    return {section: {**saved.get(section, {}), **table.get(section, {})} for section in {**saved, **table}}
+
+
+def find_base_run(run: Run, base: Run | None) -> Run | None:
+    """Return the run that a resumed run was started from; raise a `RegardError` if `base` is another one."""
+    base_path = run.read_card().get("from")
+    if base is not None and (base_path is None or base.path.resolve() != Path(base_path).resolve()):
+        start = f"with --from {base_path}" if base_path else "without --from"
+        raise RegardError(f"{run.path}: cannot resume: run was started {start}; choose another --out")
+    return Run(Path(base_path)) if base_path and not list_checkpoints(run) else None
+
+
+def apply_base_recipe(table: Mapping[str, Any], base: Run | None, recipe_name: str) -> Table:
+    """Return a recipe with the text and model settings of the run it starts from."""
+    if base is None:
+        return dict(table)
+    base.read_card()
+    base_recipe = base.read_recipe()
+    if "text" in table:
+        raise RegardError(f"{recipe_name}: [text] cannot be combined with --from; it is taken from {base.path}")
+    return {**table, "text": base_recipe["text"], "model": {**base_recipe["model"], **table.get("model", {})}}
+
+
+def check_same_settings(run: Run, recipe: Recipe) -> None:
+    """Raise a `RegardError` if a run was started with other settings."""
+    saved, current = flatten_table(run.read_recipe()), flatten_table(recipe.to_table())
+    may_change, read_once = (
+        {".".join(setting) for setting in find_marked_settings(mark, [type(recipe)])}
+        for mark in ("may_change", "read_once")
+    )
+
+    def differs(name: str) -> bool:
+        """Return whether a setting differs; a file that is only read at the start may have moved."""
+        moved = name in read_once and saved.get(name) is not None and current.get(name) is not None
+        return saved.get(name) != current.get(name) and name not in may_change and not moved
+
+    differing_names = sorted(filter(differs, saved.keys() | current.keys()))
+    if differing_names:
+        name = differing_names[0]
+        more = f", and {len(differing_names) - 1} more settings differ" if len(differing_names) > 1 else ""
+        raise RegardError(
+            f"{run.path}: cannot resume: run was started with {name} = {format_value(saved.get(name))}, "
+            f"got {format_value(current.get(name))}{more}; choose another --out"
+        )
+
+
+def check_same_data(run: Run, sha256: str) -> None:
+    """Raise a `RegardError` if a run was started with other data."""
+    if run.read_card().get("data", {}).get("sha256") != sha256:
+        raise RegardError(
+            f"{run.path}: cannot resume: run was started with other data; "
+            f"choose another --out, or pass --from {run.path}"
+        )
+
+
+def flatten_table(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Flatten nested tables into one with dotted names, and lists into tuples."""
+    flat_table: dict[str, Any] = {}
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            flat_table |= flatten_table(value, f"{prefix}{name}.")
+        else:
+            flat_table[f"{prefix}{name}"] = tuple(value) if isinstance(value, list) else value
+    return flat_table
+
+
+def load_tokenizers(run: Run) -> TokenizerPair:
+    """Load the tokenizers of a run."""
+    run.verify_checksum(run.tokenizer_file)
+    return TokenizerPair.load(run.tokenizer_file)

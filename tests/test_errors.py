@@ -1,0 +1,39 @@
+"""The wording of errors that all packages share."""
+
+import errno
+
+import pytest
+
+from regard.errors import RegardError, format_os_error, refuse_less, unknown_name
+
+
+@pytest.mark.parametrize(
+    ("subject", "line"),
+    [
+        ("score", 'unknown score "dott"; did you mean "dot"?'),
+        ("explain: label", 'explain: unknown label "dott"; did you mean "dot"?'),
+        ("file or built-in corpus", 'unknown file or built-in corpus "dott"; did you mean "dot"?'),
+        ("--cell", '--cell: unknown value "dott"; did you mean "dot"?'),
+        ("de.toml: [model] score", 'de.toml: [model] unknown score "dott"; did you mean "dot"?'),
+        ("de.toml: [model] setting", 'de.toml: unknown setting "dott" in [model]; did you mean "dot"?'),
+        ("copy: setting", 'copy: unknown setting "dott"; did you mean "dot"?'),
+    ],
+)
+def test_an_unknown_name_is_named_with_its_kind_and_location(subject, line):
+    assert str(unknown_name(subject, "dott", ["dot", "additive"])) == line
+
+
+def test_without_a_close_name_all_are_listed():
+    assert str(unknown_name("score", "x", ["dot", "additive"])) == 'unknown score "x"; choose from additive, dot'
+
+
+def test_a_value_below_its_minimum_is_refused():
+    refuse_less("Crf", 1, tags=1)
+    with pytest.raises(RegardError, match=r"^Crf: tags must be at least 1, got 0$"):
+        refuse_less("Crf", 1, tags=0)
+
+
+def test_reasons_of_the_system_are_short():
+    assert format_os_error(FileNotFoundError(errno.ENOENT, "No such file or directory")) == "not found"
+    assert format_os_error(OSError(errno.ENOSPC, "No space left on device")) == "no space left on device"
+    assert format_os_error(OSError("no number")) == "no number"
