@@ -102,7 +102,7 @@ def build_band_rows(report: Report) -> list[list[str]]:
     """Return the table of scores by length, with its header."""
     bands = report.models[0].bands
     decimals = report.curve_metric.decimals
-    rows = [["model", *(f"{band.shortest}-{band.longest} ({band.items})" for band in bands)]]
+    rows = [["model", *(f"{band.lengths} ({band.items})" for band in bands)]]
     for model in report.models:
         rows.append([model.name, *(f"{band.score.value:.{decimals}f}" for band in model.bands)])
     return rows

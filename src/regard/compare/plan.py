@@ -6,6 +6,7 @@ import json
 import re
 import tempfile
 import time
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -27,8 +28,10 @@ from regard.training.schedule import compute_learning_rate
 from regard.training.train import initialize_model, resolve_epochs
 
 FORMAT = 1
-WIDTHS = ("width", "hidden")
-"""Settings that scale a model, in order of preference, to match the number of parameters."""
+WIDTHS = ("width", "hidden", "embedding", "feed_forward")
+"""Settings that scale a model, to match the number of parameters; the first that a model has is the leading one."""
+
+MAX_WIDTH = 8192
 
 WARMUP_UPDATES, TIMED_UPDATES = 5, 20
 """Updates to time for a budget in minutes."""
@@ -190,26 +193,29 @@ def match_parameters(drafts: Sequence[Draft]) -> list[Variant]:
 
 
 def scale_width(draft: Draft, target: int) -> Variant:
-    """Return a variant whose width brings its number of parameters nearest to the target."""
-    recipe = draft.prepared.recipe
-    config: Any = build_meta_config(draft)
-    name = next((name for name in WIDTHS if hasattr(config, name)), None)
-    if name is None:
+    """Return a variant scaled such that its number of parameters is as near as possible to the target.
+
+    All widths of the model are scaled in proportion, in steps that its heads divide.
+    """
+    config = build_meta_config(draft)
+    widths = {name: value for name in WIDTHS if isinstance(value := getattr(config, name, None), int)}
+    if not widths:
         raise RegardError(f"--match-parameters: {draft.variant.name} has no width to change")
-    unit = int(getattr(config, "heads", 1) or 1) * 2
-    candidates = range(1, 4097 // unit)
-    low, high = 0, len(candidates) - 1
-    while low < high:  # the number of parameters grows with the width
-        middle = (low + high) // 2
-        if draft.count_parameters(**{name: candidates[middle] * unit}) < target:
-            low = middle + 1
-        else:
-            high = middle
-    nearest = min(
-        (candidates[index] * unit for index in {max(0, low - 1), low}),
-        key=lambda width: abs(draft.count_parameters(**{name: width}) - target),
+    step, leading = 2 * (getattr(config, "heads", None) or 1), next(iter(widths.values()))
+
+    def scale(multiple: int) -> dict[str, int]:
+        return {
+            name: max(step, round(value * multiple * step / leading / step) * step) for name, value in widths.items()
+        }
+
+    multiple = bisect_left(
+        range(MAX_WIDTH // step), target, lo=1, key=lambda multiple: draft.count_parameters(**scale(multiple))
     )
-    return merge_settings(draft.variant, "model", {**recipe.model, name: nearest})
+    best = min(
+        (scale(candidate) for candidate in (max(1, multiple - 1), multiple)),
+        key=lambda settings: abs(draft.count_parameters(**settings) - target),
+    )
+    return merge_settings(draft.variant, "model", {**draft.prepared.recipe.model, **best})
 
 
 def build_meta_config(draft: Draft) -> Any:

@@ -64,7 +64,7 @@ class ItemCounts:
     """The counts of each test item, its length, and whether it contains unknown words.
 
     Raises:
-        RegardError: The metric is unknown, there are no items, or the numbers of items differ.
+        RegardError: The metric is unknown, or there are no items.
     """
 
     metric: str  # a key of `ITEM_METRICS`
@@ -77,11 +77,8 @@ class ItemCounts:
     def __post_init__(self) -> None:
         if self.metric not in ITEM_METRICS:
             raise unknown_name("items: metric", self.metric, ITEM_METRICS)
-        if not len(self.counts) == len(self.lengths) == len(self.unknown) or not len(self.counts):
-            raise RegardError(
-                f"items: expected as many lengths and unknown flags as counts, and at least one, "
-                f"got {len(self.counts)} counts, {len(self.lengths)} lengths and {len(self.unknown)} flags"
-            )
+        if not len(self.counts):
+            raise RegardError("items: expected at least one, got none")
 
     def __len__(self) -> int:
         return len(self.counts)
@@ -195,6 +192,11 @@ class LengthBand:
     longest: int
     items: int
     score: Interval
+
+    @property
+    def lengths(self) -> str:
+        """The range of lengths: 3-4, or 5."""
+        return f"{self.longest}" if self.shortest == self.longest else f"{self.shortest}-{self.longest}"
 
 
 def choose_edges(lengths: Int[np.ndarray, " items"], bands: int = 6) -> list[int]:
