@@ -116,7 +116,7 @@ def test_items_survive_json():
 def test_items_must_match():
     with pytest.raises(RegardError, match="items: expected at least one, got none"):
         build_items(np.zeros((0, 2)))
-    with pytest.raises(RegardError, match='unknown metric "blue"; did you mean "bleu"?'):
+    with pytest.raises(RegardError, match=r'unknown metric "blue"; did you mean "bleu"\?'):
         build_items([[1, 1]], "blue")
     one, two = build_items([[1, 1]]), build_items([[1, 1]] * 2)
     with pytest.raises(RegardError, match="got accuracy of 1 items and accuracy of 2"):

@@ -1,6 +1,7 @@
 """Scores item by item add up to what `regard evaluate` reports."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from regard.tasks.text.evaluation import evaluate_text_file
 from tests.tasks.number import NumberTask
 
 
-def evaluate(run, *options, capsys) -> dict:
+def evaluate(run, *options, capsys) -> dict[str, Any]:
     assert main(["evaluate", str(run), *map(str, options), "--json", "--quiet"]) == 0
     return json.loads(capsys.readouterr().out)
 

@@ -220,8 +220,9 @@ def scale_width(draft: Draft, target: int) -> Variant:
 
 def build_meta_config(draft: Draft) -> Any:
     """Return the config of the model of a draft."""
+    prepared = draft.prepared
     with torch.device("meta"):
-        return build_model(draft.prepared.recipe, draft.prepared.tokenizers).config
+        return build_model(prepared.recipe, prepared.tokenizers).config
 
 
 def merge_settings(variant: Variant, section: str, settings: Mapping[str, Any]) -> Variant:
