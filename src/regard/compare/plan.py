@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import tempfile
 import time
@@ -201,7 +202,11 @@ def scale_width(draft: Draft, target: int) -> Variant:
     widths = {name: value for name in WIDTHS if isinstance(value := getattr(config, name, None), int)}
     if not widths:
         raise RegardError(f"--match-parameters: {draft.variant.name} has no width to change")
-    step, leading = 2 * (getattr(config, "heads", None) or 1), next(iter(widths.values()))
+    rotary = getattr(config, "positions", "") == "rotary"  # rotates pairs of numbers of each head
+    step, leading = (
+        math.lcm(2, (2 if rotary else 1) * (getattr(config, "heads", None) or 1)),
+        next(iter(widths.values())),
+    )
 
     def scale(multiple: int) -> dict[str, int]:
         return {
