@@ -45,6 +45,8 @@ BENCHES = [  # name, help, example
         "attention --scores additive,dot --jsonl rows.jsonl",
     ),
     ("training", "Compare the training of language models with plain PyTorch and Transformers.", "training --quick"),
+    ("cost", "Measure how the cost of recurrent and attention layers grows with length.", "cost --picture cost.png"),
+    ("scaling", "Measure why dot products are scaled.", "scaling --picture scaling.png"),
     ("watch", "Measure the overhead of watch on a Hugging Face model of GPT-2's size.", "watch --length 2048"),
 ]
 

@@ -177,11 +177,11 @@ def absolute_paths(table: Table) -> Table:
 def run_comparison(own: CompareArguments, variants: Sequence[Variant], line: Any, command: str) -> None:
     """Choose the budget, run all trainings and write the report."""
     from regard.cli.devices import resolve_device
-    from regard.compare.charts import check_matplotlib
     from regard.compare.pages import build_rows, write_report
     from regard.compare.plan import Draft, Plan, get_plan_file, match_parameters, read_plan, set_budget
     from regard.compare.report import build_report
     from regard.compare.schedule import run_all
+    from regard.views.figure import check_matplotlib
 
     check_matplotlib()
     folder, device = Path(line.options["out"]), resolve_device(line.options.get("device", "auto"))

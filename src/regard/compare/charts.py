@@ -9,13 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from regard.compare.report import Report
-from regard.errors import RegardError
-from regard.views.regression import STYLE
+from regard.views.figure import COLORS, STYLE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")  # color-blind safe
 DASHES = ("-", "--", ":", "-.")
 
 
@@ -55,14 +53,6 @@ def build_charts(report: Report) -> list[Chart]:
         draw = partial(draw_bands, report=report, unit=unit, known_only=True)
         charts.insert(1, Chart("by-length-known", "Quality by length, items without unknown words", draw))
     return charts
-
-
-def check_matplotlib() -> None:
-    """Raise a `RegardError` if matplotlib is missing."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        raise RegardError("pictures require matplotlib: pip install matplotlib") from None
 
 
 def get_line_style(index: int) -> dict[str, Any]:
