@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -240,22 +240,22 @@ def draw_cost(rows: Sequence[CostRow], gradients: Sequence[GradientRow], path: P
     def draw(axes: Sequence[Axes]) -> None:
         panels = {"seconds": "seconds, with backward", "bytes": "bytes", "steps": "operations in a row"}
         for axis, (quantity, label) in zip(axes, panels.items(), strict=False):
-            for index, name in enumerate(LAYERS):
-                points = [(row.length, getattr(row, quantity)) for row in rows if row.layer == name]
-                points = [(length, value) for length, value in points if value]
-                plot_points(axis, points, index, name)
-            axis.set(xscale="log", yscale="log", xlabel="length", ylabel=label)
-        for index, name in enumerate(GRADIENT_LAYERS):
-            norms = [(row.length, row.norm) for row in gradients if row.layer == name and row.norm > 0]
-            plot_points(axes[3], norms, index, name)
-        axes[3].set(xscale="log", yscale="log", xlabel="length", ylabel="|∂ last output / ∂ first input|")
-        axes[0].legend(frameon=False, fontsize=8)
-        axes[3].legend(frameon=False, fontsize=8)
+            lines = {name: [(r.length, getattr(r, quantity)) for r in rows if r.layer == name] for name in LAYERS}
+            draw_lines(axis, lines, label)
+        norms = {name: [(r.length, r.norm) for r in gradients if r.layer == name] for name in GRADIENT_LAYERS}
+        draw_lines(axes[3], norms, "|∂ last output / ∂ first input|")
+        for axis in (axes[0], axes[3]):
+            axis.legend(frameon=False, fontsize=8)
 
     return save_figure(path, draw, panels=4)
 
 
-def plot_points(axes: Axes, points: Sequence[tuple[float, float]], index: int, name: str) -> None:
-    """Draw the line of one layer."""
-    x, y = [length for length, _ in points], [value for _, value in points]
-    axes.plot(x, y, marker="o", markersize=3, color=COLORS[index], label=name)
+def draw_lines(axes: Axes, lines: Mapping[str, Sequence[tuple[int, float | None]]], label: str) -> None:
+    """Draw a line for each layer, both axes logarithmic; figures that are zero or were not measured are left out."""
+    positive = {name: [(length, value) for length, value in points if value] for name, points in lines.items()}
+    for index, (name, points) in enumerate(positive.items()):
+        x, y = [length for length, _ in points], [value for _, value in points]
+        axes.plot(x, y, marker="o", markersize=3, color=COLORS[index], label=name)
+    axes.set(xlabel="length", ylabel=label)
+    if any(positive.values()):
+        axes.set(xscale="log", yscale="log")
