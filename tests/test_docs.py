@@ -19,6 +19,7 @@ BLOCKS = {  # page -> how many Python blocks it has
     "docs/align.md": 7,
     "docs/attend.md": 23,
     "docs/coming-from.md": 0,
+    "docs/compare.md": 1,
     "docs/data.md": 14,
     "docs/explain.md": 2,
     "docs/glossary.md": 0,

@@ -26,7 +26,7 @@ from regard.bench.measure import (
     time_in_turn,
     why_too_large,
 )
-from regard.bench.settings import AttentionBench, WatchBench
+from regard.bench.settings import AttentionBench, CostBench, WatchBench
 from regard.errors import RegardError, unknown_name
 
 COMPILED = "torch.compile"
@@ -95,7 +95,7 @@ def add_compiled(group: CaseGroup) -> CaseGroup:
     return replace(group, cases=tuple(cases))
 
 
-def check_device(settings: AttentionBench | WatchBench) -> None:
+def check_device(settings: AttentionBench | WatchBench | CostBench) -> None:
     """Raise a `RegardError` where the device is not there, or holds no numbers."""
     try:
         torch.zeros(1, device=settings.device).item()

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from regard.bench.settings import AttentionBench, Bench, WatchBench
+from regard.bench.settings import AttentionBench, CostBench, TimedBench, WatchBench
 
 TimedCall = Callable[[], object]
 Tell = Callable[[str], None]
@@ -71,7 +71,7 @@ def merge_timings(timings: list[Timing], fewest: int) -> Timing:
     )
 
 
-def time_in_turn(calls: Mapping[str, TimedCall], clock: Callable[[TimedCall], float], settings: Bench) -> Timing:
+def time_in_turn(calls: Mapping[str, TimedCall], clock: Callable[[TimedCall], float], settings: TimedBench) -> Timing:
     """Time some calls against each other, in up to `repeats` rounds of the settings.
 
     In a round the calls have their turns in an order drawn anew, so that all of them
@@ -201,7 +201,9 @@ def run_in_fresh_process(function: Callable[..., Any], *arguments: object, spawn
     return result
 
 
-def measure_apart(function: Callable[..., Any], settings: AttentionBench | WatchBench, *further: object) -> Any:
+def measure_apart(
+    function: Callable[..., Any], settings: AttentionBench | WatchBench | CostBench, *further: object
+) -> Any:
     """What a function finds out about memory: that of a GPU here, that of a CPU in a process of its own."""
     here = torch.device(settings.device).type == "cuda"
     return function(settings, *further) if here else run_in_fresh_process(function, settings, *further)

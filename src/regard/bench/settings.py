@@ -5,6 +5,7 @@ The remark behind a setting is the help of its option.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Annotated, Literal, get_type_hints
 
@@ -15,6 +16,16 @@ DType = Literal["float32", "float64", "float16", "bfloat16"]
 Size = Annotated[int, Bounds(1)]
 
 
+def parse_sizes(option: str, text: str, maximum: int) -> list[int]:
+    """Parse increasing numbers separated by commas."""
+    parts = [part.strip() for part in text.split(",")]
+    numbers = [int(part) for part in parts if part.isascii() and part.isdigit() and len(part) < 10]
+    increasing = all(before < after for before, after in itertools.pairwise(numbers))
+    if len(numbers) != len(parts) or not increasing or not 1 <= numbers[0] <= numbers[-1] <= maximum:
+        raise RegardError(f"{option}: expected increasing numbers from 1 to {maximum:,}, as in 64,128, got {text}")
+    return numbers
+
+
 def check_sizes(settings: Bench) -> None:
     """Raise a `RegardError` for a size of nothing."""
     for name, hint in get_type_hints(type(settings), include_extras=True).items():
@@ -22,7 +33,7 @@ def check_sizes(settings: Bench) -> None:
             raise RegardError(f"--{name.replace('_', '-')} must be at least 1, got {getattr(settings, name)}")
 
 
-def check_heads(settings: TrainingBench | WatchBench) -> None:
+def check_heads(settings: TrainingBench | WatchBench | CostBench) -> None:
     """Raise a `RegardError` for heads that cannot share the width."""
     if settings.width % settings.heads:
         raise RegardError(f"--width must be divisible by --heads, got {settings.width} and {settings.heads}")
@@ -104,4 +115,58 @@ class WatchBench:
 QUICK_WATCH = WatchBench(length=256, layers=2, width=128, heads=4, repeats=5, fewest=2, patience=2)
 """What `--quick` measures of watching."""
 
-Bench = AttentionBench | TrainingBench | WatchBench
+
+@dataclass(frozen=True, kw_only=True)
+class CostBench:
+    """The lengths and widths of the layers whose cost is measured."""
+
+    lengths: str = "64,128,256,512,1024,2048"  # Lengths of the sequence, separated by commas.
+    width: Size = 64  # Width of the input and of the states.
+    heads: Size = 4  # Number of heads of multi-head self-attention.
+    device: str = "cpu"  # Device: cpu, cuda or cuda:1.
+    repeats: Size = 5  # Number of rounds.
+
+    def __post_init__(self) -> None:
+        check_sizes(self)
+        check_heads(self)
+        self.parse_lengths()
+
+    def parse_lengths(self) -> list[int]:
+        """Return the lengths as numbers."""
+        return parse_sizes("--lengths", self.lengths, 2**20)
+
+
+QUICK_COST = CostBench(lengths="32,64,128", width=16, repeats=2)
+"""The settings of `bench cost --quick`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScalingBench:
+    """The widths at which scores are compared, and the task they are trained on."""
+
+    widths: str = "4,16,64,256,1024"  # Widths of queries and keys, separated by commas.
+    keys: Size = 32  # Number of keys.
+    samples: Size = 2000  # Number of random queries for variances and gradients.
+    steps: Size = 300  # Number of updates of each training.
+    learning_rate: float = 3e-3  # Learning rate of Adam.
+    seeds: Size = 3  # Number of trainings for each score and width.
+
+    def __post_init__(self) -> None:
+        check_sizes(self)
+        parse_sizes("--widths", self.widths, 2**16)
+        if not 0 < self.learning_rate <= 1:
+            raise RegardError(f"--learning-rate must be above 0 and at most 1, got {self.learning_rate}")
+
+    def parse_widths(self) -> list[int]:
+        """Return the widths as numbers."""
+        return parse_sizes("--widths", self.widths, 2**16)
+
+
+QUICK_SCALING = ScalingBench(widths="4,64", samples=200, steps=20, seeds=1)
+"""The settings of `bench scaling --quick`."""
+
+
+TimedBench = AttentionBench | TrainingBench | WatchBench
+"""Benchmarks whose candidates are timed in turn."""
+
+Bench = AttentionBench | TrainingBench | WatchBench | CostBench | ScalingBench

@@ -45,6 +45,8 @@ BENCHES = [  # name, help, example
         "attention --scores additive,dot --jsonl rows.jsonl",
     ),
     ("training", "Compare the training of language models with plain PyTorch and Transformers.", "training --quick"),
+    ("cost", "Measure how the cost of recurrent and attention layers grows with length.", "cost --picture cost.png"),
+    ("scaling", "Measure why dot products are scaled.", "scaling --picture scaling.png"),
     ("watch", "Measure the overhead of watch on a Hugging Face model of GPT-2's size.", "watch --length 2048"),
 ]
 
@@ -118,6 +120,13 @@ def build_app(words: Sequence[str]) -> App:
         help_flags=(),  # its settings depend on the model, so it writes its own help
         version_flags=(),
     )
+    app.command(
+        "regard.cli.compare:compare",
+        name="compare",
+        help="Train several models under the same conditions and compare them in a report.",
+        help_flags=(),  # it takes the settings of train, too, so it writes its own help
+        version_flags=(),
+    )
     bench = App(
         name="bench",
         help="Measure time and memory on this machine.",
@@ -173,7 +182,7 @@ def check_command(words: list[str]) -> None:
         words[:] = [*words[1:], "--help"]
     if not words or words[0].startswith("-"):
         return
-    known = [*list_action_names(), *(name for name, _, _ in COMMANDS), "train", "bench"]
+    known = [*list_action_names(), *(name for name, _, _ in COMMANDS), "train", "compare", "bench"]
     if words[0] not in known:
         near = aliases.COMMANDS.get(words[0]) or next(iter(get_close_matches(words[0], known, n=1)), None)
         hint = f'did you mean "regard {near}"?' if near else "see regard --help"

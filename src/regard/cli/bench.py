@@ -14,7 +14,19 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO, TypeVar
 
 from cyclopts import Parameter
 
-from regard.bench.settings import QUICK, QUICK_TRAINING, QUICK_WATCH, AttentionBench, Bench, TrainingBench, WatchBench
+from regard.bench.settings import (
+    QUICK,
+    QUICK_COST,
+    QUICK_SCALING,
+    QUICK_TRAINING,
+    QUICK_WATCH,
+    AttentionBench,
+    Bench,
+    CostBench,
+    ScalingBench,
+    TrainingBench,
+    WatchBench,
+)
 from regard.cli.options import with_settings
 from regard.errors import RegardError
 from regard.files import wrap_write_errors
@@ -122,6 +134,71 @@ def watch(*, quick: Flag = False, jsonl: Path | None = None, **given: Any) -> No
     rows = measure_attention(lambda tell: measure_watch_rows(settings, tell), 4, settings, jsonl)
     verdicts = check_targets(rows) if settings.length == WatchBench.length else ()  # which is for this length
     print_table(make_table(rows), (describe_conditions(settings), "", *iter_notes(rows), *verdicts))
+
+
+@with_settings(CostBench, QUICK_COST)
+def cost(*, quick: Flag = False, jsonl: Path | None = None, picture: Path | None = None, **given: Any) -> None:
+    """Measure how time, memory and waiting steps of recurrent and attention layers grow with the length.
+
+    Args:
+        quick: Short sequences and few rounds, to see that it works.
+        jsonl: Append the rows to this file, one JSON object per line.
+        picture: Save a picture of all curves, .png or .svg.
+        given: Settings of what is measured.
+    """
+    settings = replace(QUICK_COST if quick else CostBench(), **given)
+
+    from regard.bench.attention import check_device
+    from regard.bench.cost import (
+        GRADIENT_LAYERS,
+        LAYERS,
+        CostRow,
+        GradientRow,
+        describe_conditions,
+        draw_cost,
+        make_table,
+        measure_cost,
+    )
+    from regard.views.figure import check_picture_path
+
+    check_device(settings)
+    if picture is not None:
+        check_picture_path(picture)
+    steps = len(settings.parse_lengths()) * (len(LAYERS) + len(GRADIENT_LAYERS))
+    measurements = measure_attention(lambda tell: measure_cost(settings, tell), steps, settings, jsonl)
+    rows = [row for row in measurements if isinstance(row, CostRow)]
+    if picture is not None:
+        draw_cost(rows, [row for row in measurements if isinstance(row, GradientRow)], picture)
+    print_table(make_table(rows), (describe_conditions(settings), "", *list_picture(picture)))
+
+
+@with_settings(ScalingBench, QUICK_SCALING)
+def scaling(*, quick: Flag = False, jsonl: Path | None = None, picture: Path | None = None, **given: Any) -> None:
+    """Measure why dot products are scaled: variance, gradient and trained quality against the width.
+
+    Args:
+        quick: Few widths and updates, to see that it works.
+        jsonl: Append the rows to this file, one JSON object per line.
+        picture: Save a picture of all curves, .png or .svg.
+        given: Settings of what is measured.
+    """
+    settings = replace(QUICK_SCALING if quick else ScalingBench(), **given)
+
+    from regard.bench.scaling import SCORES, describe_conditions, draw_scaling, make_table, measure_scaling
+    from regard.views.figure import check_picture_path
+
+    if picture is not None:
+        check_picture_path(picture)
+    steps = len(SCORES) * len(settings.parse_widths())
+    rows = measure_attention(lambda tell: measure_scaling(settings, tell), steps, settings, jsonl)
+    if picture is not None:
+        draw_scaling(rows, picture)
+    print_table(make_table(rows), (describe_conditions(settings), "", *list_picture(picture)))
+
+
+def list_picture(picture: Path | None) -> list[str]:
+    """Return a line that names the picture, if there is one."""
+    return [] if picture is None else [f"picture: {picture}"]
 
 
 def prepare_groups(settings: AttentionBench, names: list[str] | None, *, compiled: bool) -> list[CaseGroup]:

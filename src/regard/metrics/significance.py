@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Int, Num
 
 from regard.errors import RegardError, unknown_name
 from regard.metrics.evaluation import METRICS
@@ -15,7 +15,7 @@ from regard.metrics.sequences import count_edits, find_matches
 
 SentenceCounts = Int[np.ndarray, "sentences counts"]
 CountFunction = Callable[[Sequence[str], References], SentenceCounts]
-ScoreFunction = Callable[[Int[np.ndarray, " counts"]], float]
+ScoreFunction = Callable[[Num[np.ndarray, " counts"]], float]
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ def count_matches(
     return MetricScore("micro F1", f1_from_counts(counts.sum(0)), f"texts:{len(gold)}"), counts
 
 
-def f1_from_counts(counts: Int[np.ndarray, " three"]) -> float:
+def f1_from_counts(counts: Num[np.ndarray, " three"]) -> float:
     """Return the F1 of correct, predicted and gold counts."""
     right, predicted, gold = counts.tolist()
     return 2 * right / (predicted + gold) if predicted + gold else 0.0
@@ -173,16 +173,16 @@ def count_ngrams(predictions: Sequence[str], references: References) -> Sentence
     return np.array([[*score.counts, *score.totals, score.sys_len, score.ref_len] for score in scores])
 
 
-def bleu_from_counts(counts: Int[np.ndarray, " counts"]) -> float:
+def bleu_from_counts(counts: Num[np.ndarray, " counts"]) -> float:
     """Return the BLEU of summed counts."""
     from sacrebleu.metrics.bleu import BLEU
 
-    *grams, prediction_length, reference_length = counts.tolist()
+    *grams, prediction_length, reference_length = map(int, counts)
     half = len(grams) // 2
     return BLEU.compute_bleu(grams[:half], grams[half:], prediction_length, reference_length, smooth_method="exp").score
 
 
-def ratio(counts: Int[np.ndarray, " two"]) -> float:
+def ratio(counts: Num[np.ndarray, " two"]) -> float:
     """Return the first count divided by the second."""
     return float(counts[0] / max(counts[1], 1))
 

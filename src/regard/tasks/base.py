@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from regard.errors import RegardError
 from regard.settings import format_value, parse_known_settings
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from regard.recipe import Recipe
     from regard.run import Card, Run
     from regard.tasks.actions import Action
+    from regard.tasks.item_scores import ItemScores
     from regard.tasks.predictor import Predictor
     from regard.training.prepared import Prepared
     from regard.training.reporter import Reporter
@@ -83,6 +85,10 @@ class Task(ABC):
     @abstractmethod
     def get_predictor_class(self) -> type[Predictor[Any]]:
         """Return the predictor class of the task."""
+
+    def score_items(self, predictor: Any, test: str | None) -> ItemScores:
+        """Score a run item by item on a test file, or on new examples or its validation part, for `regard compare`."""
+        raise RegardError(f"compare is not available for the task {self.name}")
 
     def describe(self, card: Card, run: Run) -> list[str]:
         """Return the lines of `regard inspect` about data and vocabulary."""

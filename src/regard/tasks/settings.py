@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from regard.errors import RegardError
-from regard.settings import setting
+from regard.recipe import Recipe
+from regard.settings import check_minimum, setting
 
 Kind = Literal["auto", "characters", "words", "bpe", "unigram", "bytes"]
 
@@ -23,6 +24,10 @@ class DataSettings:
         None, "path", "may_change"
     )  # validation data (default: a share of the training data)
     validation_share: float = 0.05  # share of the training data to validate with, without --validation
+    split_seed: int | None = None  # seed of the validation split and of a built-in corpus (default: --seed)
+
+    def __post_init__(self) -> None:
+        check_minimum(self, 0, "split_seed")
 
     def check_train_given(self, expected: str) -> None:
         """Raise a `RegardError` if no training data are given; `expected` describes them."""
@@ -34,6 +39,12 @@ class DataSettings:
         """Raise a `RegardError` if `validation_share` is out of bounds."""
         if not 0 < self.validation_share < 1:
             raise RegardError(f"data: validation_share must be above 0 and below 1, got {self.validation_share}")
+
+
+def get_split_seed(recipe: Recipe) -> int:
+    """Return the seed of the validation split: its own, or that of the training."""
+    seed: int = recipe.training.seed if recipe.data.split_seed is None else recipe.data.split_seed
+    return seed
 
 
 @dataclass(frozen=True, kw_only=True)

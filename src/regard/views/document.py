@@ -17,14 +17,14 @@ def read_static(name: str) -> str:
     return resources.files("regard.views").joinpath("static", name).read_text(encoding="utf-8")
 
 
-def build_document(title: str, body: str, *, style: str, script: str = "") -> str:
-    """Build an HTML page. `body` is HTML, `title` is plain text."""
+def build_document(title: str, body: str, *, style: str, script: str = "", images: bool = False) -> str:
+    """Build an HTML page. `body` is HTML, `title` is plain text; `images` allows pictures inside the page."""
     parts = [
         "<!doctype html>",
         '<html lang="en">',
         "<head>",
         '<meta charset="utf-8">',
-        f'<meta http-equiv="Content-Security-Policy" content="{build_policy(style, script)}">',
+        f'<meta http-equiv="Content-Security-Policy" content="{build_policy(style, script, images)}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<title>{escape(title)}</title>",
         f"<style>{style}</style>",
@@ -38,10 +38,12 @@ def build_document(title: str, body: str, *, style: str, script: str = "") -> st
     return "\n".join(parts) + "\n"
 
 
-def build_policy(style: str, script: str) -> str:
-    """Return a Content-Security-Policy that allows only this style and script."""
+def build_policy(style: str, script: str, images: bool = False) -> str:
+    """Return a Content-Security-Policy that allows only this style and script, and pictures in data URLs."""
     script_rule = f"script-src '{hash_source(script)}'; " if script else ""
-    return f"default-src 'none'; {script_rule}style-src '{hash_source(style)}'; base-uri 'none'; form-action 'none'"
+    image_rule = "img-src data:; " if images else ""
+    rules = f"{script_rule}{image_rule}style-src '{hash_source(style)}'"
+    return f"default-src 'none'; {rules}; base-uri 'none'; form-action 'none'"
 
 
 def hash_source(text: str) -> str:

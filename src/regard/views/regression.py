@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -17,8 +17,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.attention import Boxcar, Epanechnikov, Gaussian, Score, Uniform, attend
-from regard.errors import RegardError
 from regard.files import write_bytes
+from regard.views.figure import STYLE, check_picture_path
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,15 +28,6 @@ if TYPE_CHECKING:
 SPAN = 5.0  # x ranges from 0 to this
 
 POINTS, CURVE, TRUTH = "#56B4E9", "#D55E00", "#4D4D4D"  # color-blind safe
-STYLE: dict[Any, Any] = {
-    "font.size": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlesize": 11,
-    "xtick.labelsize": 9,
-    "ytick.labelsize": 9,
-    "svg.hashsalt": "regard",  # for reproducible files
-}
 
 
 @dataclass(frozen=True)
@@ -84,13 +75,10 @@ def build_panels() -> dict[tuple[str, str], Score]:
 
 def draw_regression(path: Path) -> Path:
     """Save the estimates and weights of all kernels as .png or .svg; return the path."""
-    if path.suffix not in (".png", ".svg"):
-        raise RegardError(f'{path}: expected .png or .svg, got "{path.suffix}"')
-    try:
-        from matplotlib import rc_context
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise RegardError("pictures require matplotlib: pip install 'regard[plot]'") from None
+    check_picture_path(path)
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
     content = io.BytesIO()
     with rc_context(STYLE):
         figure = Figure(figsize=(11, 5.6), dpi=130, layout="constrained")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from regard.tasks.actions import Action
 from regard.tasks.label.actions import EvaluateLabels, ExplainLabel, LookAtLabel, PredictLabels
@@ -14,6 +14,7 @@ from regard.tasks.words import WordTask
 
 if TYPE_CHECKING:
     from regard.run import Run
+    from regard.tasks.item_scores import ItemScores
     from regard.tasks.label.predictor import LabelPredictor
     from regard.tasks.words.prepare import WordsPrepared
     from regard.training.reporter import Reporter
@@ -52,6 +53,11 @@ class LabelTask(WordTask):
         from regard.tasks.label.prepare import prepare_labels
 
         return prepare_labels(recipe, existing_run, device, reporter)
+
+    def score_items(self, predictor: Any, test: str | None) -> ItemScores:
+        from regard.tasks.label.score_items import score_label_items
+
+        return score_label_items(predictor, test)
 
     def get_predictor_class(self) -> type[LabelPredictor]:
         from regard.tasks.label.predictor import LabelPredictor

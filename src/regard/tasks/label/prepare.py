@@ -18,6 +18,7 @@ from regard.run import Run
 from regard.tasks.label.defaults import choose_label_settings
 from regard.tasks.label.settings import LabelData, LabelRecipe
 from regard.tasks.label.validation import LabelValidation
+from regard.tasks.settings import get_split_seed
 from regard.tasks.words.prepare import WordsPrepared, WordTexts, build_prepared_words, learn_words
 from regard.text import split_words
 from regard.training.label_loss import LabelStep, compute_class_weights, compute_positive_weights
@@ -27,7 +28,7 @@ from regard.training.reporter import Reporter
 def prepare_labels(recipe: LabelRecipe, existing_run: Run | None, device: str, reporter: Reporter) -> WordsPrepared:
     """Read and check labeled texts, learn their vocabulary or load that of a run, and choose unset settings."""
     recipe.data.check_train_given("a file of texts and labels")
-    train, valid = load_labeled_split(recipe.data, recipe.training.seed)
+    train, valid = load_labeled_split(recipe.data, get_split_seed(recipe))
     for line in label_check.summarize_label_data(train, valid).lines():
         reporter.info(line)
     labels, max_words = label_check.count_labels(train), recipe.data.max_tokens

@@ -19,6 +19,7 @@ from regard.tasks.pairs.settings import PairRecipe
 
 if TYPE_CHECKING:
     from regard.run import Run
+    from regard.tasks.item_scores import ItemScores
     from regard.tasks.pairs.predictor import PairPredictor
     from regard.training.prepared import Prepared
     from regard.training.reporter import Reporter
@@ -69,6 +70,11 @@ class PairTask(Task):
         from regard.tasks.pairs.prepare import prepare_pairs
 
         return prepare_pairs(recipe, existing_run, device, reporter)
+
+    def score_items(self, predictor: Any, test: str | None) -> ItemScores:
+        from regard.tasks.pairs.score_items import score_pair_items
+
+        return score_pair_items(predictor, test)
 
     def get_predictor_class(self) -> type[PairPredictor]:
         from regard.tasks.pairs.predictor import PairPredictor

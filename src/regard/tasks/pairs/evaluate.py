@@ -15,6 +15,7 @@ from regard.tasks.actions.warnings import Warnings
 from regard.tasks.pairs.links import attend_examples, check_gold, get_shifts, unzip_examples
 from regard.tasks.pairs.options import SearchOptions
 from regard.tasks.progress import show_counter
+from regard.tasks.settings import get_split_seed
 
 if TYPE_CHECKING:
     from regard.alignment import HeadSelection
@@ -181,7 +182,7 @@ class EvaluatePairs(Evaluate):
 
         recipe = predictor.recipe
         options = recipe.data.corpus if name == recipe.data.train else {}
-        seed, count = recipe.training.seed + 1 if self.seed is None else self.seed, self.count or COUNT
+        seed, count = get_split_seed(recipe) + 1 if self.seed is None else self.seed, self.count or COUNT
         examples: dict[str, Example] = {}
         idle = 0
         for example in stream_examples(name, split="valid", seed=seed, **options):

@@ -17,6 +17,7 @@ from regard.tasks.pairs.defaults import PairFacts, choose_pair_model, choose_pai
 from regard.tasks.pairs.load import PairSplit, load_pair_split
 from regard.tasks.pairs.settings import PairRecipe
 from regard.tasks.pairs.validation import PairValidation
+from regard.tasks.settings import get_split_seed
 from regard.text import TextSteps, TokenizerPair, learn_tokenizer_pair
 from regard.training.loss import PairStep
 from regard.training.prepared import Prepared
@@ -26,7 +27,7 @@ from regard.training.resume import load_tokenizers
 
 def prepare_pairs(recipe: PairRecipe, existing_run: Run | None, device: str, reporter: Reporter) -> Prepared:
     """Load the data, learn the tokenizers or load those of an existing run, and choose open settings."""
-    corpus = load_pair_split(recipe.data, recipe.training.seed)
+    corpus = load_pair_split(recipe.data, get_split_seed(recipe))
     reporter.info(f"data: {corpus.origin}")
     for line in summarize_pair_data(corpus.train, corpus.valid).lines():
         reporter.info(f"  {line}")

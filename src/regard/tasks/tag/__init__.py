@@ -15,6 +15,7 @@ from regard.tasks.words import WordTask
 
 if TYPE_CHECKING:
     from regard.run import Run
+    from regard.tasks.item_scores import ItemScores
     from regard.tasks.tag.predictor import TagPredictor
     from regard.tasks.words.prepare import WordsPrepared
     from regard.training.reporter import Reporter
@@ -52,6 +53,11 @@ class TagTask(WordTask):
         from regard.tasks.tag.prepare import prepare_tags
 
         return prepare_tags(recipe, existing_run, device, reporter)
+
+    def score_items(self, predictor: Any, test: str | None) -> ItemScores:
+        from regard.tasks.tag.score_items import score_tag_items
+
+        return score_tag_items(predictor, test)
 
     def get_predictor_class(self) -> type[TagPredictor]:
         from regard.tasks.tag.predictor import TagPredictor

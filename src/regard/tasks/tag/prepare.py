@@ -15,6 +15,7 @@ from regard.errors import RegardError
 from regard.models.attentive_tagger import TaggerConfig
 from regard.run import Run
 from regard.schemes import Scheme, find_odd_tags, find_scheme, format_scheme, repair_tags, spans_to_tags, tags_to_spans
+from regard.tasks.settings import get_split_seed
 from regard.tasks.tag.defaults import choose_tag_settings
 from regard.tasks.tag.settings import TagData, TagRecipe
 from regard.tasks.tag.validation import TagValidation
@@ -26,7 +27,7 @@ from regard.training.reporter import Reporter
 def prepare_tags(recipe: TagRecipe, existing_run: Run | None, device: str, reporter: Reporter) -> WordsPrepared:
     """Read and check tagged sentences, learn their vocabulary or load that of a run, and choose unset settings."""
     recipe.data.check_train_given("a file of words and tags")
-    train, valid = load_tagged_split(recipe.data, recipe.training.seed)
+    train, valid = load_tagged_split(recipe.data, get_split_seed(recipe))
     scheme: Scheme = recipe.model.get("scheme") or find_scheme(sentence.tags for sentence in train)
     repaired_sentences, changed = repair_sentences(train, scheme)
     for line in chain(summarize_tag_data(train, valid), format_scheme(scheme, changed)):

@@ -16,6 +16,7 @@ from regard.tasks.text.settings import TextRecipe
 
 if TYPE_CHECKING:
     from regard.run import Run
+    from regard.tasks.item_scores import ItemScores
     from regard.tasks.text.predictor import TextPredictor
     from regard.training.prepared import Prepared
     from regard.training.reporter import Reporter
@@ -61,6 +62,11 @@ class TextTask(Task):
         from regard.tasks.text.prepare import prepare_text
 
         return prepare_text(recipe, run, existing_run, device, reporter)
+
+    def score_items(self, predictor: Any, test: str | None) -> ItemScores:
+        from regard.tasks.text.score_items import score_text_items
+
+        return score_text_items(predictor, test)
 
     def get_predictor_class(self) -> type[TextPredictor]:
         from regard.tasks.text.predictor import TextPredictor

@@ -23,6 +23,7 @@ from regard.data.token_file import TokenFile, compute_text_checksum, write_token
 from regard.errors import RegardError
 from regard.models import MODELS, LanguageModel
 from regard.run import Run
+from regard.tasks.settings import get_split_seed
 from regard.tasks.text.defaults import TextFacts, choose_text_model, choose_text_settings
 from regard.tasks.text.settings import TextData, TextRecipe
 from regard.tasks.text.validation import TextValidation
@@ -100,11 +101,16 @@ def load_text_split(recipe: TextRecipe, run: Run, tokenizer: Tokenizer, reporter
         valid = load_tokens(data.validation, data, run, "valid", tokenizer)
         report_size("validation", valid, reporter)
         return TextSplit(train, get_document_spans(train), valid, get_document_spans(valid), data.train)
-    share = min(data.validation_share, MAX_VALIDATION_TOKENS / train.totals.tokens)
-    train_spans, valid_spans = split_validation_spans(train, share, recipe.training.seed)
+    share = compute_validation_share(data, train)
+    train_spans, valid_spans = split_validation_spans(train, share, get_split_seed(recipe))
     count = int(count_targets(valid_spans).sum())
     reporter.info(f"validation: {count:,} tokens, split off the text")
     return TextSplit(train, train_spans, train, valid_spans, data.train)
+
+
+def compute_validation_share(data: TextData, file: TokenFile) -> float:
+    """Return the share of a text to split off for validation."""
+    return min(data.validation_share, MAX_VALIDATION_TOKENS / file.totals.tokens)
 
 
 def load_tokens(text: str, data: TextData, run: Run, name: str, tokenizer: Tokenizer) -> TokenFile:

@@ -1,0 +1,231 @@
+"""`regard compare`: train several models under the same conditions and write one report."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from regard.cli.train import HELP, Words, is_option, parse_arguments, read_recipe_table, take_value
+from regard.cli.train_options import override
+from regard.errors import RegardError
+from regard.settings import Table, parse_value
+
+if TYPE_CHECKING:
+    from regard.compare.plan import Variant
+
+COMPARE_HELP = """\
+Usage: regard compare DATA --out FOLDER [OPTIONS] [SETTINGS]
+
+Train several models on the same data under the same budget, test all of them, and write a report:
+report.html (self-contained) and report.md, with scores and intervals, quality by length, learning
+curves, time and memory, and the attention of every model for the same texts. Run the same command
+again to resume; add models or seeds to extend it.
+
+  DATA                    as for regard train: a file, a folder, a built-in corpus or a recipe
+  --out FOLDER            the folder of the comparison
+
+What to compare
+  --models A,B,C          models, by their preset names
+  --scores A,B            score functions of the attention, as --set model.score=A,B
+  --set NAME=A,B          values of any setting, as in model.pooling=attention,mean; repeatable: all combinations
+
+How
+  --seeds N               train every model with seeds 0 to N-1 (default: 1)
+  --steps N               budget: updates (default: what the first model would get by itself)
+  --tokens N              budget: target tokens
+  --minutes N             budget: minutes of training for each model, without validations
+  --match-parameters      change the width of each model to match the parameters of the first
+  --test FILE             test data (default: new examples of a built-in corpus, else the validation part)
+  --texts FILE            texts whose attention to show, one per line (default: three test items)
+  --jobs N                trainings at the same time (default: 1)
+  --device auto           auto, cpu, cuda or cuda:1
+  --quiet                 print no progress
+
+All settings of regard train can be given, too, and apply to every model: --hidden 128 --validation FILE.
+
+Example: regard compare dates --models seq2seq,bahdanau --steps 1000 --out runs/story
+"""
+
+VALUE_OPTIONS = ("models", "scores", "set", "seeds", "tokens", "minutes", "test", "texts", "jobs")
+
+
+@dataclass
+class CompareArguments:
+    """The options of the command itself; all others are those of `regard train`."""
+
+    models: list[str] = field(default_factory=list)
+    sets: list[tuple[str, list[str]]] = field(default_factory=list)  # setting, values
+    seeds: int = 1
+    tokens: int | None = None
+    minutes: float | None = None
+    test: str | None = None
+    texts: str | None = None
+    jobs: int = 1
+    match_parameters: bool = False
+
+
+def compare(*words: Words) -> None:
+    """Train and compare several models."""
+    if not words or any(word in HELP for word in words):
+        print(COMPARE_HELP, end="")
+        return
+    own, rest = split_arguments(words)
+    line = parse_arguments(rest)
+    if "out" not in line.options:
+        raise RegardError("compare: --out is required: the folder of the comparison")
+    if "from" in line.options:
+        raise RegardError("compare: --from cannot be combined with compare; every model starts anew")
+    if not line.data:
+        raise RegardError("compare: DATA is required, as in: regard compare pairs.tsv --models seq2seq,bahdanau")
+    table, _ = read_recipe_table(line)
+    variants = build_variants(own, table, line.settings)
+    run_comparison(own, variants, line, shlex.join(["regard", "compare", *words]))
+
+
+def split_arguments(words: Sequence[str]) -> tuple[CompareArguments, list[str]]:
+    """Split the words of the command line into the options of this command and those of `regard train`."""
+    own, other, rest = CompareArguments(), list[str](), list(words)
+    while rest:
+        word = rest.pop(0)
+        name, equals, value = word.removeprefix("--").partition("=")
+        name = name.replace("_", "-")
+        if not word.startswith("--") or (name not in VALUE_OPTIONS and name != "match-parameters"):
+            other.append(word)
+            if is_option(word) and not equals and (following := take_value(name, rest)) is not None:
+                other.append(following)
+        elif name == "match-parameters":
+            own.match_parameters = True
+        else:
+            text = value if equals else (rest.pop(0) if rest and not rest[0].startswith("--") else "")
+            store_option(own, name, text)
+    return own, other
+
+
+def store_option(own: CompareArguments, name: str, text: str) -> None:
+    """Store one option of the command; raise a `RegardError` for an invalid value."""
+    if not text:
+        raise RegardError(f"--{name} requires a value")
+    if name == "models":
+        own.models = split_list(name, text)
+    elif name == "scores":
+        own.sets.append(("model.score", split_list(name, text)))
+    elif name == "set":
+        setting, equals, values = text.partition("=")
+        if not equals:
+            raise RegardError(f"--set: expected NAME=VALUE,VALUE, got {text}")
+        own.sets.append((setting, split_list(name, values)))
+    elif name in ("test", "texts"):
+        setattr(own, name, text)
+    else:
+        kind = float if name == "minutes" else int
+        number = parse_value(text, kind, f"--{name}")
+        if not 0 < number <= 1e12:
+            raise RegardError(f"--{name} must be above 0 and at most 1,000,000,000,000, got {text}")
+        setattr(own, name, number)
+
+
+def split_list(name: str, text: str) -> list[str]:
+    """Split a list at commas."""
+    values = [value.strip() for value in text.split(",")]
+    if not all(values):
+        raise RegardError(f"--{name}: expected values separated by commas, got {text}")
+    return list(dict.fromkeys(values))
+
+
+def build_variants(own: CompareArguments, table: Table, settings: Sequence[tuple[str, str | None]]) -> list[Variant]:
+    """Return every combination of models and settings, with its recipe."""
+    from regard.compare.plan import Variant
+
+    axes = [[("model", model) for model in own.models]] if own.models else []
+    axes += [[(setting, value) for value in values] for setting, values in own.sets]
+    combinations = list(itertools.product(*axes))
+    if len(combinations) < 2:
+        raise RegardError("compare: expected at least two models; pass --models A,B, --scores A,B or --set NAME=A,B")
+    variants = []
+    for combination in combinations:
+        recipe = override(absolute_paths(table), [*settings, *combination])
+        recipe.setdefault("data", {}).setdefault("split_seed", 0)  # the same validation part for all seeds
+        variants.append(Variant(name_variant(combination, own), recipe))
+    return variants
+
+
+def name_variant(combination: Sequence[tuple[str, str]], own: CompareArguments) -> str:
+    """Name a variant by what differs: the model, then the settings that have several values."""
+    several = {setting for setting, values in own.sets if len(values) > 1}
+    parts = [value for setting, value in combination if setting == "model" and len(own.models) > 1]
+    differing = [(setting, value) for setting, value in combination if setting in several]
+    if len(differing) == 1 and not parts:
+        return differing[0][1]
+    return " ".join([*parts, *(f"{setting.rpartition('.')[2]}={value}" for setting, value in differing)])
+
+
+def absolute_paths(table: Table) -> Table:
+    """Return a recipe whose data files have full paths, so that each training can be repeated from anywhere."""
+    changed = {name: dict(value) for name, value in table.items()}
+    for name, value in changed.get("data", {}).items():
+        if isinstance(value, str) and os.path.exists(value):
+            changed["data"][name] = os.path.abspath(value)
+    return changed
+
+
+def run_comparison(own: CompareArguments, variants: Sequence[Variant], line: Any, command: str) -> None:
+    """Choose the budget, run all trainings and write the report."""
+    from regard.cli.devices import resolve_device
+    from regard.compare.pages import build_rows, write_report
+    from regard.compare.plan import Draft, Plan, get_plan_file, match_parameters, read_plan, set_budget
+    from regard.compare.report import build_report
+    from regard.compare.schedule import run_all
+    from regard.views.figure import check_matplotlib
+
+    check_matplotlib()
+    folder, device = Path(line.options["out"]), resolve_device(line.options.get("device", "auto"))
+    drafts = [Draft(variant, device) for variant in variants]
+    if own.match_parameters:
+        drafts = [Draft(variant, device) for variant in match_parameters(drafts)]
+    saved = {variant.name: variant for variant in read_plan(folder).variants} if get_plan_file(folder).exists() else {}
+    planned = set_budget(drafts, tokens=own.tokens, minutes=own.minutes)
+    if own.minutes is not None:  # measured anew, but a training that has begun keeps its number of updates
+        planned = [saved.get(variant.name, variant) for variant in planned]
+    plan = Plan(
+        variants=tuple(planned),
+        seeds=tuple(range(own.seeds)),
+        test=None if own.test is None else os.path.abspath(own.test) if os.path.exists(own.test) else own.test,
+        texts=tuple(read_texts(own.texts)),
+        device=device,
+        command=command,
+    )
+    plan.save(folder)
+    try:
+        trainings = run_all(plan, folder, jobs=own.jobs, quiet=line.quiet)
+    except KeyboardInterrupt:
+        print("stopped; run the same command again to resume", file=sys.stderr)
+        raise
+    failures = {training.name: training.state for training in trainings if training.state != "done"}
+    report = build_report(plan, folder, failures, jobs=own.jobs)
+    files = write_report(report, folder)
+    print_table(build_rows(report))
+    if not line.quiet:
+        print(f"report: {' and '.join(map(str, files))}", file=sys.stderr)
+    if failures:
+        name, reason = next(iter(failures.items()))
+        raise RegardError(f"{len(failures)} of {len(trainings)} trainings failed; {name}: {reason}")
+
+
+def read_texts(path: str | None) -> list[str]:
+    """Read the texts to look at, one per line."""
+    from regard.data.formats import read_lines
+
+    return [] if path is None else [text for text in read_lines(Path(path)) if text.strip()]
+
+
+def print_table(rows: Sequence[Sequence[str]]) -> None:
+    """Print a table to stdout."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

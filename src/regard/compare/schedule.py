@@ -1,0 +1,169 @@
+"""Run the trainings of a comparison, several at a time, and show a table of their progress."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from regard.compare.plan import Plan, Variant
+from regard.compare.worker import get_result_file, get_run_folder
+from regard.errors import RegardError
+from regard.files import wrap_write_errors
+from regard.run import Run
+from regard.training.reporter import format_metric
+
+POLL_SECONDS = 0.2
+
+
+@dataclass
+class Training:
+    """One training of a comparison and its state: waiting, running, done, or the reason why it failed."""
+
+    variant: Variant
+    seed: int
+    folder: Path
+    state: str = "waiting"
+    process: subprocess.Popen[bytes] | None = None
+    errors: IO[bytes] | None = field(default=None, repr=False)
+
+    @property
+    def name(self) -> str:
+        """The variant and the seed."""
+        return f"{self.variant.name}, seed {self.seed}"
+
+    def start(self) -> None:
+        """Start the training in a process of its own; what it prints to stderr goes to a file."""
+        log = self.folder / "results" / f"{self.variant.slug}-{self.seed}.log"
+        with wrap_write_errors(log):
+            log.parent.mkdir(parents=True, exist_ok=True)
+            self.errors = log.open("w+b")
+        command = [sys.executable, "-m", "regard.compare.worker", str(self.folder), self.variant.name, str(self.seed)]
+        self.process, self.state = subprocess.Popen(command, stderr=self.errors), "running"
+
+    def poll(self) -> bool:
+        """Return whether the process has ended; if so, set the state."""
+        assert self.process is not None and self.errors is not None
+        status = self.process.poll()
+        if status is None:
+            return False
+        self.errors.seek(0)
+        lines = self.errors.read().decode(errors="replace").strip().splitlines()
+        self.errors.close()
+        self.state = "done" if status == 0 else (lines[-1] if lines else f"exit status {status}")
+        return True
+
+    def describe_progress(self) -> dict[str, str]:
+        """Return the cells of the table: step, metric of the best model so far, seconds."""
+        line = read_last_metrics(Run(get_run_folder(self.folder, self.variant, self.seed)))
+        if line is None:
+            return {}
+        metrics = {name: value for name, value in line.items() if name.startswith("valid_")}
+        return {
+            "step": f"{line['step']:,}",
+            "validation": "  ".join(format_metric(name, value) for name, value in metrics.items()),
+            "seconds": f"{line['seconds']:.0f}",
+        }
+
+
+def read_last_metrics(run: Run) -> dict[str, Any] | None:
+    """Return the newest line of metrics of a run that may be in training, or None."""
+    try:
+        lines = run.metrics_file.read_text(encoding="utf-8").splitlines()
+        return dict(json.loads(lines[-1])) if lines else None
+    except (OSError, ValueError):
+        return None
+
+
+def run_all(plan: Plan, folder: Path, *, jobs: int = 1, quiet: bool = False) -> list[Training]:
+    """Run all trainings that have no result yet; return all with their state.
+
+    A failed training does not stop the others. Ctrl-C stops and saves all of them.
+
+    Raises:
+        RegardError: All trainings failed.
+    """
+    trainings = [Training(variant, seed, folder) for variant, seed in plan.trainings]
+    waiting = [training for training in trainings if not mark_done(training)]
+    running: list[Training] = []
+    with show_progress(trainings, quiet) as update:
+        try:
+            while waiting or running:
+                while waiting and len(running) < jobs:
+                    running.append(waiting.pop(0))
+                    running[-1].start()
+                    update(running[-1])
+                time.sleep(POLL_SECONDS)
+                for training in [training for training in running if training.poll()]:
+                    running.remove(training)
+                    update(training)
+                update(None)
+        except KeyboardInterrupt:
+            stop_all(running)
+            raise
+    if all(training.state != "done" for training in trainings):
+        raise RegardError(f"{trainings[0].name}: {trainings[0].state}")
+    return trainings
+
+
+def mark_done(training: Training) -> bool:
+    """Mark a training as done if it has a result."""
+    if get_result_file(training.folder, training.variant, training.seed).exists():
+        training.state = "done"
+    return training.state == "done"
+
+
+def stop_all(running: list[Training]) -> None:
+    """Ask all trainings to save and stop, and wait for them. On a terminal, Ctrl-C has reached them already."""
+    for training in running:
+        assert training.process is not None
+        if not sys.stdin.isatty():
+            training.process.terminate()
+    for training in running:
+        assert training.process is not None
+        training.process.wait()
+
+
+@contextmanager
+def show_progress(trainings: list[Training], quiet: bool) -> Iterator[Any]:
+    """Yield a function that shows the trainings: a live table on a terminal, else a line for each change."""
+    if quiet:
+        yield lambda changed: None
+        return
+    if not sys.stderr.isatty():
+        yield print_change
+        return
+    from rich.console import Console
+    from rich.live import Live
+
+    with Live(build_table(trainings), console=Console(stderr=True), refresh_per_second=2) as live:
+        yield lambda changed: live.update(build_table(trainings))
+
+
+def print_change(changed: Training | None) -> None:
+    """Print one line about a training that started or ended."""
+    if changed is not None:
+        progress = "  ".join(changed.describe_progress().values()) if changed.state == "done" else ""
+        print(f"{changed.name}: {changed.state}  {progress}".rstrip(), file=sys.stderr, flush=True)
+
+
+def build_table(trainings: list[Training]) -> Any:
+    """Build the table of all trainings for a terminal."""
+    from rich.table import Table
+
+    table = Table("model", "seed", "state", "step", "validation", "seconds", box=None, pad_edge=False)
+    for training in trainings:
+        cells = training.describe_progress() if training.state != "waiting" else {}
+        table.add_row(
+            training.variant.name,
+            str(training.seed),
+            training.state,
+            *(cells.get(name, "") for name in ("step", "validation", "seconds")),
+        )
+    return table

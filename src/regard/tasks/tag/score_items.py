@@ -1,0 +1,36 @@
+"""Score a tagger sentence by sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Sequence
+
+from regard.schemes import tags_to_spans
+from regard.tasks.item_scores import ItemScores
+from regard.tasks.settings import get_split_seed
+from regard.tasks.tag.predictor import TagPredictor
+from regard.tasks.tag.prepare import load_tagged_split, read_tagged_sentences
+from regard.tasks.words.score_items import build_word_scores
+
+
+def score_tag_items(predictor: TagPredictor, test: str | None) -> ItemScores:
+    """Tag the sentences of a test file, or of the validation part, and score each of them."""
+    data = predictor.recipe.data
+    if test is None:
+        sentences, part = load_tagged_split(data, get_split_seed(predictor.recipe))[1], "the validation sentences"
+    else:
+        sentences, part = read_tagged_sentences(test, data.columns), test
+    taggings = predictor.predict([sentence.words for sentence in sentences])
+    plain = predictor.model.config.scheme == "plain"
+
+    def to_items(tags: Sequence[str]) -> Collection[Hashable]:
+        return list(enumerate(tags)) if plain else tags_to_spans(tags)
+
+    return build_word_scores(
+        part,
+        [sentence.words for sentence in sentences],
+        [to_items(tagging.tags) for tagging in taggings],
+        [to_items(sentence.tags) for sentence in sentences],
+        [" ".join(tagging.tags) for tagging in taggings],
+        predictor.vocabulary,
+        single=False,
+    )

@@ -1,0 +1,128 @@
+"""Score a language model item by item: windows of a text, and the loss by length of context."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+
+from regard.batch import PAD, UNKNOWN
+from regard.data.documents import read_documents
+from regard.data.segments import (
+    Spans,
+    Windows,
+    build_evaluation_windows,
+    get_document_spans,
+    iter_window_batches,
+    split_validation_spans,
+)
+from regard.data.token_file import TokenFile, write_tokens
+from regard.decoding.score_text import iter_segment_log_probabilities
+from regard.metrics.items import ItemCounts
+from regard.metrics.language import build_distance_bands
+from regard.tasks.item_scores import ItemScores
+from regard.tasks.settings import get_split_seed
+from regard.tasks.text.evaluation import FARTHEST, SAMPLES, SEGMENT, TOKENS, resolve_window, thin_windows
+from regard.tasks.text.predictor import TextPredictor
+from regard.tasks.text.prepare import compute_validation_share
+
+SHOWN_TOKENS = 24
+"""Maximum number of tokens of an item to show as its text."""
+
+BLOCK = 256
+"""Tokens per item. All models are scored on the same blocks, however much context each of them reads."""
+
+
+def score_text_items(predictor: TextPredictor, test: str | None) -> ItemScores:
+    """Score every token of a test text, or of the validation part, in blocks."""
+    context_length, stride = resolve_window(predictor, None, None)
+    with tempfile.TemporaryDirectory() as folder:
+        file, spans, part = load_test_text(predictor, test, Path(folder))
+        windows = build_evaluation_windows(spans, stride=stride, warmup=context_length - stride)
+        segment = min(context_length, SEGMENT) if predictor.model.stateful else context_length
+        nats, scored = score_tokens(predictor, file, windows, segment)
+        positions = np.flatnonzero(scored)
+        _, first, owner = np.unique(positions // BLOCK, return_index=True, return_inverse=True)
+        tokens = np.bincount(owner)
+        decode, blocks = predictor.tokenizer.decode, np.split(file.tokens[positions], first[1:])
+        characters = [len(decode(block.tolist())) for block in blocks]
+        items = ItemCounts(
+            metric="perplexity",
+            signature=f"context:{context_length}|stride:{stride}|tokens:{len(positions)}",
+            counts=np.stack([np.bincount(owner, nats[positions]), tokens, characters], axis=1),
+            lengths=tokens,
+            length_unit="tokens",
+            unknown=np.bincount(owner, file.tokens[positions] == UNKNOWN) > 0,
+        )
+        return ItemScores(
+            part=part,
+            items=items,
+            curve=score_distances(predictor, file, spans),
+            inputs=[decode(block[:SHOWN_TOKENS].tolist()) for block in blocks],
+            outputs=[""] * len(tokens),
+            output_tokens=len(positions),
+            scores={},
+        )
+
+
+def load_test_text(predictor: TextPredictor, test: str | None, folder: Path) -> tuple[TokenFile, Spans, str]:
+    """Tokenize the test text, or the training text, of which the spans are then those of the validation part."""
+    data = predictor.recipe.data
+    path = test or data.validation or data.train
+    file = write_tokens(folder / "text", read_documents(path, data.documents), predictor.tokenizer)
+    if test is not None or data.validation is not None:
+        return file, get_document_spans(file), f"{path}" if test is not None else f"the validation text {path}"
+    _, spans = split_validation_spans(file, compute_validation_share(data, file), get_split_seed(predictor.recipe))
+    return file, spans, "the validation part of the text"
+
+
+def score_tokens(
+    predictor: TextPredictor, file: TokenFile, windows: Windows, segment_length: int
+) -> tuple[Float[np.ndarray, " tokens"], Bool[np.ndarray, " tokens"]]:
+    """Return -log p of each token of a file, and which tokens are scored."""
+    nats, scored = np.zeros(len(file.tokens)), np.zeros(len(file.tokens), dtype=bool)
+    order = np.argsort(-(windows[:, 2] - windows[:, 0]), kind="stable")  # the order of `iter_window_batches`
+    done = 0
+    for row_nats, targets in iter_row_nats(predictor, file, windows, segment_length):
+        starts = windows[order[done : done + len(row_nats)], 0]
+        rows, columns = np.nonzero((targets != PAD).numpy())
+        positions = starts[rows] + 1 + columns
+        nats[positions], scored[positions] = row_nats[rows, columns].numpy(), True
+        done += len(row_nats)
+    return nats, scored
+
+
+def iter_row_nats(
+    predictor: TextPredictor, file: TokenFile, windows: Windows, segment_length: int
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Yield, for each group of windows, the -log p of all positions and the targets, PAD where nothing is scored."""
+    for segments in iter_window_batches(windows, file, batch_tokens=TOKENS, segment_length=segment_length):
+        log_probabilities = iter_segment_log_probabilities(predictor.model, segments, predictor.device)
+        nats = [-part.double().cpu() for part in log_probabilities]
+        yield torch.cat(nats, dim=1), torch.cat([batch.targets for batch in segments], dim=1)
+
+
+def score_distances(predictor: TextPredictor, file: TokenFile, spans: Spans) -> ItemCounts:
+    """Return one item per window and band of context lengths; its length is the longest context of the band."""
+    max_distance = min(predictor.model.max_length or FARTHEST, FARTHEST)
+    windows = thin_windows(build_evaluation_windows(spans, stride=max_distance, warmup=0), SAMPLES)
+    rows, lengths = [], []
+    for nats, targets in iter_row_nats(predictor, file, windows, max_distance):
+        for first, last in build_distance_bands(targets.shape[1]):
+            counts = (targets[:, first - 1 : last] != PAD).sum(1).double()
+            band = torch.stack([nats[:, first - 1 : last].sum(1), counts], dim=1)[counts > 0]
+            rows.append(band.numpy())
+            lengths += [last] * len(band)
+    band_counts = np.concatenate(rows)
+    return ItemCounts(
+        metric="loss",
+        signature=f"windows:{len(windows)}|without earlier context",
+        counts=band_counts,
+        lengths=np.array(lengths),
+        length_unit="tokens of context",
+        unknown=np.zeros(len(band_counts), dtype=bool),
+    )
