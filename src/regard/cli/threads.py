@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 from collections.abc import MutableMapping
 from typing import Annotated, Any
 
@@ -45,7 +46,9 @@ def with_threads(command: Command) -> Command:
 
 
 def set_threads(count: int | None) -> None:
-    """Set the number of CPU threads; None keeps the default.
+    """Set the number of CPU threads of this process and its children; None keeps the default.
+
+    `torch.set_num_threads` alone does not reach MKL in other Python threads, such as those of the server.
 
     Raises:
         RegardError: If the number is out of bounds.
@@ -56,6 +59,8 @@ def set_threads(count: int | None) -> None:
         raise RegardError(f"--threads must be at least 1, got {count}")
     if count > MAX_THREADS:
         raise RegardError(f"--threads must be at most {MAX_THREADS}, got {count}")
+    os.environ["OMP_NUM_THREADS"] = str(count)  # read when torch is imported
+
     import torch
 
     torch.set_num_threads(count)
