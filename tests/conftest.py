@@ -22,6 +22,7 @@ settings.load_profile("regard")
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell lets what it runs in the background ignore it
 
 torch.set_num_threads(1)  # the tests run side by side, one on each core
+os.environ["OMP_NUM_THREADS"] = "1"  # and so do the processes that tests start
 
 REVERSE: dict[str, Any] = {
     "data": {"train": "reverse", "corpus_size": 250, "corpus": {"min_length": 2, "max_length": 4, "alphabet": "abcd"}},

@@ -7,6 +7,7 @@ import re
 import signal
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import jaxtyping
 import pytest
@@ -14,6 +15,7 @@ import torch
 
 import regard
 from regard.api import train
+from regard.data.pair_check import pluralize
 from regard.errors import RegardError
 from regard.files import read_tensors
 from regard.run import Run, list_checkpoints
@@ -117,6 +119,37 @@ def test_accumulated_batches_give_the_gradient_of_one_large_batch(tmp_path):
     one, four = (read_tensors(tmp_path / f"{name}/model.safetensors") for name in ("one", "four"))
     for name in one:
         torch.testing.assert_close(one[name], four[name], rtol=1e-4, atol=1e-5)
+
+
+def test_a_run_names_its_threads_and_those_it_was_started_with(tmp_path, capsys):
+    run = Run(tmp_path / "run")
+    train(changed(training={"steps": 1}), run.path)
+    assert f"\nthreads: 1 on {pluralize(os.cpu_count() or 1, 'core')}\n" in capsys.readouterr().err
+    assert run.read_card()["threads"] == torch.get_num_threads() == 1
+    run.write_card({**run.read_card(), "threads": 3})
+    train(changed(training={"steps": 2}), run.path)
+    note = "note: run was started with 3 threads, now 1; results may differ in the last bits"
+    assert note in capsys.readouterr().err.splitlines()
+    assert run.read_card()["threads"] == 3
+
+
+def test_a_run_that_becomes_slow_says_why_once(tmp_path, monkeypatch, capsys):
+    now, rate = [0.0], loop.compute_learning_rate
+
+    def slow(step, settings):  # called once in an update
+        now[0] += 0.25 if step <= 25 else 1.0
+        return rate(step, settings)
+
+    monkeypatch.setattr(loop, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    monkeypatch.setattr(loop, "compute_learning_rate", slow)
+    monkeypatch.setattr(os, "getloadavg", lambda: (9.0, 9.0, 9.0), raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    train(changed(training={"steps": 70, "validate_every": 70}), tmp_path / "run")
+    notes = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note: updates")]
+    assert notes == [
+        "note: updates take 4.0 times as long as at the start (1 s, was 0.25 s); the load average is 9.0 on 2 cores, "
+        "1 thread used: other programs compete for the cores; wait until they are done"
+    ]
 
 
 def test_a_finished_run_says_so_and_more_steps_go_on(tmp_path):

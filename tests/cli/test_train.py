@@ -220,6 +220,7 @@ def test_help_fits_on_a_screen_and_its_options_exist(arguments, capsys):
         "out",
         "from",
         "device",
+        "threads",
         "quiet",
         "help",
         "help-all",

@@ -25,6 +25,7 @@ from regard.cli.runs import (
     list_action_names,
     replace_aliases,
 )
+from regard.cli.threads import shorten_spin
 from regard.errors import NO_MEMORY, RegardError, is_out_of_memory
 
 USER_ERROR, PIPE_CLOSED, OUR_BUG, INTERRUPTED = 2, 1, 70, 130
@@ -54,6 +55,7 @@ BENCHES = [  # name, help, example
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line, by default that of this process, and return its exit status."""
     open_streams()
+    shorten_spin(os.environ)
     words = sys.argv[1:] if arguments is None else list(arguments)
     try:
         words = replace_aliases(words)

@@ -28,6 +28,7 @@ from regard.bench.settings import (
     WatchBench,
 )
 from regard.cli.options import with_settings
+from regard.cli.threads import with_threads
 from regard.errors import RegardError
 from regard.files import wrap_write_errors
 from regard.tasks.actions import Flag
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 Row = TypeVar("Row")
 
 
+@with_threads
 @with_settings(AttentionBench, QUICK)
 def attention(
     *,
@@ -82,6 +84,7 @@ def attention(
     )
 
 
+@with_threads
 @with_settings(TrainingBench, QUICK_TRAINING)
 def training(*, quick: Flag = False, jsonl: Path | None = None, **given: Any) -> None:
     """Compare the training of lstm-lm and gpt with plain PyTorch and Transformers.
@@ -108,6 +111,7 @@ def training(*, quick: Flag = False, jsonl: Path | None = None, **given: Any) ->
     print_table(make_table(rows), (*describe_conditions(rows, settings), "", *iter_notes(rows), *check_targets(rows)))
 
 
+@with_threads
 @with_settings(WatchBench, QUICK_WATCH)
 def watch(*, quick: Flag = False, jsonl: Path | None = None, **given: Any) -> None:
     """Measure the overhead of watch on a Hugging Face model of GPT-2's size.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from regard.cli.command_name import get_command_name
 from regard.cli.devices import resolve_device
+from regard.cli.threads import with_threads
 from regard.tasks.actions import Flag
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ Saved the picture {picture} and the run {run}. Next:
   {regard} --help"""
 
 
+@with_threads
 def demo(*, out: Path = Path("demo/dates"), device: str = "auto", quiet: Flag = False) -> None:
     """Train a model that normalizes dates in 32 languages and show its attention, in about a minute on two cores.
 

@@ -13,6 +13,7 @@ from cyclopts import App, Group, Parameter
 
 from regard import aliases
 from regard.cli.options import Command, keyword, with_parameters
+from regard.cli.threads import with_threads
 from regard.errors import RegardError
 from regard.tasks import TASKS
 from regard.tasks.actions import Action, Flag, Invocation, OptionalText
@@ -122,7 +123,7 @@ def add_options(function: Command, action: type[Action], options: Sequence[inspe
         keyword("device", DEVICE, "auto"),
         keyword("quiet", QUIET, False),
     ]
-    return with_parameters(function, parameters)
+    return with_threads(with_parameters(function, parameters))
 
 
 def build_argument(option: inspect.Parameter) -> inspect.Parameter:

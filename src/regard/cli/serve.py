@@ -11,12 +11,14 @@ from cyclopts import Parameter
 
 from regard.cli.devices import resolve_device
 from regard.cli.options import with_settings
+from regard.cli.threads import with_threads
 from regard.errors import RegardError
 from regard.serve.settings import ServeSettings
 
 TOKEN = "REGARD_TOKEN"
 
 
+@with_threads
 @with_settings(ServeSettings)
 def serve(
     run: Path,

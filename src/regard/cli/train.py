@@ -12,12 +12,13 @@ from cyclopts import Parameter
 
 from regard.cli.command_name import get_command_name
 from regard.cli.devices import resolve_device
+from regard.cli.threads import set_threads
 from regard.cli.train_options import build_unknown_option_error, find_known_fields, override
 from regard.data.corpora import CORPORA
 from regard.errors import RegardError
 from regard.recipe import get_section_fields
 from regard.run import Run
-from regard.settings import get_fields
+from regard.settings import get_fields, parse_value
 from regard.tasks import TASKS, get_recipes, read_recipe_file
 
 Words = Annotated[str, Parameter(allow_leading_hyphen=True)]
@@ -29,6 +30,7 @@ COMMAND_OPTIONS = {
     "save-dir": "out",
     "from": "from",
     "device": "device",
+    "threads": "threads",
 }
 """Options of the command itself -> the name we give them."""
 
@@ -70,6 +72,8 @@ def train(*words: Words) -> None:
     if base is not None:
         Run(base).read_card()
     device = resolve_device(line.options.get("device", "auto"))
+    if "threads" in line.options:
+        set_threads(parse_value(line.options["threads"], int, "--threads"))
     counters = train_run(table, out, device=device, base=base, quiet=line.quiet, recipe_name=recipe_name)
     if not line.quiet:
         print(f"trained {counters.step} steps in {counters.seconds:.0f} s; run saved in {out}", file=sys.stderr)

@@ -42,6 +42,7 @@ COMMON = {
     "--dropout X": "dropout rate",
     "--from RUN": "fine-tune: start from the tokenizer, model and parameters of a trained run",
     "--device NAME": "auto (a GPU if there is one), cpu, cuda, cuda:1",
+    "--threads N": "number of CPU threads; chosen by torch by default",
     "--quiet": "print nothing; everything is in the run's log",
 }
 """The options that most people need."""

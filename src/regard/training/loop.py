@@ -147,7 +147,7 @@ class Trainer:
 
     def update(self) -> None:
         """Make one update of the parameters."""
-        counters = self.counters
+        counters, start = self.counters, time.perf_counter()
         counters.step += 1
         batch_indices = [self.next_batch_indices() for _ in range(self.settings.gradient_accumulation)]
         batches = (self.batches.batch(indices, epoch) for epoch, indices in batch_indices)
@@ -155,6 +155,8 @@ class Trainer:
         self._unchecked.append((counters.step, result, [indices for _, indices in batch_indices]))
         if result.is_cpu or len(self._unchecked) >= CHECK_EVERY:
             self.check_losses()
+        if result.is_cpu:
+            self.reporter.time_update(time.perf_counter() - start)
 
     def next_batch_indices(self) -> tuple[int, Any]:
         """Return the epoch and the indices of the next batch."""

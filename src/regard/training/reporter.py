@@ -11,6 +11,7 @@ from typing import Any
 from regard.data.pair_check import pluralize
 from regard.errors import RegardError
 from regard.run import Run
+from regard.training.slowdown import Slowdown
 
 MIN_SECONDS_TO_REPORT = 120.0  # report the remaining time only if it is longer
 STEPS_TIMED = 20
@@ -46,6 +47,7 @@ class Reporter:
         self._task: Any = None
         self._smoothed_loss: float | None = None
         self._pace: Pace | None = None
+        self._slowdown = Slowdown()
 
     def info(self, text: str) -> None:
         """Log one line."""
@@ -62,7 +64,7 @@ class Reporter:
     @contextmanager
     def progress(self, steps: int, done: int) -> Iterator[None]:
         """Show a progress bar over all steps."""
-        self._pace, self._smoothed_loss = Pace(steps), None
+        self._pace, self._slowdown, self._smoothed_loss = Pace(steps), Slowdown(), None
         if self.quiet or not sys.stderr.isatty() or done >= steps:
             yield
             return
@@ -105,6 +107,11 @@ class Reporter:
         self._smoothed_loss = loss if self._smoothed_loss is None else 0.95 * self._smoothed_loss + 0.05 * loss
         if self._bar is not None:
             self._bar.update(self._task, completed=step, description=f"loss {self._smoothed_loss:.3f}")
+
+    def time_update(self, seconds: float) -> None:
+        """Record how long an update took; report once if updates have become several times slower."""
+        if note := self._slowdown.add(seconds):
+            self.info(note)
 
     def report_validation(self, line: Mapping[str, float], *, better: bool) -> None:
         """Report the results of a validation."""

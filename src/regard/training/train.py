@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from regard.attention.scores import find_scores_without_gradient
+from regard.data.pair_check import pluralize
 from regard.errors import RegardError
 from regard.files import write_text
 from regard.models import MODELS, Model
@@ -84,7 +85,7 @@ def load_base_parameters(model: Model, base: Run) -> None:
 def record_start(run: Run, prepared: Prepared, model: Model, base: Run | None, reporter: Reporter) -> None:
     """Write recipe, tokenizers and card of a new run, and log what will be trained."""
     parameters = sum(p.numel() for p in model.parameters())
-    recipe = prepared.recipe
+    recipe, threads = prepared.recipe, torch.get_num_threads()
     if not run.card_file.exists():
         write_text(run.tokenizer_file, prepared.tokenizers.to_json())
         run.write_recipe(recipe.to_table())
@@ -95,9 +96,15 @@ def record_start(run: Run, prepared: Prepared, model: Model, base: Run | None, r
                 "parameters": parameters,
                 "vocabulary": prepared.tokenizers.vocabulary,
                 "data": prepared.data,
+                "threads": threads,
                 "begun": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
                 **({"from": str(base.path)} if base else {}),
             }
+        )
+    elif (threads_at_start := run.read_card().get("threads", threads)) != threads:
+        reporter.info(
+            f"note: run was started with {pluralize(threads_at_start, 'thread')}, now {threads}; "
+            "results may differ in the last bits"
         )
     sizes = ", ".join(f"{name} {format_value(value)}" for name, value in recipe.model.items() if name != "name")
     reporter.info(f"model: {recipe.model['name']}, {parameters:,} parameters ({sizes})")
@@ -108,6 +115,7 @@ def record_start(run: Run, prepared: Prepared, model: Model, base: Run | None, r
         f"best model by {training.metric}"
     )
     reporter.info(f"batches: {prepared.summary}")
+    reporter.info(f"threads: {threads} on {pluralize(os.cpu_count() or 1, 'core')}")
 
 
 def train_model(run: Run, prepared: Prepared, model: Model, device: str, reporter: Reporter) -> Counters:
