@@ -15,6 +15,7 @@ from regard.compare.report import build_report
 from regard.compare.schedule import Training
 from regard.compare.worker import choose_texts, get_result_file, run_training
 from regard.compare.worker import main as run_worker
+from regard.data.corpora import generate_built_in
 from regard.metrics.items import ItemCounts
 from regard.tasks.item_scores import ItemScores
 
@@ -32,11 +33,14 @@ def comparison(share) -> Path:
     """A comparison of two models with two seeds, trained in this process."""
 
     def fill(folder: Path) -> None:
+        _, test = generate_built_in("reverse", train=0, valid=60, max_length=4)
+        (folder / "test.tsv").write_text("".join(f"{example.source}\t{example.target}\n" for example in test))
+        words = ["--seeds", "2", "--test", str(folder / "test.tsv"), "--out", str(folder / "comparison")]
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("regard.compare.schedule.run_all", run_here)
-            assert compare("reverse", "--models", ",".join(MODELS), *OPTIONS, "--seeds", "2", "--out", str(folder)) == 0
+            assert compare("reverse", "--models", ",".join(MODELS), *OPTIONS, *words) == 0
 
-    return share("comparison", fill)
+    return share("comparison", fill) / "comparison"
 
 
 def run_here(plan, folder, *, jobs, quiet):

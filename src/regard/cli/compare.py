@@ -9,15 +9,18 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from regard.cli.train import HELP, Words, is_option, parse_arguments, read_recipe_table, take_value
+from regard.cli.devices import resolve_device
+from regard.cli.threads import set_threads
+from regard.cli.train import HELP, TrainArguments, Words, is_option, parse_arguments, read_recipe_table, take_value
 from regard.cli.train_options import override
+from regard.data.corpora import CORPORA
 from regard.errors import RegardError
 from regard.settings import Table, parse_value
 
 if TYPE_CHECKING:
-    from regard.compare.plan import Variant
+    from regard.compare.plan import Plan, Variant
 
 COMPARE_HELP = """\
 Usage: regard compare DATA --out FOLDER [OPTIONS] [SETTINGS]
@@ -45,6 +48,7 @@ How
   --texts FILE            texts whose attention to show, one per line (default: three test items)
   --jobs N                trainings at the same time (default: 1)
   --device auto           auto, cpu, cuda or cuda:1
+  --threads N             CPU threads of each training (default: chosen by torch)
   --quiet                 print no progress
 
 All settings of regard train can be given, too, and apply to every model: --hidden 128 --validation FILE.
@@ -83,6 +87,8 @@ def compare(*words: Words) -> None:
         raise RegardError("compare: --from cannot be combined with compare; every model starts anew")
     if not line.data:
         raise RegardError("compare: DATA is required, as in: regard compare pairs.tsv --models seq2seq,bahdanau")
+    if "threads" in line.options:
+        set_threads(parse_value(line.options["threads"], int, "--threads"))  # of every training
     table, _ = read_recipe_table(line)
     variants = build_variants(own, table, line.settings)
     run_comparison(own, variants, line, shlex.join(["regard", "compare", *words]))
@@ -149,7 +155,7 @@ def build_variants(own: CompareArguments, table: Table, settings: Sequence[tuple
         raise RegardError("compare: expected at least two models; pass --models A,B, --scores A,B or --set NAME=A,B")
     variants = []
     for combination in combinations:
-        recipe = override(absolute_paths(table), [*settings, *combination])
+        recipe = absolute_paths(override(table, [*settings, *combination]))
         recipe.setdefault("data", {}).setdefault("split_seed", 0)  # the same validation part for all seeds
         variants.append(Variant(name_variant(combination, own), recipe))
     return variants
@@ -169,37 +175,21 @@ def absolute_paths(table: Table) -> Table:
     """Return a recipe whose data files have full paths, so that each training can be repeated from anywhere."""
     changed = {name: dict(value) for name, value in table.items()}
     for name, value in changed.get("data", {}).items():
-        if isinstance(value, str) and os.path.exists(value):
+        if isinstance(value, str) and value not in CORPORA and os.path.exists(value):
             changed["data"][name] = os.path.abspath(value)
     return changed
 
 
-def run_comparison(own: CompareArguments, variants: Sequence[Variant], line: Any, command: str) -> None:
-    """Choose the budget, run all trainings and write the report."""
-    from regard.cli.devices import resolve_device
+def run_comparison(own: CompareArguments, variants: Sequence[Variant], line: TrainArguments, command: str) -> None:
+    """Run all trainings and write the report."""
     from regard.compare.pages import build_rows, write_report
-    from regard.compare.plan import Draft, Plan, get_plan_file, match_parameters, read_plan, set_budget
     from regard.compare.report import build_report
     from regard.compare.schedule import run_all
     from regard.views.figure import check_matplotlib
 
     check_matplotlib()
-    folder, device = Path(line.options["out"]), resolve_device(line.options.get("device", "auto"))
-    drafts = [Draft(variant, device) for variant in variants]
-    if own.match_parameters:
-        drafts = [Draft(variant, device) for variant in match_parameters(drafts)]
-    saved = {variant.name: variant for variant in read_plan(folder).variants} if get_plan_file(folder).exists() else {}
-    planned = set_budget(drafts, tokens=own.tokens, minutes=own.minutes)
-    if own.minutes is not None:  # measured anew, but a training that has begun keeps its number of updates
-        planned = [saved.get(variant.name, variant) for variant in planned]
-    plan = Plan(
-        variants=tuple(planned),
-        seeds=tuple(range(own.seeds)),
-        test=None if own.test is None else os.path.abspath(own.test) if os.path.exists(own.test) else own.test,
-        texts=tuple(read_texts(own.texts)),
-        device=device,
-        command=command,
-    )
+    folder = Path(line.options["out"])
+    plan = build_plan(own, variants, folder, resolve_device(line.options.get("device", "auto")), command)
     plan.save(folder)
     try:
         trainings = run_all(plan, folder, jobs=own.jobs, quiet=line.quiet)
@@ -215,6 +205,27 @@ def run_comparison(own: CompareArguments, variants: Sequence[Variant], line: Any
     if failures:
         name, reason = next(iter(failures.items()))
         raise RegardError(f"{len(failures)} of {len(trainings)} trainings failed; {name}: {reason}")
+
+
+def build_plan(own: CompareArguments, variants: Sequence[Variant], folder: Path, device: str, command: str) -> Plan:
+    """Give all models the same budget and, if requested, about the same number of parameters."""
+    from regard.compare.plan import Draft, Plan, get_plan_file, match_parameters, read_plan, set_budget
+
+    drafts = [Draft(variant, device) for variant in variants]
+    if own.match_parameters:
+        drafts = [Draft(variant, device) for variant in match_parameters(drafts)]
+    planned = set_budget(drafts, tokens=own.tokens, minutes=own.minutes)
+    if own.minutes is not None and get_plan_file(folder).exists():  # a training that has begun keeps its updates
+        saved = {variant.name: variant for variant in read_plan(folder).variants}
+        planned = [saved.get(variant.name, variant) for variant in planned]
+    return Plan(
+        variants=tuple(planned),
+        seeds=tuple(range(own.seeds)),
+        test=own.test if own.test is None or own.test in CORPORA else os.path.abspath(own.test),
+        texts=tuple(read_texts(own.texts)),
+        device=device,
+        command=command,
+    )
 
 
 def read_texts(path: str | None) -> list[str]:
