@@ -244,7 +244,7 @@ def run(cases: int, seed: int) -> None:
         train({"data": corpus, "model": pairs, "training": step}, folder / "pairs", quiet=True)
         train({**text, "model": gpt, "training": step}, folder / "text", quiet=True)
         pool = ModelPool(runs={each: folder / each for each in ("pairs", "text")})
-        pool.load("cpu", ServeSettings(**{name: value for name, value in LIMITS.items() if name == "max_tokens"}))
+        pool.load("cpu", ServeSettings(max_tokens=20))
         with running(pool, **LIMITS) as client:
             fuzz(client.port, cases, seed)
         pool.stop(5)

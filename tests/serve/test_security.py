@@ -146,6 +146,14 @@ def test_a_request_that_does_not_end_is_given_up(models):
         assert answer.endswith(b'{"error": "the request body was incomplete after 0.2 seconds"}')
 
 
+def test_a_large_request_that_does_not_end_is_too_large(models):
+    head = b"POST /api/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    with running(models, body_timeout=0.2, max_bytes=100) as client:
+        answer = exchange(client, head + b"Content-Length: 1000\r\n\r\n" + b"a" * 200)
+    assert answer.startswith(b"HTTP/1.1 413 ")
+    assert answer.endswith(b'{"error": "the request must be at most 100 bytes"}')
+
+
 def test_two_lengths_of_a_body_are_refused(client):
     head = b"POST /api/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     for lengths in (

@@ -164,6 +164,8 @@ class Guard:
                     if not message.get("more_body", False):
                         break
         except TimeoutError:
+            if size > self.settings.max_bytes:
+                raise self._build_too_large_error({"connection": "close"}) from None
             line = f"the request body was incomplete after {self.settings.body_timeout:g} seconds"
             raise RequestError(408, line, {"connection": "close"}) from None
         if size > self.settings.max_bytes:
