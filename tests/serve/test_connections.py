@@ -226,12 +226,12 @@ def test_open_files_are_counted():
 def test_more_half_requests_than_files_do_not_silence_it(reverse_run):
     with in_process(reverse_run, max_files=256) as process:
         client = process.client
-        with connected(client, *[HALF_HEADER] * 300):
+        with connected(client, *[HALF_HEADER] * 300, *[HALF_BODY, b""] * 100):
             for _ in range(3):
                 assert client.ask("/health").status == 200
             assert client.ask("/api/predict", {"text": "a b"}).json["text"] == "b a"
             metrics = read_metrics(client)
-            assert int(metrics['regard_connections_closed_total{reason="replaced"}']) >= 300 - 256
+            assert int(metrics['regard_connections_closed_total{reason="replaced"}']) >= 500 - 256
         logged = process.end()
     (warning,) = [each["message"] for each in logged if each["event"] == "warning"]
     assert warning.startswith("the limit of open files (256) allows ")

@@ -50,15 +50,16 @@ Responses = dict[int | str, dict[str, Any]]
 ERROR_RESPONSES: Responses = {
     status: {"model": ErrorResponse, "description": description}
     for status, description in {
-        400: "The request is not valid JSON.",
+        400: "The request is not valid HTTP, not UTF-8 or nested too deeply, or a header is malformed.",
         401: "The bearer token is missing or wrong.",
-        408: "The request body took too long to arrive.",
+        408: "The request took too long to arrive.",
         413: "The request is too large.",
         415: "The Content-Type is not application/json.",
         421: "The Host header is not allowed.",
         422: "The request is invalid, or exceeds a limit of the server.",
+        431: "The request headers are too large.",
         500: "Internal server error.",
-        503: "The server is busy; retry after the time in the Retry-After header.",
+        503: "The server is loading or busy; retry after the time in the Retry-After header.",
     }.items()
 }
 EVENTS = """The same answer as server-sent events.
