@@ -81,9 +81,9 @@ def create_app(pool: ModelPool, settings: ServeSettings) -> Guard:
     )
     add_error_handlers(app)
     add_page_routes(app)
-    add_status_routes(app, pool, metrics)
     add_model_routes(app, pool, settings)
     add_request_routes(app, pool, settings)
+    add_status_routes(app, pool, metrics)
     return Guard(app, settings, metrics, {route.path for route in app.routes if isinstance(route, Route)})
 
 
