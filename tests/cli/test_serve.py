@@ -39,6 +39,8 @@ def test_all_else_works_without_fastapi():
 
 def test_the_help_ends_with_an_example():
     result = python(WITHOUT, "serve", "--help")
+    for option in ("--header-timeout", "--body-timeout", "--send-timeout", "--max-connections"):
+        assert option in result.stdout
     assert result.stdout.rstrip().splitlines()[-1] == "Example: regard serve runs/dates runs/plain --port 8000"
 
 

@@ -6,16 +6,15 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from tempfile import TemporaryFile
 from typing import IO, Any
 from unittest.mock import patch
 
-import uvicorn
-
 from regard.serve.app import create_app
+from regard.serve.served_models import ModelPool
+from regard.serve.server import Server, build_config, open_socket
 from regard.serve.settings import ServeSettings
 
 JSON = {"Content-Type": "application/json"}
@@ -72,18 +71,17 @@ class Client:
 
 @contextmanager
 def running(models: Any, **settings: Any):
-    """Yield a client of a server with these models."""
-    config = uvicorn.Config(
-        create_app(models, ServeSettings(**settings)), port=0, log_config=None, log_level="critical", lifespan="off"
-    )
-    server = uvicorn.Server(config)
+    """Yield a client of a server with these models, or with a pool of models."""
+    options = ServeSettings(**{"port": 0, **settings})
+    pool = models if isinstance(models, ModelPool) else ModelPool(models)
     lines: list[str] = []
-    thread = threading.Thread(target=server.run, daemon=True)
-    with patch("regard.serve.log.write_line", lines.append):
+    started = threading.Event()
+    with patch("regard.serve.log.write_line", lines.append), open_socket(options) as listening:
+        server = Server(build_config(create_app(pool, options), options), started.set)
+        thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
         thread.start()
-        while not server.started:
-            time.sleep(0.01)
-        yield Client(server.servers[0].sockets[0].getsockname()[1], lines)
+        assert started.wait(30)
+        yield Client(listening.getsockname()[1], lines)
         server.should_exit = True
         thread.join()
 
@@ -106,9 +104,16 @@ class Process:
 
 
 @contextmanager
-def in_process(*arguments: object):
-    """Yield a server in its own process. It logs to a file, since a full pipe would block it."""
-    line = [sys.executable, "-c", COMMAND, "serve", *map(str, arguments), "--port", "0", "--device", "cpu"]
+def in_process(*arguments: object, max_files: int | None = None):
+    """Yield a server in its own process. It logs to a file, since a full pipe would block it.
+
+    Args:
+        arguments: Of the command.
+        max_files: Limit of open files.
+    """
+    limit = f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, ({max_files}, {max_files})); "
+    code = COMMAND if max_files is None else limit + COMMAND
+    line = [sys.executable, "-c", code, "serve", *map(str, arguments), "--port", "0", "--device", "cpu"]
     with TemporaryFile("w+") as log, subprocess.Popen(line, stdout=subprocess.PIPE, stderr=log, text=True) as process:
         assert process.stdout is not None
         try:

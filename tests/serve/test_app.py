@@ -6,6 +6,10 @@ import pytest
 
 from regard import __version__
 from regard.serve import app
+from regard.serve.batching import Worker
+from regard.serve.handler import PredictorHandler
+from regard.serve.served_models import ModelPool, ServedModel
+from regard.serve.settings import ServeSettings
 from regard.tasks.tag.predictor import Tagging
 from regard.views.attention_map import AttentionMap
 from tests.serve.running import running
@@ -30,6 +34,50 @@ HOSTILE = [
 def test_health(client):
     answer = client.ask("/health")
     assert (answer.status, answer.json) == (200, {"status": "ok", "version": __version__})
+
+
+def test_it_is_ready_when_all_models_are_loaded(models, gpt_run):
+    pool = ModelPool({"reverse": models["reverse"]}, {"gpt": gpt_run})
+    line = "the server is loading its models (1 of 2 loaded); retry later"
+    with running(pool) as client:
+        for path, body in (("/ready", None), ("/api/models", None), ("/api/predict", {"text": "a"})):
+            answer = client.ask(path, body)
+            assert (answer.status, answer.error, answer.headers["retry-after"]) == (503, line, "1")
+        assert client.ask("/health").status == 200
+        assert client.ask("/").status == 200
+        pool.load("cpu", ServeSettings())
+        answer = client.ask("/ready")
+        assert (answer.status, answer.json) == (200, {"status": "ready", "models": ["reverse", "gpt"]})
+        assert client.ask("/api/predict", {"text": "a b"}).json["text"] == "b a"
+    pool.models["gpt"].worker.stop(5)
+
+
+class Crash(BaseException):
+    """No Exception, so no step of a worker survives it."""
+
+
+class Crashing(PredictorHandler):
+    def handle(self, requests):
+        raise Crash
+        yield
+
+
+def test_it_is_not_ready_when_a_worker_has_died(models):
+    predictor = models["tag"].predictor
+    worker = Worker(Crashing(predictor, 10), name="tag", capacity=9, batch=9)
+    worker.start()
+    line = 'model "tag" has stopped after an internal error; see the server log'
+    with running({"reverse": models["reverse"], "tag": ServedModel("tag", predictor, worker)}) as client:
+        assert client.ask("/ready").status == 200
+        answer = client.ask("/api/predict", {"model": "tag", "text": "a"})
+        assert (answer.status, answer.error) == (500, "internal server error; see the server log")
+        worker.join(10)
+        for path, body in (("/ready", None), ("/api/predict", {"model": "tag", "text": "a"})):
+            answer = client.ask(path, body)
+            assert (answer.status, answer.error) == (503, line)
+        assert client.ask("/api/predict", {"text": "a b"}).json["text"] == "b a"  # the other model still answers
+        assert client.ask("/health").status == 200
+    assert [each["error"] for each in client.logged if each["event"] == "bug"] == ["Crash"]
 
 
 def test_models_are_told_with_what_they_take(client):

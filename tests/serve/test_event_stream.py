@@ -96,9 +96,8 @@ def test_a_client_that_goes_away_from_a_stream_ends_it(slow):
 
 
 def test_a_client_that_does_not_read_its_answer_is_left(slow, monkeypatch):
-    monkeypatch.setattr("regard.serve.security.SEND_SECONDS", 0.2)
     monkeypatch.setattr(slow, "part", "x" * 1_000_000)  # more than lies between a server and a client
-    _, server = serving(slow)
+    _, server = serving(slow, send_timeout=0.2)
     with server as client:
         connection = connect(client, "/api/stream")
         until(lambda: client.lines)

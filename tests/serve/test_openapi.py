@@ -15,7 +15,7 @@ CHECKS = (
     checks.response_schema_conformance,
 )
 
-OPERATIONS = [("GET", "/health"), ("GET", "/api/models")] + [
+OPERATIONS = [("GET", path) for path in ("/health", "/ready", "/metrics", "/api/models")] + [
     ("POST", f"/api/{name}") for name in ("predict", "look", "stream")
 ]
 FEW = settings(
@@ -34,6 +34,7 @@ def test_the_description_has_every_address(client):
     )
 
 
+@pytest.mark.filterwarnings("ignore:Do not use the `random` module")  # Schemathesis does, now and then
 @pytest.mark.parametrize(("method", "path"), OPERATIONS)
 @pytest.mark.parametrize("mode", ["positive", "negative"])
 def test_nothing_that_can_be_sent_makes_the_server_err(client, models, method, path, mode):

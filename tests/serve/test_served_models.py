@@ -1,3 +1,4 @@
+import shutil
 import time
 from pathlib import Path
 
@@ -5,7 +6,8 @@ import pytest
 
 from regard import RegardError
 from regard.serve.messages import ServerRequest
-from regard.serve.served_models import find_model, name_runs, serve_runs, start_model
+from regard.serve.security import RequestError
+from regard.serve.served_models import ModelPool, name_runs, start_model
 from regard.serve.settings import ServeSettings
 from regard.tasks.pairs.options import SearchOptions
 from regard.tasks.predictor import Request
@@ -27,15 +29,48 @@ def test_a_run_is_given_once():
 
 
 def test_the_first_model_is_asked_unless_told_otherwise(models):
-    assert find_model(models, None).name == "reverse"
-    assert find_model(models, "gpt").name == "gpt"
+    pool = ModelPool(models)
+    assert pool.find(None).name == "reverse"
+    assert pool.find("gpt").name == "gpt"
     with pytest.raises(RegardError) as caught:
-        find_model(models, "gtp")
+        pool.find("gtp")
     assert str(caught.value) == 'unknown model "gtp"; did you mean "gpt"?'
 
 
+def test_nothing_is_asked_before_all_is_loaded(models, gpt_run):
+    pool = ModelPool({"reverse": models["reverse"]}, {"gpt": gpt_run})
+    line = "the server is loading its models (1 of 2 loaded); retry later"
+    assert pool.find_problem() == line
+    with pytest.raises(RequestError) as caught:
+        pool.find("reverse")
+    assert (caught.value.status, caught.value.line) == (503, line)
+    pool.load("cpu", ServeSettings())
+    assert pool.find_problem() is None
+    assert pool.find("gpt").worker.is_alive()
+    pool.models["gpt"].worker.stop(5)
+
+
+def test_a_run_folder_that_is_gone_is_told(reverse_run, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(reverse_run, copy)
+    pool = ModelPool(runs={"copy": copy})
+    pool.load("cpu", ServeSettings())
+    assert pool.find_problem() is None
+    copy.rename(tmp_path / "elsewhere")
+    assert pool.find_problem() == 'the run folder of model "copy" is missing or incomplete'
+    assert pool.find("copy").name == "copy"  # it still answers from memory
+    pool.stop(5)
+    line = 'model "copy" has stopped after an internal error; see the server log'
+    assert pool.find_problem() == line
+    with pytest.raises(RequestError) as caught:
+        pool.find("copy")
+    assert (caught.value.status, caught.value.line) == (503, line)
+
+
 def test_a_run_is_loaded_and_waits(reverse_run):
-    (model,) = serve_runs([reverse_run], "cpu", ServeSettings(queue_size=7, batch_size=3)).values()
+    pool = ModelPool(runs=name_runs([reverse_run]))
+    pool.load("cpu", ServeSettings(queue_size=7, batch_size=3))
+    (model,) = pool.models.values()
     assert (model.name, model.worker.capacity, model.worker.batch, model.worker.is_alive()) == ("reverse", 7, 3, True)
     parameters = sum(each.numel() for each in model.predictor.model.parameters())
     assert model.record() == {

@@ -2,12 +2,14 @@ import json
 import signal
 import socket
 import threading
+import urllib.error
 import urllib.request
 
 import pytest
 
 from regard import RegardError
-from regard.serve.server import format_address, open_socket
+from regard.serve import server
+from regard.serve.server import format_address, open_socket, warn_if_open
 from regard.serve.settings import ServeSettings
 from tests.serve.running import in_process
 
@@ -62,3 +64,36 @@ def test_the_address_can_be_typed(host, shown):
             assert format_address(listening, settings) == f"http://{shown}:{listening.getsockname()[1]}/"
     except RegardError:
         assert host == "::1"  # a machine may have no IPv6
+
+
+def test_a_server_open_to_others_without_a_token_warns(monkeypatch):
+    logged = []
+    monkeypatch.setattr(server, "log", lambda *event, **fields: logged.append((*event, fields)))
+    warn_if_open(ServeSettings())
+    warn_if_open(ServeSettings(host="0.0.0.0", token="secret"))
+    assert logged == []
+    warn_if_open(ServeSettings(host="0.0.0.0"))
+    message = "anyone who can reach 0.0.0.0 can use the models: no token is set; see --token-file"
+    assert logged == [("warning", {"message": message})]
+
+
+def test_it_listens_while_it_loads(reverse_run, monkeypatch, capsys):
+    states = []
+
+    def load_late(pool, device, settings):
+        address = f"http://127.0.0.1:{port}"
+        for path in ("/health", "/ready"):
+            try:
+                states.append(urllib.request.urlopen(address + path, timeout=10).status)
+            except urllib.error.HTTPError as error:
+                with error:
+                    states.append(error.code)
+        raise RegardError("cannot be loaded")
+
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    monkeypatch.setattr("regard.serve.served_models.ModelPool.load", load_late)
+    with pytest.raises(RegardError) as caught:
+        server.serve([reverse_run], ServeSettings(port=port))
+    assert (str(caught.value), states) == ("cannot be loaded", [200, 503])
+    assert capsys.readouterr().out == ""  # the address is printed when the models can answer

@@ -11,27 +11,30 @@ from typing import Any, TypeVar
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import Response, StreamingResponse
+from fastapi.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.exceptions import HTTPException
+from starlette.routing import Route
 
 from regard import __version__
 from regard.errors import RegardError
 from regard.serve.event_stream import stream_events
 from regard.serve.files import StaticFile, load_page_files
 from regard.serve.messages import ActionName, Event
+from regard.serve.metrics import CONTENT_TYPE, Metrics
 from regard.serve.requests import parse_look_request, parse_predict_request
 from regard.serve.schemas import (
     AttentionMapRecord,
     ErrorResponse,
     Health,
     ModelList,
+    Ready,
     RequestBody,
     build_answer_type,
     build_look_body,
     build_predict_body,
 )
-from regard.serve.security import Guard, RequestError
-from regard.serve.served_models import ServedModel, find_model
+from regard.serve.security import Guard, RequestError, build_busy_error
+from regard.serve.served_models import ModelPool, ServedModel
 from regard.serve.settings import ServeSettings
 from regard.serve.validation import format_validation_error
 
@@ -41,18 +44,22 @@ JSON = json.JSONEncoder(allow_nan=False)
 EventStream = AsyncGenerator[Event, None]
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 
-ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
+Responses = dict[int | str, dict[str, Any]]
+"""Descriptions of responses by status."""
+
+ERROR_RESPONSES: Responses = {
     status: {"model": ErrorResponse, "description": description}
     for status, description in {
-        400: "The request is not valid JSON.",
+        400: "The request is not valid HTTP, not UTF-8 or nested too deeply, or a header is malformed.",
         401: "The bearer token is missing or wrong.",
-        408: "The request body took too long to arrive.",
+        408: "The request took too long to arrive.",
         413: "The request is too large.",
         415: "The Content-Type is not application/json.",
         421: "The Host header is not allowed.",
         422: "The request is invalid, or exceeds a limit of the server.",
+        431: "The request headers are too large.",
         500: "Internal server error.",
-        503: "The server is busy; retry after the time in the Retry-After header.",
+        503: "The server is loading or busy; retry after the time in the Retry-After header.",
     }.items()
 }
 EVENTS = """The same answer as server-sent events.
@@ -61,8 +68,9 @@ A "part" event has the text generated since the last one in "part" (language mod
 "beam" (translation). The last event is "answer", with the response of /api/predict, or "error"."""
 
 
-def create_app(models: dict[str, ServedModel], settings: ServeSettings) -> Guard:
+def create_app(pool: ModelPool, settings: ServeSettings) -> Guard:
     """Create the ASGI application, wrapped in its `Guard`."""
+    metrics = Metrics()
     app = FastAPI(
         title="regard",
         version=__version__,
@@ -73,13 +81,41 @@ def create_app(models: dict[str, ServedModel], settings: ServeSettings) -> Guard
     )
     add_error_handlers(app)
     add_page_routes(app)
-    add_model_routes(app, models, settings)
-    add_request_routes(app, models, settings)
-    return Guard(app, settings)
+    add_model_routes(app, pool, settings)
+    add_request_routes(app, pool, settings)
+    add_status_routes(app, pool, metrics)
+    return Guard(app, settings, metrics, {route.path for route in app.routes if isinstance(route, Route)})
 
 
-def add_model_routes(app: FastAPI, models: dict[str, ServedModel], settings: ServeSettings) -> None:
-    """Add /health and /api/models."""
+def add_status_routes(app: FastAPI, pool: ModelPool, metrics: Metrics) -> None:
+    """Add /health, /ready and /metrics."""
+    not_ready: Responses = {503: {"model": ErrorResponse, "description": "A model is loading or cannot answer."}}
+    text: Responses = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "The metrics."}}
+
+    @app.get("/health", response_model=Health, summary="Check that the server is running")
+    async def health() -> Response:
+        return build_json_response({"status": "ok", "version": __version__})
+
+    @app.get("/ready", response_model=Ready, responses=not_ready, summary="Check that all models can answer")
+    async def ready() -> Response:
+        problem = pool.find_problem()
+        if problem is not None:
+            raise build_busy_error(problem)
+        return build_json_response({"status": "ready", "models": list(pool.models)})
+
+    @app.get(
+        "/metrics",
+        response_class=PlainTextResponse,
+        responses={**text, 401: ERROR_RESPONSES[401]},
+        summary="Return metrics in the text format of Prometheus",
+    )
+    async def metrics_() -> Response:
+        models = list(pool.models.values())
+        return Response(metrics.render(models), headers={"cache-control": "no-store"}, media_type=CONTENT_TYPE)
+
+
+def add_model_routes(app: FastAPI, pool: ModelPool, settings: ServeSettings) -> None:
+    """Add /api/models."""
     limits = {
         "max_bytes": settings.max_bytes,
         "max_characters": settings.max_characters,
@@ -87,23 +123,19 @@ def add_model_routes(app: FastAPI, models: dict[str, ServedModel], settings: Ser
         "max_tokens": settings.max_tokens,
         "timeout": settings.timeout,
     }
-    record = {"models": [model.record() for model in models.values()], "limits": limits}
-
-    @app.get("/health", response_model=Health, summary="Check that the server is running")
-    async def health() -> Response:
-        return build_json_response({"status": "ok", "version": __version__})
 
     @app.get("/api/models", response_model=ModelList, responses=ERROR_RESPONSES, summary="List the models and limits")
     async def models_() -> Response:
-        return build_json_response(record)
+        pool.check_loaded()
+        return build_json_response({"models": [model.record() for model in pool.models.values()], "limits": limits})
 
 
-def add_request_routes(app: FastAPI, models: dict[str, ServedModel], settings: ServeSettings) -> None:
+def add_request_routes(app: FastAPI, pool: ModelPool, settings: ServeSettings) -> None:
     """Add /api/predict, /api/look and /api/stream."""
     to_predict, to_look = accept_body(build_predict_body()), accept_body(build_look_body())
 
     def start_request(request: Request, body: RequestBody, action: ActionName) -> tuple[ServedModel, EventStream]:
-        model = find_model(models, body.model)
+        model = pool.find(body.model)
         if action == "look":
             server_request = parse_look_request(body.to_fields(), model, settings)
         else:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
@@ -84,6 +84,8 @@ class Worker(threading.Thread):
         self.batches: deque[RequestBatch] = deque()
         self.current: RequestBatch | None = None  # the batch being processed
         self.open_count = 0  # requests waiting or being processed
+        self.batch_sizes: Counter[int] = Counter()  # size -> number of batches
+        self.tokens = 0  # generated tokens of all answers
         self.stopping = False
         self.changed = threading.Condition()
 
@@ -121,11 +123,26 @@ class Worker(threading.Thread):
         self.join(seconds)
 
     def run(self) -> None:
-        with check_at_each_step(self.raise_if_canceled):
-            while self._wait_for_work():
-                self._start_batches()
-                for batch in list(self.batches):
-                    self._run_step(batch)
+        try:
+            with check_at_each_step(self.raise_if_canceled):
+                while self._wait_for_work():
+                    self._start_batches()
+                    for batch in list(self.batches):
+                        self._run_step(batch)
+        except BaseException as error:  # a bug; the thread ends, so its requests would wait in vain
+            log_bug(error)
+            self._fail_all()
+
+    def _fail_all(self) -> None:
+        """Reject new requests and answer the open ones with an error."""
+        with self.changed:
+            self.stopping = True
+            running = [queued for batch in self.batches for queued in batch.requests]
+            unanswered = [*self.waiting, *running]
+        for queued in unanswered:
+            self._send(queued, Failure(500, OUR_BUG))
+        self.waiting.clear()
+        self.batches.clear()
 
     def _wait_for_work(self) -> bool:
         """Wait for requests; return False when the worker is stopping and none are left."""
@@ -155,6 +172,7 @@ class Worker(threading.Thread):
             return None
 
     def _add_batch(self, requests: list[QueuedRequest]) -> None:
+        self.batch_sizes[len(requests)] += 1
         for queued in requests:
             queued.batch_size = len(requests)
         self.batches.append(RequestBatch(requests, self.handler.handle([queued.request for queued in requests])))
@@ -200,6 +218,7 @@ class Worker(threading.Thread):
             if isinstance(event, Failure) or event.final:
                 queued.done = True
                 self.open_count -= 1
+                self.tokens += 0 if isinstance(event, Failure) else event.tokens
         queued.on_event(event)
 
 

@@ -45,7 +45,14 @@ class PredictorHandler:
             return None
         if isinstance(event, PartialAnswer):
             return Event(event.content, final=False)
-        return Event({"kind": self.predictor.task_name, **event.record()})
+        content = {"kind": self.predictor.task_name, **event.record()}
+        return Event(content, tokens=self.count_tokens(content))
+
+    def count_tokens(self, content: dict[str, Any]) -> int:
+        """Return the number of generated tokens of an answer: its target, or its text after the prompt."""
+        if "prompt" in content:
+            return len(content["tokens"]) - 1 - len(self.predictor.tokenizers.target.encode(content["prompt"]))
+        return len(content.get("target_tokens", ()))
 
     def look(self, request: Request) -> Event:
         """Return the attention map as a record; only the largest weights if it has very many."""

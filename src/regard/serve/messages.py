@@ -24,6 +24,7 @@ class Event:
 
     content: dict[str, Any]
     final: bool = True
+    tokens: int = 0  # generated tokens of the answer
 
 
 @dataclass(frozen=True)

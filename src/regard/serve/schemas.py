@@ -155,6 +155,13 @@ class Health(BaseModel):
     version: str
 
 
+class Ready(BaseModel):
+    """The models of a server that is ready."""
+
+    status: Literal["ready"]
+    models: list[str]
+
+
 class ErrorResponse(BaseModel):
     """An error, as one line of text."""
 

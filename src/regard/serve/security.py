@@ -1,6 +1,6 @@
 """ASGI middleware: authentication, request limits, security headers and the request log.
 
-    app = Guard(app, settings)
+    app = Guard(app, settings, Metrics(), routes={"/health"})
 
 It checks the headers, reads the body within limits before the application sees it,
 answers internal errors with status 500, and logs every request.
@@ -12,12 +12,14 @@ import asyncio
 import hashlib
 import hmac
 import json
+import re
 import time
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 from regard.serve.batching import OUR_BUG
 from regard.serve.log import log, log_bug
+from regard.serve.metrics import Metrics
 from regard.serve.settings import LOOPBACK, ServeSettings
 
 POLICY = (
@@ -33,11 +35,22 @@ HEADERS = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
 }
-BODY_SECONDS = 10.0
-"""Timeout for reading the request body."""
+PROBES = ("/health", "/ready", "/metrics")
+"""Paths for monitoring, which are answered even if there are too many requests or connections."""
 
-SEND_SECONDS = 10.0
-"""Timeout for sending one part of the response."""
+TOKEN_PATHS = ("/api/", "/metrics")
+"""Prefixes of the paths that need the token, if there is one."""
+
+MAX_HEADER_BYTES = 16_384
+"""Maximum size of all headers."""
+
+OVER_LIMIT = "over_limit"
+"""Key in the state of a scope whose connection is one too many."""
+
+TOO_MANY_CONNECTIONS = "too many connections; retry later"
+
+HOST = re.compile(r"(?:(?P<name>[a-z0-9_.-]+)|\[(?P<address>[0-9a-f:.]+)\])(?::[0-9]{1,5})?", re.IGNORECASE)
+"""A Host header: a name or an address, and optionally a port."""
 
 MAX_REQUESTS_PER_PLACE = 4
 """Open requests per place in the queue; more are rejected at once."""
@@ -62,30 +75,28 @@ class UnreadError(Exception):
     """The client does not read the response."""
 
 
-def build_busy_error(line: str) -> RequestError:
+def build_busy_error(line: str, headers: Mapping[str, str] | None = None) -> RequestError:
     """Return a 503 error with a Retry-After header."""
-    return RequestError(503, line, {"retry-after": str(RETRY_SECONDS)})
+    return RequestError(503, line, {"retry-after": str(RETRY_SECONDS), **(headers or {})})
 
 
 class Guard:
     """ASGI middleware that guards an application."""
 
-    def __init__(self, app: Any, settings: ServeSettings) -> None:
-        self.app, self.settings = app, settings
-        self.active_requests = 0  # open requests
-        self.hosts = {*LOOPBACK, *settings.allow_hosts} if settings.local else None
+    def __init__(self, app: Any, settings: ServeSettings, metrics: Metrics, routes: Container[str]) -> None:
+        self.app, self.settings, self.metrics, self.routes = app, settings, metrics, routes
+        self.hosts = {*LOOPBACK, *(name.lower() for name in settings.allow_hosts)} if settings.local else None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Handle one request; other ASGI scopes are passed through."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        started_at, response = time.monotonic(), GuardedResponse(send)
-        self.active_requests += 1
+        started_at, response = time.monotonic(), GuardedResponse(send, self.settings.send_timeout)
+        self.metrics.in_flight += 1
         try:
-            if self.active_requests > MAX_REQUESTS_PER_PLACE * self.settings.queue_size:
-                raise build_busy_error("too many requests; retry later")
             self._check_headers(scope)
+            self._check_load(scope)
             body = await self._read_body(receive)
             await self.app(scope, replay(body, receive), response.send)
         except RequestError as refused:
@@ -96,15 +107,34 @@ class Guard:
             log_bug(error)
             await response.send_error(RequestError(500, OUR_BUG))
         finally:
-            self.active_requests -= 1
-            log_request(scope, response.status, time.monotonic() - started_at)
+            seconds = time.monotonic() - started_at
+            self.metrics.in_flight -= 1
+            self.metrics.count_request(
+                scope["path"] if scope["path"] in self.routes else "other", response.status, seconds
+            )
+            log_request(scope, response.status, seconds)
+
+    def _check_load(self, scope: Any) -> None:
+        """Raise `RequestError` if there are too many connections or requests."""
+        if scope["path"] in PROBES:
+            return
+        if scope.get("state", {}).get(OVER_LIMIT):
+            raise build_busy_error(TOO_MANY_CONNECTIONS, {"connection": "close"})
+        if self.metrics.in_flight > MAX_REQUESTS_PER_PLACE * self.settings.queue_size:
+            raise build_busy_error("too many requests; retry later")
 
     def _check_headers(self, scope: Any) -> None:
-        """Raise `RequestError` for a wrong Host, token or Content-Type, before the body is read."""
+        """Raise `RequestError` for headers that are ambiguous, malformed or wrong, before the body is read."""
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > MAX_HEADER_BYTES:
+            raise RequestError(431, f"the request headers must be at most {MAX_HEADER_BYTES} bytes")
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        if self.hosts is not None and parse_host(headers.get("host", "")) not in self.hosts:
+        if "content-length" in headers and "transfer-encoding" in headers:
+            line = "Content-Length and Transfer-Encoding cannot be combined"
+            raise RequestError(400, line, {"connection": "close"})
+        host = parse_host(headers.get("host", ""))
+        if self.hosts is not None and host not in self.hosts:
             raise RequestError(421, "unknown Host header; add the host name with --allow-hosts")
-        if self.settings.token is not None and scope["path"].startswith("/api/"):
+        if self.settings.token is not None and scope["path"].startswith(TOKEN_PATHS):
             scheme, _, sent_token = headers.get("authorization", "").partition(" ")
             if scheme.lower() != "bearer" or not is_same_token(sent_token.strip(), self.settings.token):
                 line = "missing or wrong bearer token in the Authorization header"
@@ -121,7 +151,7 @@ class Guard:
         """
         body, size = bytearray(), 0
         try:
-            async with asyncio.timeout(BODY_SECONDS):
+            async with asyncio.timeout(self.settings.body_timeout):
                 while True:
                     message = await receive()
                     if message["type"] == "http.disconnect":
@@ -134,7 +164,9 @@ class Guard:
                     if not message.get("more_body", False):
                         break
         except TimeoutError:
-            line = f"the request body was incomplete after {BODY_SECONDS:g} seconds"
+            if size > self.settings.max_bytes:
+                raise self._build_too_large_error({"connection": "close"}) from None
+            line = f"the request body was incomplete after {self.settings.body_timeout:g} seconds"
             raise RequestError(408, line, {"connection": "close"}) from None
         if size > self.settings.max_bytes:
             raise self._build_too_large_error()
@@ -148,8 +180,8 @@ class Guard:
 class GuardedResponse:
     """The response: adds the security headers and records the status."""
 
-    def __init__(self, send: Any) -> None:
-        self._send, self.status = send, 0
+    def __init__(self, send: Any, timeout: float) -> None:
+        self._send, self.timeout, self.status = send, timeout, 0
 
     async def send(self, message: Any) -> None:
         """Forward an ASGI message of the application."""
@@ -161,7 +193,7 @@ class GuardedResponse:
             ]
             message = {**message, "headers": [*message["headers"], *extra]}
         try:
-            async with asyncio.timeout(SEND_SECONDS):
+            async with asyncio.timeout(self.timeout):
                 await self._send(message)
         except TimeoutError:
             raise UnreadError from None
@@ -188,10 +220,14 @@ def replay(body: bytes, receive: Any) -> Any:
 
 
 def parse_host(header: str) -> str:
-    """Return the host name of a Host header, without the port."""
-    if header.startswith("["):
-        return header[1:].partition("]")[0]
-    return header.partition(":")[0].lower()
+    """Return the host name of a Host header in lower case, without the port, or raise `RequestError`.
+
+    An empty header, as HTTP/1.0 clients may send it, gives an empty name.
+    """
+    match = HOST.fullmatch(header)
+    if match is None and header:
+        raise RequestError(400, "malformed Host header; expected a host name, with or without a port")
+    return (match["name"] or match["address"]).lower() if match else ""
 
 
 def is_same_token(sent_token: str, token: str) -> bool:
