@@ -18,6 +18,7 @@ PAGE = ROOT / "CONTRIBUTING.md"
 ORDER = [  # a module imports only from lines above its own; a package stands for those of its modules that have no line
     "aliases",
     "errors",
+    "bounds",
     "settings",
     "files",
     "attention.shared_context",

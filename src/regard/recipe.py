@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from regard.bounds import MAX_VOCABULARY
 from regard.errors import RegardError, unknown_name
 from regard.settings import Field, Mark, Table, get_fields, join_location, merge_fields, parse_settings, to_table
 
@@ -24,14 +25,15 @@ ATTENTION_SETTINGS = {"score", "heads", "project", "normalizer", "learn_width", 
 POOLING_SETTINGS = {"heads", "normalizer", "queries"}
 """Settings that a classifier without attention pooling ignores."""
 
-PLACEHOLDER_SIZE = 2**31
+PLACEHOLDER_SIZE = MAX_VOCABULARY
 """Vocabulary size to check settings with while that of the tokenizer is unknown."""
 
 SIZES: dict[str, Any] = {
     **dict.fromkeys(
-        ("source_vocab_size", "target_vocab_size", "vocab_size", "words", "pieces", "vectors", "vectors_width"),
+        ("source_vocab_size", "target_vocab_size", "vocab_size", "words", "pieces", "vectors"),
         PLACEHOLDER_SIZE,
     ),
+    "vectors_width": 1,
     "unlabeled": 0,
     "labels": ("O", "B-X", "I-X"),
 }

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from cyclopts import Parameter
 
+from regard.bounds import Bounds
 from regard.errors import RegardError
 from regard.maps.options import LookOptions, check_not_empty
 from regard.tasks.actions import Action, Invocation
@@ -16,7 +17,7 @@ from regard.tasks.actions import Action, Invocation
 if TYPE_CHECKING:
     from regard.views.attention_map import AttentionMap
 
-Which = int | Literal["mean"]
+Which = Annotated[int | Literal["mean"], Bounds(0, 1_000_000)]
 View = Literal["matrix", "lines", "heads", "words", "time"]
 TERMINAL_VIEWS, SVG_VIEWS, PNG_VIEWS = ("matrix", "words", "time"), ("matrix", "lines", "heads", "words"), ("matrix",)
 """Views that each output supports; an HTML page has all of them."""

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple
 
+from regard.bounds import Bounds
 from regard.errors import RegardError
 from regard.tasks.actions import Action, File, Invocation
 from regard.tasks.actions.evaluate import join_lines
@@ -61,7 +62,7 @@ class Align(Action):
     attention: str | None = None
     shift: Literal[0, 1] | None = None
     method: Literal["argmax", "threshold"] = "argmax"
-    threshold: float | None = None
+    threshold: Annotated[float | None, Bounds(exclusive_minimum=0, maximum=1)] = None
     gold: Path | None = None
     gold_base: Literal[0, 1] = 0
     backward: Path | None = None

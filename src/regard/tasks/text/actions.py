@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from cyclopts import Parameter
 
+from regard.bounds import Bounds
 from regard.errors import RegardError
 from regard.tasks.actions import Action, File, Flag, Invocation
 from regard.tasks.actions.evaluate import Evaluate
@@ -72,8 +73,8 @@ class EvaluateText(Evaluate):
 
     data: File | None = None
     documents: Literal["file", "line", "paragraph"] | None = None
-    context_length: int | None = None
-    stride: int | None = None
+    context_length: Annotated[int | None, Bounds(1, 1_000_000)] = None
+    stride: Annotated[int | None, Bounds(1, 1_000_000)] = None
 
     def check(self) -> None:
         if self.data is None:
@@ -119,15 +120,10 @@ class Generate(Action, GenerationOptions):
     positional: ClassVar[tuple[str, ...]] = ("prompt",)
 
     prompt: Annotated[str, Parameter(allow_leading_hyphen=True)] = ""
-    count: int = 1
+    count: Annotated[int, Bounds(1, 1_000_000)] = 1
     jsonl: Flag = False
 
     def check(self) -> None:
-        for name in ("max_tokens", "top_k", "beam", "nbest", "count"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise RegardError(f"--{name.replace('_', '-')} must be at least 1, got {value}")
-        self.check_sampling()
         self.check_compatible_options()
 
     def check_compatible_options(self) -> None:
