@@ -17,7 +17,8 @@ from regard.tasks.actions import Flag
 from regard.tasks.base import format_count
 
 if TYPE_CHECKING:
-    from regard.recipe import Recipe
+    from regard.messages import escape_lines
+from regard.recipe import Recipe
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ def inspect(run: Path, /, *, as_json: Annotated[Flag, Parameter("--json")] = Fal
     if as_json:
         print(json.dumps({"card": card, "recipe": table, "metrics": metrics}, ensure_ascii=False))
         return
-    print("\n".join(describe_run(run_folder, card, recipe, metrics)))
+    print(escape_lines("\n".join(describe_run(run_folder, card, recipe, metrics))))
 
 
 def describe_run(run: Run, card: dict[str, Any], recipe: Recipe, metrics: list[dict[str, Any]]) -> Iterator[str]:

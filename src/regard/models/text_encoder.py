@@ -56,7 +56,7 @@ class TextEncoderConfig:
     char_ngrams: Count = 0  # number of hashed vectors of character n-grams (length 2 to 4), as in fastText; 0 for none
     encoder: EncoderKind = "rnn"  # layers on top of the embeddings; both: self-attention on top of an rnn
     cell: Cell = "lstm"  # recurrent cell; rnn is a plain tanh cell
-    hidden: Width = 100  # width of the recurrent state, per direction
+    hidden: Annotated[int, Bounds(1, 50_000)] = 100  # width of the recurrent state, per direction
     layers: Layers = 1  # number of recurrent layers
     attention_layers: Layers = 1  # number of self-attention layers
     attention_heads: Heads = 4  # number of heads in each self-attention layer

@@ -12,6 +12,7 @@ from cyclopts import Parameter
 from regard.bounds import Bounds
 from regard.errors import RegardError
 from regard.maps.options import LookOptions, check_not_empty
+from regard.messages import print_message
 from regard.tasks.actions import Action, Invocation
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class Look(Action, LookOptions):
         if not paths:
             print(render_view(picture, view, self.layer, self.head))
         elif not invocation.quiet:
-            print("wrote", *paths, file=sys.stderr)
+            print_message(f"wrote {' '.join(map(str, paths))}")
 
     def check_view(self, picture: AttentionMap, view: View) -> None:
         """Raise a `RegardError` for an invalid view, layer or head, before any file is written."""

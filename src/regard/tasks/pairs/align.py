@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple
 
 from regard.bounds import Bounds
 from regard.errors import RegardError
+from regard.messages import print_message
 from regard.tasks.actions import Action, File, Invocation
 from regard.tasks.actions.evaluate import join_lines
 from regard.tasks.actions.predict import AT_ONCE, to_single_line
@@ -181,7 +181,7 @@ class Align(Action):
         shifts = get_shifts(self.shift)
         best = search_head(attended, gold, shifts=shifts, method=self.method, threshold=self.threshold)
         if name is not None:
-            print(f"{name} {best.selection}: {best.score} on the gold links", file=sys.stderr)
+            print_message(f"{name} {best.selection}: {best.score} on the gold links")
         return best.selection
 
 

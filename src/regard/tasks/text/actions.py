@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import secrets
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from cyclopts import Parameter
 
 from regard.bounds import Bounds
 from regard.errors import RegardError
+from regard.messages import print_message
 from regard.tasks.actions import Action, File, Flag, Invocation
 from regard.tasks.actions.evaluate import Evaluate
 from regard.tasks.actions.explain import Explain
@@ -155,7 +155,7 @@ class Generate(Action, GenerationOptions):
             write = self.write_record if self.jsonl else self.write_text
             write(predictor, prompt, (first_seed + index) % SEEDS, is_last=index + 1 == self.count)
         if self.seed is None and not self.greedy and not invocation.quiet:
-            print(f"sampled with --seed {first_seed}", file=sys.stderr)
+            print_message(f"sampled with --seed {first_seed}")
 
     def build_sampling_options(self, seed: int) -> dict[str, Any]:
         """Return keyword arguments for `TextPredictor.generate`."""
@@ -188,7 +188,7 @@ def warn_unknown(predictor: TextPredictor, prompt: str) -> None:
 
     tokens = predictor.tokenizer.encode(prompt)
     if UNKNOWN in tokens:
-        print(f"{tokens.count(UNKNOWN)} of {len(tokens)} prompt tokens are unknown to the model", file=sys.stderr)
+        print_message(f"{tokens.count(UNKNOWN)} of {len(tokens)} prompt tokens are unknown to the model")
 
 
 def to_json_line(text: GeneratedText) -> str:
