@@ -232,8 +232,8 @@ def test_too_many_updates_left_out_in_a_row_end_training_and_name_the_batch(tmp_
         train(changed(training={"steps": 44, "validate_every": 22}), tmp_path / "twice", quiet=True)
     assert Run(tmp_path / "twice").read_metrics()[-1]["skipped"] == 38
     explode(monkeypatch, range(3, 40))
-    result = r"^step 22: gradient norm \(not finite for 20 updates in a row\) is (inf|nan) for the batch of "
-    with pytest.raises(RegardError, match=result + r".*; try a lower --training.learning-rate \(was [\d.e-]+\) in "):
+    result = r"^step 22: gradient norm \(not finite for 20 updates in a row\) is (inf|nan); the likely cause is a "
+    with pytest.raises(RegardError, match=result + r".*; try a lower --training.learning-rate in another --out "):
         train(changed(training={"steps": 44}), tmp_path / "run", quiet=True)
     assert list_checkpoints(Run(tmp_path / "run"))[-1].step == 20
 
@@ -293,11 +293,14 @@ def test_a_loss_that_is_no_number_names_its_batch_and_leaves_the_last_checkpoint
         forward(trainer)
 
     monkeypatch.setattr(loop.Trainer, "update", poisoned)
-    result = r'^step 6: loss is nan for the batch of examples [\d, and more]+, starting with "[a-d ]+"; '
-    with pytest.raises(
-        RegardError, match=result + r"try a lower --training.learning-rate \(was [\d.e-]+\) in another --out$"
-    ):
+    cause = r"^step 6: loss is nan; the likely cause is a learning rate that is too high \([\d.e-]+ at this step\)"
+    batch = r' in another --out \(batch of examples [\d, and more]+, starting with "[a-d ]+"\)$'
+    with pytest.raises(RegardError, match=cause + r"; try a lower --training.learning-rate" + batch):
         train(TINY, tmp_path / "run", quiet=True)
+    precise = {**TINY, "training": {**TINY["training"], "precision": "bfloat16"}}
+    advice = r", or the precision bfloat16; try a lower --training.learning-rate or --training.precision float32"
+    with pytest.raises(RegardError, match=cause + advice + batch):
+        train(precise, tmp_path / "precise", quiet=True)
     assert list_checkpoints(Run(tmp_path / "run"))[-1].step == 4
 
 
