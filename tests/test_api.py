@@ -13,9 +13,11 @@ import pytest
 import torch
 
 import regard
+from regard import memory
 from regard.api import train
 from regard.errors import RegardError
 from regard.files import read_tensors
+from regard.models import build
 from regard.run import Run, list_checkpoints
 from regard.training import loop
 from regard.training.optimizer import Optimizer
@@ -434,3 +436,28 @@ def test_the_end_is_explained(tmp_path, capsys):
         r"\nstopped early after 2 validations without improvement; pass --patience 0 to train all steps\n", said
     )
     assert said.endswith("run is complete (6 steps); pass a larger --steps to continue training\n")
+
+
+@pytest.mark.parametrize(
+    ("settings", "bytes_a_parameter", "purpose"),
+    [
+        ({}, 16, "parameters, gradients and optimizer"),
+        ({"ema_decay": 0.9}, 20, "parameters, gradients, optimizer and moving average"),
+    ],
+)
+def test_a_model_that_does_not_fit_into_memory_is_refused(tmp_path, monkeypatch, settings, bytes_a_parameter, purpose):
+    table = changed(model={"hidden": 2000, "embedding": 1000}, training=settings)
+    monkeypatch.setattr(memory, "get_available_memory", lambda device: 10**8)
+    with pytest.raises(RegardError) as caught:
+        train(table, tmp_path / "run", quiet=True)
+    match = re.fullmatch(
+        rf"model needs about ([\d.]+) GB for {purpose}; 0.1 GB of memory are available; "
+        r"lower model.hidden or model.embedding",
+        str(caught.value),
+    )
+    assert match is not None, str(caught.value)
+    with memory.on_meta_device():
+        built = build("bahdanau", source_vocab_size=8, target_vocab_size=8, hidden=2000, embedding=1000)
+    needed = bytes_a_parameter * sum(parameter.numel() for parameter in built.parameters())
+    assert abs(float(match[1]) - needed / 1e9) < 0.06
+    assert not (tmp_path / "run").exists()

@@ -19,17 +19,18 @@ from regard.settings import get_fields
 from regard.tasks import TASKS, get_recipes
 from regard.text.steps import TextSteps
 
-SECTIONS = {
+SECTIONS: set[type] = {
     field.type
     for recipe in get_recipes().values()
     for field in get_fields(recipe).values()
     if dataclasses.is_dataclass(field.type)
 }
-OPTIONS = {kind for task in TASKS.values() for kind in (*task.options.values(), *task.actions.values()) if kind}
-OTHERS = {ServeSettings, AttentionBench, TrainingBench, WatchBench, TextSteps, *CORPORA.values()}
-KINDS = sorted(
-    SECTIONS | OPTIONS | OTHERS | {preset.config for preset in MODELS.values()}, key=lambda kind: kind.__qualname__
-)
+OPTIONS: set[type] = {
+    kind for task in TASKS.values() for kind in (*task.options.values(), *task.actions.values()) if kind
+}
+OTHERS: set[type] = {ServeSettings, AttentionBench, TrainingBench, WatchBench, TextSteps, *CORPORA.values()}
+CONFIGS: set[type] = {preset.config for preset in MODELS.values()}
+KINDS: list[type] = sorted(SECTIONS | OPTIONS | OTHERS | CONFIGS, key=lambda kind: kind.__qualname__)
 
 
 def holds_number(hint: Any) -> bool:
