@@ -23,7 +23,7 @@ SECTIONS: set[type] = {
     field.type
     for recipe in get_recipes().values()
     for field in get_fields(recipe).values()
-    if dataclasses.is_dataclass(field.type)
+    if isinstance(field.type, type) and dataclasses.is_dataclass(field.type)
 }
 OPTIONS: set[type] = {
     kind for task in TASKS.values() for kind in (*task.options.values(), *task.actions.values()) if kind
