@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from regard.messages import escape_lines
 from regard.run import PRETRAINING, Checkpoint, Run, list_checkpoints
 from regard.settings import format_value, parse_known_settings
 from regard.tasks import find_task, to_recipe
@@ -17,8 +18,7 @@ from regard.tasks.actions import Flag
 from regard.tasks.base import format_count
 
 if TYPE_CHECKING:
-    from regard.messages import escape_lines
-from regard.recipe import Recipe
+    from regard.recipe import Recipe
 
 
 @dataclass(frozen=True)
