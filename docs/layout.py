@@ -17,7 +17,9 @@ PAGE = ROOT / "CONTRIBUTING.md"
 
 ORDER = [  # a module imports only from lines above its own; a package stands for those of its modules that have no line
     "aliases",
+    "messages",
     "errors",
+    "bounds",
     "settings",
     "files",
     "attention.shared_context",
@@ -96,6 +98,7 @@ ORDER = [  # a module imports only from lines above its own; a package stands fo
     "views",
     "maps",
     "attribution",
+    "memory",
     "recipe",
     "training",
     "tasks",

@@ -14,10 +14,12 @@ import pytest
 import torch
 
 import regard
+from regard import memory
 from regard.api import train
 from regard.data.pair_check import pluralize
 from regard.errors import RegardError
 from regard.files import read_tensors
+from regard.models import build
 from regard.run import Run, list_checkpoints
 from regard.training import loop
 from regard.training.optimizer import Optimizer
@@ -265,8 +267,8 @@ def test_too_many_updates_left_out_in_a_row_end_training_and_name_the_batch(tmp_
         train(changed(training={"steps": 44, "validate_every": 22}), tmp_path / "twice", quiet=True)
     assert Run(tmp_path / "twice").read_metrics()[-1]["skipped"] == 38
     explode(monkeypatch, range(3, 40))
-    result = r"^step 22: gradient norm \(not finite for 20 updates in a row\) is (inf|nan) for the batch of "
-    with pytest.raises(RegardError, match=result + r".*; try a lower --training.learning-rate \(was [\d.e-]+\) in "):
+    result = r"^step 22: gradient norm \(not finite for 20 updates in a row\) is (inf|nan); the likely cause is a "
+    with pytest.raises(RegardError, match=result + r".*; try a lower --training.learning-rate in another --out "):
         train(changed(training={"steps": 44}), tmp_path / "run", quiet=True)
     assert list_checkpoints(Run(tmp_path / "run"))[-1].step == 20
 
@@ -326,11 +328,14 @@ def test_a_loss_that_is_no_number_names_its_batch_and_leaves_the_last_checkpoint
         forward(trainer)
 
     monkeypatch.setattr(loop.Trainer, "update", poisoned)
-    result = r'^step 6: loss is nan for the batch of examples [\d, and more]+, starting with "[a-d ]+"; '
-    with pytest.raises(
-        RegardError, match=result + r"try a lower --training.learning-rate \(was [\d.e-]+\) in another --out$"
-    ):
+    cause = r"^step 6: loss is nan; the likely cause is a learning rate that is too high \([\d.e-]+ at this step\)"
+    batch = r' in another --out \(batch of examples [\d, and more]+, starting with "[a-d ]+"\)$'
+    with pytest.raises(RegardError, match=cause + r"; try a lower --training.learning-rate" + batch):
         train(TINY, tmp_path / "run", quiet=True)
+    precise = {**TINY, "training": {**TINY["training"], "precision": "bfloat16"}}
+    advice = r", or the precision bfloat16; try a lower --training.learning-rate or --training.precision float32"
+    with pytest.raises(RegardError, match=cause + advice + batch):
+        train(precise, tmp_path / "precise", quiet=True)
     assert list_checkpoints(Run(tmp_path / "run"))[-1].step == 4
 
 
@@ -464,3 +469,28 @@ def test_the_end_is_explained(tmp_path, capsys):
         r"\nstopped early after 2 validations without improvement; pass --patience 0 to train all steps\n", said
     )
     assert said.endswith("run is complete (6 steps); pass a larger --steps to continue training\n")
+
+
+@pytest.mark.parametrize(
+    ("settings", "bytes_a_parameter", "purpose"),
+    [
+        ({}, 16, "parameters, gradients and optimizer"),
+        ({"ema_decay": 0.9}, 20, "parameters, gradients, optimizer and moving average"),
+    ],
+)
+def test_a_model_that_does_not_fit_into_memory_is_refused(tmp_path, monkeypatch, settings, bytes_a_parameter, purpose):
+    table = changed(model={"hidden": 2000, "embedding": 1000}, training=settings)
+    monkeypatch.setattr(memory, "get_available_memory", lambda device: 10**8)
+    with pytest.raises(RegardError) as caught:
+        train(table, tmp_path / "run", quiet=True)
+    match = re.fullmatch(
+        rf"model needs about ([\d.]+) GB for {purpose}; 0.1 GB of memory are available; "
+        r"lower model.hidden or model.embedding",
+        str(caught.value),
+    )
+    assert match is not None, str(caught.value)
+    with memory.on_meta_device():
+        built = build("bahdanau", source_vocab_size=8, target_vocab_size=8, hidden=2000, embedding=1000)
+    needed = bytes_a_parameter * sum(parameter.numel() for parameter in built.parameters())
+    assert abs(float(match[1]) - needed / 1e9) < 0.06
+    assert not (tmp_path / "run").exists()

@@ -2,9 +2,11 @@
 
 import errno
 
+import numpy as np
 import pytest
+import torch
 
-from regard.errors import RegardError, format_os_error, refuse_less, unknown_name
+from regard.errors import RegardError, format_os_error, is_out_of_memory, refuse_less, unknown_name
 
 
 @pytest.mark.parametrize(
@@ -37,3 +39,32 @@ def test_reasons_of_the_system_are_short():
     assert format_os_error(FileNotFoundError(errno.ENOENT, "No such file or directory")) == "not found"
     assert format_os_error(OSError(errno.ENOSPC, "No space left on device")) == "no space left on device"
     assert format_os_error(OSError("no number")) == "no number"
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (MemoryError(), True),
+        (
+            RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes."),
+            True,
+        ),
+        (RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 9 bytes."), True),
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 9 GiB."), True),
+        (RuntimeError("CUDA error: out of memory"), True),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"), True),
+        (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), False),
+        (ValueError("can't allocate memory"), False),
+    ],
+)
+def test_memory_that_ran_out_is_known_by_its_errors(error, expected):
+    assert is_out_of_memory(error) is expected
+
+
+def test_memory_that_torch_and_numpy_do_not_get_is_known():
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(2**58)
+    assert is_out_of_memory(caught.value)
+    with pytest.raises(MemoryError) as refused:
+        np.empty(2**58)
+    assert is_out_of_memory(refused.value)

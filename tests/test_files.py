@@ -17,6 +17,8 @@ from regard.errors import RegardError
 from regard.files import (
     compute_sha256,
     flush_folder,
+    parse_json,
+    read_json,
     read_tensors,
     wrap_read_errors,
     wrap_write_errors,
@@ -153,3 +155,12 @@ def test_only_what_the_disk_refuses_is_said_in_our_words(guard, action):
 def test_a_folder_that_cannot_be_flushed_is_no_error(tmp_path):
     flush_folder(tmp_path)
     flush_folder(tmp_path / "none")
+
+
+def test_json_that_is_nested_too_deeply_is_refused(tmp_path):
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    text = "maximum recursion depth exceeded while decoding a JSON array from a unicode string"
+    with refused(f"{tmp_path}/deep.json is not valid JSON: {text}"):
+        read_json(tmp_path / "deep.json")
+    with pytest.raises(RegardError, match=r"^line 3 is not valid JSON: maximum recursion depth exceeded"):
+        parse_json('{"a":' * 100_000, "line 3")

@@ -23,6 +23,7 @@ from regard.training.loop import Counters
 from regard.training.reporter import Reporter
 from regard.training.resume import apply_base_recipe, check_same_data, check_same_settings, find_base_run, resume_recipe
 from regard.training.train import (
+    check_training_memory,
     clean_up_on_failure,
     initialize_model,
     record_start,
@@ -94,6 +95,7 @@ def train(
             check_same_data(run, prepared.data["sha256"])
             run.write_recipe(prepared.recipe.to_table())
             run.write_card(run.read_card())
+        check_training_memory(prepared, device)
         model = initialize_model(prepared, base_run, reporter)
         record_start(run, prepared, model, base_run, reporter)
         with use_deterministic_algorithms(prepared.recipe.training.deterministic):

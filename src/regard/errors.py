@@ -11,6 +11,18 @@ from regard.aliases import suggest
 NO_MEMORY = "out of memory; try smaller batches, shorter texts or a smaller model"
 
 
+ALLOCATION_FAILURES = (
+    "can't allocate memory",
+    "DefaultCPUAllocator",
+    "not enough memory",
+    "CUDA out of memory",
+    "CUDA error: out of memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "std::bad_alloc",
+)
+"""What PyTorch's errors say when memory cannot be allocated."""
+
+
 class RegardError(Exception):
     """Invalid input. The message says where it is, what it is, and what is expected.
 
@@ -55,5 +67,7 @@ def format_os_error(error: OSError) -> str:
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Return whether PyTorch ran out of memory. On a CPU, only the message of the error tells."""
-    return type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
+    """Return whether Python or PyTorch ran out of memory. On a CPU, only the message of PyTorch's error tells."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in ALLOCATION_FAILURES)

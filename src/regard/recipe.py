@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from regard.bounds import MAX_VOCABULARY
 from regard.errors import RegardError, unknown_name
 from regard.settings import Field, Mark, Table, get_fields, join_location, merge_fields, parse_settings, to_table
 
@@ -24,14 +25,33 @@ ATTENTION_SETTINGS = {"score", "heads", "project", "normalizer", "learn_width", 
 POOLING_SETTINGS = {"heads", "normalizer", "queries"}
 """Settings that a classifier without attention pooling ignores."""
 
-PLACEHOLDER_SIZE = 2**31
+PLACEHOLDER_SIZE = MAX_VOCABULARY
 """Vocabulary size to check settings with while that of the tokenizer is unknown."""
+
+SIZE_SETTINGS = (
+    "hidden",
+    "width",
+    "layers",
+    "encoder_layers",
+    "decoder_layers",
+    "attention_layers",
+    "embedding",
+    "feed_forward",
+    "char_width",
+    "char_ngrams",
+    "queries",
+    "window",
+    "context_length",
+    "max_length",
+)
+"""Settings that decide how many parameters a model has."""
 
 SIZES: dict[str, Any] = {
     **dict.fromkeys(
-        ("source_vocab_size", "target_vocab_size", "vocab_size", "words", "pieces", "vectors", "vectors_width"),
+        ("source_vocab_size", "target_vocab_size", "vocab_size", "words", "pieces", "vectors"),
         PLACEHOLDER_SIZE,
     ),
+    "vectors_width": 1,
     "unlabeled": 0,
     "labels": ("O", "B-X", "I-X"),
 }
@@ -169,6 +189,14 @@ def build_model(recipe: Recipe, tokenizers: Any) -> Model:
     config_fields = get_fields(MODELS[name].config)
     sizes = {key: value for key, value in tokenizers.sizes().items() if key in config_fields}
     return build(name, **sizes, **settings)
+
+
+def list_large_settings(recipe: Recipe) -> list[str]:
+    """List the settings that make a model large: those above their default, or else width and layers."""
+    fields, settings = get_model_fields(recipe.model["name"]), recipe.model
+    known = [name for name in SIZE_SETTINGS if name in fields]
+    large = [name for name in known if (settings.get(name) or 0) > (fields[name].default or 0)]
+    return [f"model.{name}" for name in large or known[:2]]
 
 
 def find_compatible_models(settings: Mapping[str, Any], location: str, presets: Sequence[str]) -> list[str]:

@@ -20,12 +20,16 @@ from dataclasses import dataclass
 from datetime import date, time
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from regard.bounds import format_number
 from regard.errors import RegardError, format_os_error, unknown_name
 
 Settings = TypeVar("Settings")
 Table = dict[str, Any]
+
+MAX_BITS = 10_000
+"""Python does not convert integers much longer than this to text."""
 
 
 Mark = Literal["path", "origin", "may_change", "read_once", "whole_name", "no_option"]
@@ -36,14 +40,6 @@ of its section belongs; may_change: may change when a run resumes; read_once: a 
 checkpoint; whole_name: a section whose options need the section name (`--pretraining.steps`), since other sections have
 settings of the same names; no_option: not available on the command line.
 """
-
-
-class Bounds(NamedTuple):
-    """The bounds of an option, used in its annotation."""
-
-    minimum: float | None = None
-    maximum: float | None = None
-    exclusive_minimum: float | None = None
 
 
 @dataclass(frozen=True)
@@ -65,22 +61,6 @@ def setting(default: Any, *marks: Mark) -> Any:
 def make_metadata(*marks: Mark) -> dict[str, frozenset[Mark]]:
     """Return the metadata of a dataclass field with marks."""
     return {"marks": frozenset(marks)}
-
-
-def check_minimum(settings: Any, minimum: float, *names: str) -> None:
-    """Raise a `RegardError` if a setting is below the minimum; None is allowed."""
-    for name in names:
-        value = getattr(settings, name)
-        if value is not None and value < minimum:
-            raise RegardError(f"{name} must be at least {minimum}, got {value}")
-
-
-def check_shares(settings: Any, *names: str) -> None:
-    """Raise a `RegardError` if a setting is below 0, or 1 or above; None is allowed."""
-    for name in names:
-        value = getattr(settings, name)
-        if value is not None and not 0 <= value < 1:
-            raise RegardError(f"{name} must be at least 0 and below 1, got {value}")
 
 
 def check_choices(settings: Any, **choices: Iterable[str]) -> None:
@@ -374,4 +354,4 @@ def format_toml_value(value: Any) -> str:
         return f"{{{', '.join(pairs)}}}"
     if isinstance(value, (date, time)):
         return value.isoformat()
-    return repr(value)
+    return format_number(value) if isinstance(value, int) and value.bit_length() > MAX_BITS else repr(value)

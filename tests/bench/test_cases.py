@@ -72,7 +72,7 @@ def test_what_does_not_fit_is_skipped_and_said(monkeypatch):
 @pytest.mark.parametrize(("processes", "rounds"), [(1, 5), (3, 6)])
 def test_rounds_are_shared_out_among_processes(processes, rounds):
     (group,) = select_groups(SETTINGS, ["uniform"])
-    settings = replace(SETTINGS, fewest=5, patience=-1.0, processes=processes)  # no more rounds than there must be
+    settings = replace(SETTINGS, fewest=5, patience=0.0, processes=processes)  # no more rounds than there must be
     rows = list(measure_groups([group], settings, on_progress=lambda text: None))
     assert {row.forward.rounds for row in rows} == {rounds}
     assert {row.backward.rounds for row in rows} == {rounds}
@@ -88,7 +88,7 @@ def test_few_rounds_are_not_made_more_by_processes():
 @pytest.mark.slow
 def test_all_groups_are_gone_over_before_one_has_its_next_rounds():
     told: list[str] = []
-    groups, settings = [GROUPS["uniform"], GROUPS["weights"]], replace(SETTINGS, patience=-1.0, processes=2)
+    groups, settings = [GROUPS["uniform"], GROUPS["weights"]], replace(SETTINGS, patience=0.0, processes=2)
     rows = list(measure_groups(groups, settings, told.append))
     sweep = ["uniform, forward", "uniform, backward", "weights, forward"]
     assert told[:6] == [f"{what}: timing, {number} of 2" for number in (1, 2) for what in sweep]
@@ -141,7 +141,7 @@ def test_each_group_is_compiled_at_its_full_length(monkeypatch):
     plain = torch.compile
     monkeypatch.setattr(torch, "compile", lambda call, **options: plain(call, backend=compiler, **options))
     so_far: list[tuple[str, int]] = []  # each time something is told: what, and how much is compiled for 40 keys
-    settings = replace(SETTINGS, length=40, repeats=1, patience=-1.0)
+    settings = replace(SETTINGS, length=40, repeats=1, patience=0.0)
     groups = [add_compiled(GROUPS[name]) for name in ("dot", "scaled_dot", "bilinear", "reduced_rank")]
     rows = list(measure_groups(groups, settings, lambda text: so_far.append((text, compiled.count(40)))))
     assert all(row.forward.seconds for row in rows if row.case == "torch.compile")

@@ -68,7 +68,7 @@ def test_the_ratio_does_not_see_a_machine_that_changes_its_speed():
 @pytest.mark.usefixtures("quiet")
 def test_no_patience_leaves_the_fewest_rounds():
     machine = Machine(ours=1.0)
-    timing = time_in_turn(machine.calls(), machine.clock, AttentionBench(repeats=9, fewest=3, patience=-1))
+    timing = time_in_turn(machine.calls(), machine.clock, AttentionBench(repeats=9, fewest=3, patience=0))
     assert timing.rounds == [{"ours": 1.5}, {"ours": 1.0}, {"ours": 1.5}]
 
 
@@ -108,7 +108,7 @@ def test_rounds_beside_a_busy_program_are_left_out(monkeypatch):
 def test_a_machine_that_is_never_quiet_is_not_waited_for(monkeypatch):
     monkeypatch.setattr(BackgroundLoad, "is_busy", lambda self: True)
     machine = Machine(ours=1.0)
-    timing = time_in_turn(machine.calls(), machine.clock, AttentionBench(repeats=5, fewest=2, patience=-1))
+    timing = time_in_turn(machine.calls(), machine.clock, AttentionBench(repeats=5, fewest=2, patience=0))
     assert timing == Timing([{"ours": 1.5}, {"ours": 1.0}], quiet=False)
 
 

@@ -62,7 +62,7 @@ def test_the_command_prints_a_table_and_draws(tmp_path, capsys):
     ("words", "message"),
     [
         (["--widths", "0"], "--widths: expected increasing numbers from 1 to 65,536, as in 64,128, got 0"),
-        (["--learning-rate", "2"], "--learning-rate must be above 0 and at most 1, got 2.0"),
+        (["--learning-rate", "20"], "--learning-rate must be at most 10, got 20.0"),
         (["--steps", "0"], "--steps must be at least 1, got 0"),
     ],
 )

@@ -117,6 +117,31 @@ def test_an_error_of_several_lines_becomes_one(monkeypatch, capsys):
     assert capsys.readouterr() == ("", "regard: first second\n")
 
 
+def test_an_error_does_not_control_the_terminal(monkeypatch, capsys):
+    monkeypatch.setattr("regard.cli.demo.demo", raising(RegardError("\x1b[2Ja\u202eb\tc: not found")))
+    assert main(["demo"]) == 2
+    assert main(["dem\x1b[2Jx"]) == 2
+    assert main(["demo", "--\x1b[2Jx"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines() == [
+        r"regard: \x1b[2Ja\u202eb\tc: not found",
+        r'regard: unknown command "dem\x1b[2Jx"; see regard --help',
+        r"regard: demo: unknown option --\x1b[2Jx; see regard demo --help",
+    ]
+    monkeypatch.setattr("regard.cli.demo.demo", raising(ZeroDivisionError("\x1b[2J")))
+    assert main(["demo"]) == 70
+    assert capsys.readouterr().err.endswith("ZeroDivisionError: \\x1b[2J\n")
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory")])
+def test_memory_that_runs_out_is_one_line(error, monkeypatch, capsys):
+    monkeypatch.setattr("regard.cli.demo.demo", raising(error))
+    assert main(["demo"]) == 2
+    line = "regard: out of memory; try smaller batches, shorter texts or a smaller model\n"
+    assert capsys.readouterr() == ("", line)
+
+
 def test_a_bug_of_ours_shows_its_traceback_and_status_70(monkeypatch, capsys):
     monkeypatch.setattr("regard.cli.demo.demo", raising(ZeroDivisionError("app")))
     assert main(["demo"]) == 70

@@ -170,7 +170,10 @@ def test_the_worker_ends_with_one_line(comparison, tmp_path, capsys):
             "--models: expected values separated by commas",
         ),
         (["reverse", "--set", "score", "--out", "x"], "--set: expected NAME=VALUE,VALUE, got score"),
-        (["reverse", "--models", "seq2seq,bahdanau", "--seeds", "0", "--out", "x"], "--seeds must be above 0"),
+        (
+            ["reverse", "--models", "seq2seq,bahdanau", "--seeds", "0", "--out", "x"],
+            "--seeds must be at least 1, got 0",
+        ),
         (["reverse", "--models", "seq2seq,bahdanau", "--jobs", "two", "--out", "x"], "--jobs"),
         (["reverse", "--models", "seq2seq,bahdanau", "--from", "r", "--out", "x"], "--from cannot be combined"),
         (["reverse", "--models", "seq2seq,bahdanau", "--hiden", "3", "--out", "x"], "did you mean --hidden?"),

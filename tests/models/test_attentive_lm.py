@@ -263,7 +263,7 @@ def test_more_steps_than_there_is_room_for_are_refused():
         ({"window": 0}, "window must be at least 1, got 0"),
         ({"window": 1, "include_current": False}, "window must be at least 2 with include_current = false, got 1"),
         ({"heads": 3}, "heads must divide hidden (256), got 3"),
-        ({"heads": 0}, "heads must divide hidden (256), got 0"),
+        ({"heads": 0}, "heads must be at least 1, got 0"),
         ({"score": "dots"}, 'unknown score "dots"; did you mean "dot"?'),
         ({"normalizer": "softmaxx"}, 'unknown normalizer "softmaxx"; did you mean "softmax"?'),
         ({"project": ("key",)}, 'unknown project "key"; did you mean "keys"?'),

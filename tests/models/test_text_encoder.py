@@ -112,7 +112,7 @@ def test_words_that_only_unlabeled_text_has_make_no_others_frequent():
     words = torch.tensor([[5, 9, 10, 19, 39]]).repeat(4000, 1)
     unknown = (read.embedding._drop_words(words) == UNKNOWN).double().mean(0)
     assert_close(unknown, torch.tensor([0.1, 0.1, 0.6, 0.6, 0.6]).double(), atol=0.04, rtol=0)
-    with pytest.raises(RegardError, match=r"^unlabeled must be at least 0 and at most words \(40\), got 41$"):
+    with pytest.raises(RegardError, match=r"^unlabeled must be at most words \(40\), got 41$"):
         reader(unlabeled=41)
 
 
@@ -200,7 +200,7 @@ def test_an_empty_batch_of_letters_is_read():
             {"char_encoder": "rnn", "char_width": 5},
             'char_width must be even for char_encoder "rnn", got 5',
         ),
-        ({"char_kernel_sizes": (3, 0)}, "char_kernel_sizes must be 1 to 4 numbers of at least 1, got [3, 0]"),
+        ({"char_kernel_sizes": (3, 0)}, "char_kernel_sizes must be at least 1, got 0"),
         ({"char_dropout": 1.0}, "char_dropout must be at least 0 and below 1, got 1.0"),
         ({"weight_dropout": -0.1}, "weight_dropout must be at least 0 and below 1, got -0.1"),
         ({"rare_word_dropout": 2.0}, "rare_word_dropout must be at least 0 and below 1, got 2.0"),

@@ -281,7 +281,7 @@ def test_what_does_not_grow_is_answered_at_once(client):
         ({"text": "a", "beam": 0}, "beam must be at least 1, got 0"),
         ({"text": "a", "beam": 10**400}, f"beam must be at most 1000, got 1{'0' * 38}…"),
         ({"text": "a", "model": "gpt", "top_p": 2}, "top_p must be at most 1, got 2"),
-        ({"text": "a", "model": "gpt", "temperature": 0}, "temperature must be above 0, got 0"),
+        ({"text": "a", "model": "gpt", "temperature": 0}, "temperature must be at least 0.001, got 0"),
         ({"text": "a", "beam": 33}, "beam must be at most 32 on this server, got 33"),
         ({"text": "a", "beam": 2, "nbest": 3}, "predict: nbest must be at most beam (2), got 3"),
         ({"text": "a", "max_length": 1001}, "max_length must be at most 1000 on this server, got 1001"),

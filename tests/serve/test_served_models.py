@@ -89,7 +89,7 @@ def test_a_run_is_loaded_and_waits(reverse_run):
 
 
 def test_a_model_works_no_longer_for_somebody_who_has_left(predictors):
-    model = start_model("plain", predictors["plain"], ServeSettings(max_tokens=10**9))
+    model = start_model("plain", predictors["plain"], ServeSettings(max_tokens=10**6))
     endless = ServerRequest("predict", Request("ab", SearchOptions(length_penalty=100.0, max_length=100_000)))
     place = model.worker.submit(endless, lambda _: None)
     while model.worker.current is None:

@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 import regard
+from regard import memory
 from regard.errors import RegardError
 from regard.models import Gpt, RecurrentLm
 from regard.tasks.loading import load
@@ -113,7 +114,7 @@ MISMATCH = "{run}/model.safetensors does not match recipe.toml: parameters diffe
     ("kind", "old", "new", "line"),
     [
         ("reverse_run", b'name = "bahdanau"', b"", NO_NAME),
-        ("reverse_run", b"hidden = 24", b"hidden = 2400000", MISMATCH),
+        ("reverse_run", b"hidden = 24", b"hidden = 24000", MISMATCH),
         (
             "reverse_run",
             b"hidden = 24",
@@ -121,7 +122,7 @@ MISMATCH = "{run}/model.safetensors does not match recipe.toml: parameters diffe
             '{run}/recipe.toml: [model] hidden: expected an integer, got "24"',
         ),
         ("gpt_run", b'name = "gpt"', b"", NO_NAME),
-        ("gpt_run", b"width = 16", b"width = 160000", MISMATCH),
+        ("gpt_run", b"width = 16", b"width = 16000", MISMATCH),
         (
             "gpt_run",
             b"layers = 2",
@@ -141,3 +142,12 @@ def test_a_folder_that_is_no_run(tmp_path):
     with pytest.raises(RegardError) as caught:
         load(tmp_path / "none")
     assert str(caught.value) == f"{tmp_path}/none: not found; expected a run folder created by regard train"
+
+
+def test_a_model_that_does_not_fit_into_memory_is_refused(gpt_run, monkeypatch):
+    monkeypatch.setattr(memory, "get_available_memory", lambda device: 0)
+    with pytest.raises(RegardError) as caught:
+        load(gpt_run)
+    assert str(caught.value) == (
+        "model needs about 0.0 GB for parameters; 0.0 GB of memory are available; close other programs"
+    )

@@ -197,8 +197,8 @@ def test_what_a_model_does_not_have(reverse_run, plain_run, text_run, gpt_run, l
             {},
             'text "a b": second is required; this model classifies text pairs',
         ),
-        (reverse_run, {"top": 0}, "look: top must be a positive integer, got 0"),
-        (reverse_run, {"max_length": 0}, "look: max_length must be a positive integer, got 0"),
+        (reverse_run, {"top": 0}, "look: top must be at least 1, got 0"),
+        (reverse_run, {"max_length": 0}, "look: max_length must be at least 1, got 0"),
         (gpt_run, {"max_length": 3}, "look: max_length is not an option of gpt"),
     ]
     for run, options, line in cases:

@@ -115,3 +115,17 @@ def test_what_is_read_is_counted_on_a_terminal(monkeypatch):
         with Reporter(quiet=quiet).show_count("vectors read") as show:
             show(1234)
         assert ("1,234 vectors read" in terminal.getvalue()) is not quiet
+
+
+def test_what_controls_a_terminal_is_escaped_on_it_and_in_the_log(tmp_path, monkeypatch):
+    shown = look(monkeypatch)
+    run = Run(tmp_path)
+    talk = Reporter(run)
+    talk.info("data: \x1b[2J\u202e.tsv\nb")
+    with talk.progress(3, 0):
+        talk.info("note: \x1b]0;title\x07 \udcff")
+    lines = [r"data: \x1b[2J\u202e.tsv\nb", r"note: \x1b]0;title\x07 \udcff"]
+    assert read_log(run) == lines
+    assert all(line in shown.getvalue() for line in lines)
+    assert "\x1b[2J\u202e" not in shown.getvalue()
+    assert "\x1b]0;" not in shown.getvalue()

@@ -72,7 +72,7 @@ def load_weights(path: Path) -> Weights:
         raise RegardError(f'{path}: expected format "{FORMAT}", got {header.get("format")!r}')
     try:
         return rebuild_weights(json.loads(header["weights"]), tensors)
-    except (KeyError, AttributeError, TypeError, ValueError) as error:
+    except (KeyError, AttributeError, TypeError, ValueError, RecursionError) as error:
         raise RegardError(f"{path}: this version of regard cannot read these weights: {error!r}") from None
 
 

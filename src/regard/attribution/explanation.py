@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from regard.messages import escape_controls
+
 ATTENTION, ROLLOUT, GRADIENT_X_INPUT, LEAVE_ONE_OUT = METHODS = (
     "attention",
     "attention rollout",
@@ -69,7 +71,8 @@ class Explanation:
         """Return the explanation as text: a table with a row per word, the rank correlations, and the notes."""
         from regard.views.display import sanitize_text
 
-        return [sanitize_text(self.description), *self._format_table(), *self._format_agreement(), *self.notes]
+        notes = map(escape_controls, self.notes)
+        return [sanitize_text(self.description), *self._format_table(), *self._format_agreement(), *notes]
 
     def to_json(self) -> dict[str, Any]:
         """Return the explanation as JSON-serializable data."""

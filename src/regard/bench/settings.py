@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from typing import Annotated, Literal, get_type_hints
+from typing import Annotated, Literal
 
+from regard.bounds import BatchTokens, Bounds, Heads, Layers, LearningRate, Width, check_bounds
 from regard.errors import RegardError
-from regard.settings import Bounds, setting
+from regard.settings import setting
 
 DType = Literal["float32", "float64", "float16", "bfloat16"]
-Size = Annotated[int, Bounds(1)]
+Size = Annotated[int, Bounds(1, 1_000_000)]
+Rounds = Annotated[int, Bounds(1, 1_000_000)]
+Processes = Annotated[int, Bounds(1, 1000)]
+Seconds = Annotated[float, Bounds(0, 86_400)]
 
 
 def parse_sizes(option: str, text: str, maximum: int) -> list[int]:
@@ -24,13 +28,6 @@ def parse_sizes(option: str, text: str, maximum: int) -> list[int]:
     if len(numbers) != len(parts) or not increasing or not 1 <= numbers[0] <= numbers[-1] <= maximum:
         raise RegardError(f"{option}: expected increasing numbers from 1 to {maximum:,}, as in 64,128, got {text}")
     return numbers
-
-
-def check_sizes(settings: Bench) -> None:
-    """Raise a `RegardError` for a size of nothing."""
-    for name, hint in get_type_hints(type(settings), include_extras=True).items():
-        if hint == Size and getattr(settings, name) < 1:
-            raise RegardError(f"--{name.replace('_', '-')} must be at least 1, got {getattr(settings, name)}")
 
 
 def check_heads(settings: TrainingBench | WatchBench | CostBench) -> None:
@@ -44,17 +41,17 @@ class AttentionBench:
     """The size of the attention, and how often it is timed."""
 
     length: Size = 2048  # Number of queries and keys.
-    width: Size = 64  # Width of a head.
-    heads: Size = 4  # Number of heads.
+    width: Width = 64  # Width of a head.
+    heads: Heads = 4  # Number of heads.
     dtype: DType = "float32"  # Data type.
     device: str = "cpu"  # Device: cpu, cuda or cuda:1.
-    repeats: Size = 100  # Maximum number of rounds.
-    fewest: int = setting(3, "no_option")  # rounds at least, however long they take
-    patience: float = setting(30.0, "no_option")  # seconds, of which each candidate has its share
-    processes: int = setting(5, "no_option")  # one after another, which share rounds and patience, on a CPU
+    repeats: Rounds = 100  # Maximum number of rounds.
+    fewest: Rounds = setting(3, "no_option")  # rounds at least, however long they take
+    patience: Seconds = setting(30.0, "no_option")  # seconds, of which each candidate has its share
+    processes: Processes = setting(5, "no_option")  # one after another, which share rounds and patience, on a CPU
 
     def __post_init__(self) -> None:
-        check_sizes(self)
+        check_bounds(self, "--")
 
 
 QUICK = AttentionBench(length=256, repeats=5, fewest=2, patience=0.5, processes=1)
@@ -66,19 +63,19 @@ class TrainingBench:
     """The size of the language models that are trained, and how often an update is timed."""
 
     words: Size = 2000  # Vocabulary size of the text.
-    width: Size = 256  # Width of tokens and states.
-    lstm_layers: Size = 2  # Number of layers of lstm-lm.
-    gpt_layers: Size = 4  # Number of layers of gpt.
-    heads: Size = 4  # Number of heads of gpt.
+    width: Width = 256  # Width of tokens and states.
+    lstm_layers: Layers = 2  # Number of layers of lstm-lm.
+    gpt_layers: Layers = 4  # Number of layers of gpt.
+    heads: Heads = 4  # Number of heads of gpt.
     segment_length: Size = 64  # Maximum tokens of a row that lstm-lm reads at once.
     context_length: Size = 256  # Tokens of a row that gpt reads at once.
-    batch_tokens: int = 4096  # Maximum tokens of a batch.
-    repeats: Size = 20  # Maximum number of rounds.
-    fewest: int = setting(3, "no_option")  # rounds at least, however long they take
-    patience: float = setting(30.0, "no_option")  # seconds, of which both sides have a half
+    batch_tokens: BatchTokens = 4096  # Maximum tokens of a batch.
+    repeats: Rounds = 20  # Maximum number of rounds.
+    fewest: Rounds = setting(3, "no_option")  # rounds at least, however long they take
+    patience: Seconds = setting(30.0, "no_option")  # seconds, of which both sides have a half
 
     def __post_init__(self) -> None:
-        check_sizes(self)
+        check_bounds(self, "--")
         check_heads(self)
         for name in ("segment_length", "context_length"):
             if self.batch_tokens < getattr(self, name):
@@ -97,18 +94,18 @@ class WatchBench:
     """The size of the model whose attention is looked at, and how often that is timed."""
 
     length: Size = 4096  # Number of tokens of the text.
-    layers: Size = 12  # Number of layers.
-    width: Size = 768  # Width of a token.
-    heads: Size = 12  # Number of heads of a layer.
+    layers: Layers = 12  # Number of layers.
+    width: Width = 768  # Width of a token.
+    heads: Heads = 12  # Number of heads of a layer.
     keep: str = "top:8"  # What watch keeps of each call: top:8, received, entropy, argmax, dense, all.
     dtype: DType = "float32"  # Data type.
     device: str = "cpu"  # Device: cpu, cuda or cuda:1.
-    repeats: Size = 5  # Maximum number of rounds.
-    fewest: int = setting(2, "no_option")  # rounds at least, however long they take
-    patience: float = setting(120.0, "no_option")  # seconds, of which each way has its share
+    repeats: Rounds = 5  # Maximum number of rounds.
+    fewest: Rounds = setting(2, "no_option")  # rounds at least, however long they take
+    patience: Seconds = setting(120.0, "no_option")  # seconds, of which each way has its share
 
     def __post_init__(self) -> None:
-        check_sizes(self)
+        check_bounds(self, "--")
         check_heads(self)
 
 
@@ -121,13 +118,13 @@ class CostBench:
     """The lengths and widths of the layers whose cost is measured."""
 
     lengths: str = "64,128,256,512,1024,2048"  # Lengths of the sequence, separated by commas.
-    width: Size = 64  # Width of the input and of the states.
-    heads: Size = 4  # Number of heads of multi-head self-attention.
+    width: Width = 64  # Width of the input and of the states.
+    heads: Heads = 4  # Number of heads of multi-head self-attention.
     device: str = "cpu"  # Device: cpu, cuda or cuda:1.
-    repeats: Size = 5  # Number of rounds.
+    repeats: Rounds = 5  # Number of rounds.
 
     def __post_init__(self) -> None:
-        check_sizes(self)
+        check_bounds(self, "--")
         check_heads(self)
         self.parse_lengths()
 
@@ -147,15 +144,13 @@ class ScalingBench:
     widths: str = "4,16,64,256,1024"  # Widths of queries and keys, separated by commas.
     keys: Size = 32  # Number of keys.
     samples: Size = 2000  # Number of random queries for variances and gradients.
-    steps: Size = 300  # Number of updates of each training.
-    learning_rate: float = 3e-3  # Learning rate of Adam.
+    steps: Rounds = 300  # Number of updates of each training.
+    learning_rate: LearningRate = 3e-3  # Learning rate of Adam.
     seeds: Size = 3  # Number of trainings for each score and width.
 
     def __post_init__(self) -> None:
-        check_sizes(self)
+        check_bounds(self, "--")
         parse_sizes("--widths", self.widths, 2**16)
-        if not 0 < self.learning_rate <= 1:
-            raise RegardError(f"--learning-rate must be above 0 and at most 1, got {self.learning_rate}")
 
     def parse_widths(self) -> list[int]:
         """Return the widths as numbers."""

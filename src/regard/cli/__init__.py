@@ -27,6 +27,7 @@ from regard.cli.runs import (
 )
 from regard.cli.threads import shorten_spin
 from regard.errors import NO_MEMORY, RegardError, is_out_of_memory
+from regard.messages import escape_lines, print_message
 
 USER_ERROR, PIPE_CLOSED, OUR_BUG, INTERRUPTED = 2, 1, 70, 130
 
@@ -63,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         build_app(words)(words)
         sys.stdout.flush()
     except (RegardError, CycloptsError) as error:
-        print(f"regard: {format_error(error, words)}", file=sys.stderr)
+        print_message(f"regard: {format_error(error, words)}")
         return USER_ERROR
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -73,12 +74,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:  # of stdout; a file we write says so itself
             close_output()
-            print("regard: cannot write standard output: no space left on device", file=sys.stderr)
+            print_message("regard: cannot write standard output: no space left on device")
             return USER_ERROR
         if is_out_of_memory(error):
-            print(f"regard: {NO_MEMORY}", file=sys.stderr)
+            print_message(f"regard: {NO_MEMORY}")
             return USER_ERROR
-        traceback.print_exc()
+        print(escape_lines(traceback.format_exc()), end="", file=sys.stderr)
         return OUR_BUG
     return 0
 

@@ -5,18 +5,19 @@ from __future__ import annotations
 import itertools
 import os
 import shlex
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+from regard.bounds import Bounds, check_bounds
 from regard.cli.devices import resolve_device
 from regard.cli.threads import set_threads
 from regard.cli.train import HELP, TrainArguments, Words, is_option, parse_arguments, read_recipe_table, take_value
 from regard.cli.train_options import override
 from regard.data.corpora import CORPORA
 from regard.errors import RegardError
+from regard.messages import print_message
 from regard.settings import Table, parse_value
 
 if TYPE_CHECKING:
@@ -65,12 +66,12 @@ class CompareArguments:
 
     models: list[str] = field(default_factory=list)
     sets: list[tuple[str, list[str]]] = field(default_factory=list)  # setting, values
-    seeds: int = 1
-    tokens: int | None = None
-    minutes: float | None = None
+    seeds: Annotated[int, Bounds(1, 1000)] = 1
+    tokens: Annotated[int, Bounds(1, 10**15)] | None = None
+    minutes: Annotated[float, Bounds(exclusive_minimum=0, maximum=100_000)] | None = None
     test: str | None = None
     texts: str | None = None
-    jobs: int = 1
+    jobs: Annotated[int, Bounds(1, 1000)] = 1
     match_parameters: bool = False
 
 
@@ -110,6 +111,7 @@ def split_arguments(words: Sequence[str]) -> tuple[CompareArguments, list[str]]:
         else:
             text = value if equals else (rest.pop(0) if rest and not rest[0].startswith("--") else "")
             store_option(own, name, text)
+    check_bounds(own, "--")
     return own, other
 
 
@@ -129,11 +131,7 @@ def store_option(own: CompareArguments, name: str, text: str) -> None:
     elif name in ("test", "texts"):
         setattr(own, name, text)
     else:
-        kind = float if name == "minutes" else int
-        number = parse_value(text, kind, f"--{name}")
-        if not 0 < number <= 1e12:
-            raise RegardError(f"--{name} must be above 0 and at most 1,000,000,000,000, got {text}")
-        setattr(own, name, number)
+        setattr(own, name, parse_value(text, float if name == "minutes" else int, f"--{name}"))
 
 
 def split_list(name: str, text: str) -> list[str]:
@@ -194,14 +192,14 @@ def run_comparison(own: CompareArguments, variants: Sequence[Variant], line: Tra
     try:
         trainings = run_all(plan, folder, jobs=own.jobs, quiet=line.quiet)
     except KeyboardInterrupt:
-        print("stopped; run the same command again to resume", file=sys.stderr)
+        print_message("stopped; run the same command again to resume")
         raise
     failures = {training.name: training.state for training in trainings if training.state != "done"}
     report = build_report(plan, folder, failures, jobs=own.jobs)
     files = write_report(report, folder)
     print_table(build_rows(report))
     if not line.quiet:
-        print(f"report: {' and '.join(map(str, files))}", file=sys.stderr)
+        print_message(f"report: {' and '.join(map(str, files))}")
     if failures:
         name, reason = next(iter(failures.items()))
         raise RegardError(f"{len(failures)} of {len(trainings)} trainings failed; {name}: {reason}")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Literal
 
 from cyclopts.completion.detect import ShellDetectionError, detect_shell
 
 from regard.errors import RegardError
+from regard.messages import print_message
 
 
 def install_completion(
@@ -29,4 +29,4 @@ def install_completion(
         raise RegardError("cannot detect your shell; pass --shell bash, zsh, fish or powershell") from None
     except OSError as error:
         raise RegardError(f"{error.filename}: cannot be written: {error.strerror}") from None
-    print(f"wrote {path}; start a new {shell} to use it", file=sys.stderr)
+    print_message(f"wrote {path}; start a new {shell} to use it")

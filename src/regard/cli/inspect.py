@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from regard.messages import escape_lines
 from regard.run import PRETRAINING, Checkpoint, Run, list_checkpoints
 from regard.settings import format_value, parse_known_settings
 from regard.tasks import find_task, to_recipe
@@ -60,7 +61,7 @@ def inspect(run: Path, /, *, as_json: Annotated[Flag, Parameter("--json")] = Fal
     if as_json:
         print(json.dumps({"card": card, "recipe": table, "metrics": metrics}, ensure_ascii=False))
         return
-    print("\n".join(describe_run(run_folder, card, recipe, metrics)))
+    print(escape_lines("\n".join(describe_run(run_folder, card, recipe, metrics))))
 
 
 def describe_run(run: Run, card: dict[str, Any], recipe: Recipe, metrics: list[dict[str, Any]]) -> Iterator[str]:

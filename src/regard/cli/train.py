@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ from regard.cli.threads import set_threads
 from regard.cli.train_options import build_unknown_option_error, find_known_fields, override
 from regard.data.corpora import CORPORA
 from regard.errors import RegardError
+from regard.messages import print_message
 from regard.recipe import get_section_fields
 from regard.run import Run
 from regard.settings import get_fields, parse_value
@@ -76,9 +76,9 @@ def train(*words: Words) -> None:
         set_threads(parse_value(line.options["threads"], int, "--threads"))
     counters = train_run(table, out, device=device, base=base, quiet=line.quiet, recipe_name=recipe_name)
     if not line.quiet:
-        print(f"trained {counters.step} steps in {counters.seconds:.0f} s; run saved in {out}", file=sys.stderr)
+        print_message(f"trained {counters.step} steps in {counters.seconds:.0f} s; run saved in {out}")
         next_command = TASKS[Run(out).read_card()["task"]].next_command.format(run=out)
-        print(f"next: {get_command_name()} {next_command}", file=sys.stderr)
+        print_message(f"next: {get_command_name()} {next_command}")
 
 
 def parse_arguments(words: Sequence[str]) -> TrainArguments:

@@ -16,6 +16,7 @@ from regard.compare.plan import Plan, Variant
 from regard.compare.worker import get_result_file, get_run_folder
 from regard.errors import RegardError
 from regard.files import wrap_write_errors
+from regard.messages import print_message
 from regard.run import Run
 from regard.training.reporter import format_metric
 
@@ -150,7 +151,7 @@ def print_change(changed: Training | None) -> None:
     """Print one line about a training that started or ended."""
     if changed is not None:
         progress = "  ".join(changed.describe_progress().values()) if changed.state == "done" else ""
-        print(f"{changed.name}: {changed.state}  {progress}".rstrip(), file=sys.stderr, flush=True)
+        print_message(f"{changed.name}: {changed.state}  {progress}".rstrip())
 
 
 def build_table(trainings: list[Training]) -> Any:

@@ -19,6 +19,7 @@ from regard.api import look, train
 from regard.compare.plan import Plan, Variant, read_plan
 from regard.errors import RegardError
 from regard.files import write_text
+from regard.messages import print_message
 from regard.run import Run
 from regard.tasks.item_scores import ItemScores
 from regard.tasks.loading import load
@@ -104,7 +105,7 @@ def main(arguments: Sequence[str]) -> int:
         variant = next(variant for variant in plan.variants if variant.name == name)
         run_training(folder, plan, variant, seed)
     except RegardError as error:
-        print(error, file=sys.stderr)
+        print_message(str(error))
         return 2
     except KeyboardInterrupt:
         return 130

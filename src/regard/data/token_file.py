@@ -153,7 +153,7 @@ def read_card(path: Path) -> dict[str, Any]:
     try:
         with wrap_read_errors(path):
             card = json.loads(path.read_bytes())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RegardError(f"{path} is corrupt: {error}; delete it to tokenize the text again") from None
     check_file_version(card, VERSION, "tokens", str(path))
     return card

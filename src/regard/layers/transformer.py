@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from regard.attention.scores import SCORES
 from regard.attention.visible import Rule, causal
+from regard.bounds import Heads, Share, Width, check_bounds
 from regard.errors import RegardError
 from regard.layers.attention import MultiHeadAttention, Turn
 from regard.layers.cache import KeyValueCache
@@ -26,24 +27,20 @@ NORMS = ("post", "pre")
 class LayerConfig:
     """Settings shared by all layers of a Transformer."""
 
-    width: int = 256  # width of the token vectors in all layers
-    heads: int = 4  # number of attention heads
-    feed_forward: int | None = None  # width of the feed-forward hidden layer; 4 * width by default
+    width: Width = 256  # width of the token vectors in all layers
+    heads: Heads = 4  # number of attention heads
+    feed_forward: Width | None = None  # width of the feed-forward hidden layer; 4 * width by default
     score: str = "scaled_dot"  # score function of the attention
     activation: Literal["relu", "gelu", "gelu-tanh"] = "relu"  # activation of the feed-forward layer
     norm: Literal["post", "pre"] = "post"  # layer norm after each residual (post) or before each sublayer (pre)
-    dropout: float = 0.1  # dropout on embeddings and on the output of each sublayer
-    attention_dropout: float = 0.0  # dropout on attention weights; above 0 disables the fused operators
+    dropout: Share = 0.1  # dropout on embeddings and on the output of each sublayer
+    attention_dropout: Share = 0.0  # dropout on attention weights; above 0 disables the fused operators
     bias: bool = True  # add a bias in attention, feed-forward and layer norm
 
     def __post_init__(self) -> None:
-        check_counts(self, "width", "heads", *([] if self.feed_forward is None else ["feed_forward"]))
+        check_bounds(self)
         if self.width % self.heads:
             raise RegardError(f"width must be divisible by heads, got {self.width} and {self.heads}")
-        for name in ("dropout", "attention_dropout"):
-            share = getattr(self, name)
-            if not 0 <= share < 1:
-                raise RegardError(f"{name} must be at least 0 and below 1, got {share}")
         check_choices(self, score=SCORES, activation=ACTIVATIONS, norm=NORMS)
 
     @property
@@ -189,10 +186,3 @@ def build_layer_attention(config: LayerConfig) -> MultiHeadAttention:
     return MultiHeadAttention(
         config.width, config.heads, score=config.score, bias=config.bias, dropout=config.attention_dropout
     )
-
-
-def check_counts(config: object, *names: str) -> None:
-    """Raise a `RegardError` unless these settings are at least 1."""
-    for name in names:
-        if getattr(config, name) < 1:
-            raise RegardError(f"{name} must be at least 1, got {getattr(config, name)}")

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated
 
+from regard.bounds import Bounds, check_bounds
 from regard.errors import RegardError, unknown_name
-from regard.settings import Bounds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,7 @@ class LookOptions:
     top: Annotated[int | None, Bounds(1, 10**6)] = None
 
     def __post_init__(self) -> None:
-        check_positive("top", self.top)
+        check_bounds(self, "look: ")
 
     def resolve_kind(self, model: str, kinds: Iterable[str]) -> str:
         """Return the kind of attention to show (default: the first), or raise `RegardError`."""
@@ -48,16 +48,6 @@ class TargetLookOptions(LookOptions):
 
     target: str | None = None
     max_length: Annotated[int | None, Bounds(1, 100_000)] = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive("max_length", self.max_length)
-
-
-def check_positive(name: str, value: int | None) -> None:
-    """Raise `RegardError` unless the value is None or positive."""
-    if value is not None and value < 1:
-        raise RegardError(f"look: {name} must be a positive integer, got {value}")
 
 
 def check_not_empty(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import torch
 from jaxtyping import Float, Int
@@ -11,6 +12,7 @@ from torch.nn import functional
 
 from regard.attention.normalizers import NORMALIZERS
 from regard.attention.scores import SCORES
+from regard.bounds import Bounds, Heads, SmallCount
 from regard.layers.dropout import Dropout
 from regard.layers.pooling import POOLINGS, Pooling, PoolingKind
 from regard.layers.recurrent import Recurrent
@@ -18,7 +20,7 @@ from regard.layers.source_attention import SourceAttention
 from regard.models.model import Model
 from regard.models.text_encoder import TextEncoder, TextEncoderConfig, WordEmbedding
 from regard.sentences import LabelBatch, Sentences
-from regard.settings import check_choices, check_minimum
+from regard.settings import check_choices
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,17 +29,15 @@ class ClassifierConfig(TextEncoderConfig):
 
     multi_label: bool = False  # allow several labels per text
     text_pairs: bool = False  # classify pairs of texts
-    context_size: int = 0  # number of preceding utterances the model attends to
+    context_size: SmallCount = 0  # number of preceding utterances the model attends to
     pooling: PoolingKind = "attention"  # how word vectors are pooled into one text vector
     score: str = "additive"  # attention score function
-    queries: int = 1  # number of learned queries in the attention pooling
-    heads: int = 1  # number of attention heads
+    queries: Annotated[int, Bounds(1, 1000)] = 1  # number of learned queries in the attention pooling
+    heads: Heads = 1  # number of attention heads
     normalizer: str = "softmax"  # how attention scores become weights: softmax, sparsemax, entmax15 or none
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_minimum(self, 1, "queries", "heads")
-        check_minimum(self, 0, "context_size")
         check_choices(self, pooling=POOLINGS, score=SCORES, normalizer=NORMALIZERS)
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from regard.attention.normalizers import NORMALIZERS
 from regard.attention.scores import SCORES
 from regard.attention.visible import Rule, causal, window
+from regard.bounds import Heads, Length, Share
 from regard.errors import RegardError
 from regard.layers.attention import PROJECTED
 from regard.layers.cache import KeyValueCache
@@ -20,7 +21,7 @@ from regard.layers.source_attention import Composition, Memory, SourceAttention
 from regard.models.language_model import SegmentState, VocabularyModel
 from regard.models.recurrent_lm import RecurrentLmConfig, RecurrentLmState, StatefulStack, new_dropout, new_vocabulary
 from regard.models.state import State
-from regard.settings import check_choices, check_shares
+from regard.settings import check_choices
 
 LOOKS = 2  # more than one, so that per-key work is done once, when a key is stored
 
@@ -30,25 +31,22 @@ class AttentiveLmConfig(RecurrentLmConfig):
     """Settings of `AttentiveLm`: recurrent layers, and attention over their states."""
 
     score: str = "scaled_dot"  # attention score function
-    heads: int = 1  # number of attention heads
+    heads: Heads = 1  # number of attention heads
     project: tuple[str, ...] = PROJECTED  # which of query, keys and values get a linear projection
-    window: int = 256  # number of recent states to attend to, including the current one
+    window: Length = 256  # number of recent states to attend to, including the current one
     include_current: bool = True  # let a state attend to itself
     memory: Literal["states", "words"] = "states"  # what each step stores: its state, or its token and previous state
-    memory_dropout: float = 0.0  # dropout on the stored steps
+    memory_dropout: Share = 0.0  # dropout on the stored steps
     normalizer: str = "softmax"  # how attention scores become weights: softmax, sparsemax, entmax15 or none
     learn_width: bool = True  # learn the width of a kernel score
     composition: Literal["join", "concat", "sum", "gate", "maxout"] = "join"  # how state and context are combined
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        min_window = 1 if self.include_current else 2
-        if self.window < min_window:
-            condition = "" if self.include_current else " with include_current = false"
-            raise RegardError(f"window must be at least {min_window}{condition}, got {self.window}")
-        if self.heads < 1 or self.hidden % self.heads:
+        if self.window < 2 and not self.include_current:
+            raise RegardError(f"window must be at least 2 with include_current = false, got {self.window}")
+        if self.hidden % self.heads:
             raise RegardError(f"heads must divide hidden ({self.hidden}), got {self.heads}")
-        check_shares(self, "memory_dropout")
         check_choices(self, score=SCORES, normalizer=NORMALIZERS, project=PROJECTED)
 
 

@@ -13,11 +13,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from regard.attention.visible import causal
+from regard.bounds import Count, Layers, Length, VocabularySize
 from regard.errors import RegardError, refuse_less
 from regard.layers.dropout import Dropout
 from regard.layers.embedding import Embedding
 from regard.layers.positions import EncodedPositions, PositionalEncoding, check_positions
-from regard.layers.transformer import LayerConfig, LayerMemory, TransformerLayer, TransformerStack, check_counts
+from regard.layers.transformer import LayerConfig, LayerMemory, TransformerLayer, TransformerStack
 from regard.models.language_model import LanguageModel, SegmentState
 from regard.models.state import State
 
@@ -29,21 +30,20 @@ INIT_STD = 0.02
 class GptConfig(LayerConfig):
     """Settings of `Gpt`."""
 
-    vocab_size: int  # number of tokens in the vocabulary
-    layers: int = 4  # number of Transformer layers
+    vocab_size: VocabularySize  # number of tokens in the vocabulary
+    layers: Layers = 4  # number of Transformer layers
     positions: Literal["sinusoidal", "learned", "rotary"] = "learned"  # positional encoding
-    context_length: int = 256  # maximum number of tokens the model sees at once
+    context_length: Length = 256  # maximum number of tokens the model sees at once
     activation: Literal["relu", "gelu", "gelu-tanh"] = "gelu-tanh"  # activation of the feed-forward layers
     norm: Literal["post", "pre"] = "pre"  # layer norm before each sublayer as in GPT-2, or after it as in GPT-1
     tied: bool = True  # share weights between the embedding and the output layer
-    mute: tuple[int, ...] = ()  # ids of tokens that are never generated
+    mute: tuple[Count, ...] = ()  # ids of tokens that are never generated
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_counts(self, "vocab_size", "layers", "context_length")
         check_positions(self.positions, self.head_width)
         for token_id in self.mute:
-            if not 0 <= token_id < self.vocab_size:
+            if token_id >= self.vocab_size:
                 raise RegardError(f"mute must contain token ids from 0 to {self.vocab_size - 1}, got {token_id}")
         if len(set(self.mute)) == self.vocab_size:
             raise RegardError("mute must not contain every token")

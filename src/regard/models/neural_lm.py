@@ -3,35 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.batch import PAD
+from regard.bounds import Bounds, Share, VocabularySize, Width, check_bounds
 from regard.layers.attention import new_linear
 from regard.layers.dropout import Dropout
 from regard.layers.vocabulary import VocabularyLayer
 from regard.models.language_model import SegmentState, VocabularyModel
 from regard.models.state import State
-from regard.settings import check_minimum, check_shares
 
 
 @dataclass(frozen=True, kw_only=True)
 class NeuralLmConfig:
     """Settings of `NeuralLm`."""
 
-    vocab_size: int  # number of tokens in the vocabulary
-    window: int = 5  # number of previous tokens the model sees
-    embedding: int = 128  # width of the embeddings
-    hidden: int = 256  # width of the tanh layer
-    dropout: float = 0.3  # dropout on embeddings and before the output layer
+    vocab_size: VocabularySize  # number of tokens in the vocabulary
+    window: Annotated[int, Bounds(1, 10_000)] = 5  # number of previous tokens the model sees
+    embedding: Width = 128  # width of the embeddings
+    hidden: Width = 256  # width of the tanh layer
+    dropout: Share = 0.3  # dropout on embeddings and before the output layer
     direct: bool = False  # also connect the embeddings directly to the output layer
     tied: bool = False  # share weights between the embedding and the output layer
 
     def __post_init__(self) -> None:
-        check_minimum(self, 1, "vocab_size", "window", "embedding", "hidden")
-        check_shares(self, "dropout")
+        check_bounds(self)
 
 
 @dataclass

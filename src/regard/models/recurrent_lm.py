@@ -10,35 +10,34 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.batch import PAD
+from regard.bounds import Layers, Share, VocabularySize, Width, check_bounds
 from regard.layers.dropout import Dropout, VariationalDropout
 from regard.layers.recurrent import Cell, LayerState, Recurrent
 from regard.layers.vocabulary import VocabularyLayer
 from regard.models.language_model import SegmentState, VocabularyModel
 from regard.models.state import State
-from regard.settings import check_minimum, check_shares
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecurrentLmConfig:
     """Settings of `RecurrentLm`."""
 
-    vocab_size: int  # number of tokens in the vocabulary
-    embedding: int = 256  # width of the embeddings
-    hidden: int = 256  # width of the recurrent state
-    layers: int = 1  # number of recurrent layers
+    vocab_size: VocabularySize  # number of tokens in the vocabulary
+    embedding: Width = 256  # width of the embeddings
+    hidden: Width = 256  # width of the recurrent state
+    layers: Layers = 1  # number of recurrent layers
     cell: Cell = "lstm"  # recurrent cell; rnn is a plain tanh cell
-    dropout: float = 0.3  # dropout between layers, and on input and output if not set separately
-    input_dropout: float | None = None  # dropout on embeddings; same as dropout if not set
-    output_dropout: float | None = None  # dropout before the output layer; same as dropout if not set
-    embedding_dropout: float = 0.0  # share of tokens whose embedding is zeroed throughout a batch
-    weight_dropout: float = 0.0  # dropout on the recurrent weights
+    dropout: Share = 0.3  # dropout between layers, and on input and output if not set separately
+    input_dropout: Share | None = None  # dropout on embeddings; same as dropout if not set
+    output_dropout: Share | None = None  # dropout before the output layer; same as dropout if not set
+    embedding_dropout: Share = 0.0  # share of tokens whose embedding is zeroed throughout a batch
+    weight_dropout: Share = 0.0  # dropout on the recurrent weights
     variational_dropout: bool = True  # use the same dropout mask at all positions of a segment
     tied: bool = True  # share weights between the embedding and the output layer
     learn_initial_state: bool = False  # learn the initial state; otherwise it is zero
 
     def __post_init__(self) -> None:
-        check_minimum(self, 1, "vocab_size", "embedding", "hidden", "layers")
-        check_shares(self, "dropout", "input_dropout", "output_dropout", "embedding_dropout", "weight_dropout")
+        check_bounds(self)
 
 
 class StatefulStack(nn.Module):

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from regard.attention.normalizers import NORMALIZERS
 from regard.attention.scores import SCORES
 from regard.batch import PAD, Batch
+from regard.bounds import Heads, Layers, Share, VocabularySize, Width, check_bounds
 from regard.errors import RegardError
 from regard.layers.attention import PROJECTED, new_linear
 from regard.layers.dropout import Dropout
@@ -21,25 +22,25 @@ from regard.layers.recurrent import Cell, LayerState, Recurrent
 from regard.layers.source_attention import Composition, Memory, SourceAttention
 from regard.models.seq2seq import Seq2Seq
 from regard.models.state import State
-from regard.settings import check_choices, check_minimum, check_shares
+from regard.settings import check_choices
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecurrentConfig:
     """Settings of `RecurrentSeq2Seq`."""
 
-    source_vocab_size: int  # number of source tokens in the vocabulary
-    target_vocab_size: int  # number of target tokens in the vocabulary
-    embedding: int = 256  # width of the embeddings
-    hidden: int = 256  # width of the recurrent state, per direction
-    layers: int = 1  # number of recurrent layers, in the encoder and in the decoder
+    source_vocab_size: VocabularySize  # number of source tokens in the vocabulary
+    target_vocab_size: VocabularySize  # number of target tokens in the vocabulary
+    embedding: Width = 256  # width of the embeddings
+    hidden: Width = 256  # width of the recurrent state, per direction
+    layers: Layers = 1  # number of recurrent layers, in the encoder and in the decoder
     cell: Cell = "gru"  # recurrent cell; rnn is a plain tanh cell
     bidirectional: bool = False  # read the source in both directions
     reverse_source: bool = False  # read the source from its end (Sutskever et al. 2014)
-    dropout: float = 0.2  # dropout on embeddings, between layers, and before the output layer
+    dropout: Share = 0.2  # dropout on embeddings, between layers, and before the output layer
     attention: Literal["none", "before", "after"] = "after"  # attend before or after each decoder step, or not at all
     score: str = "dot"  # attention score function
-    heads: int = 1  # number of attention heads
+    heads: Heads = 1  # number of attention heads
     project: tuple[str, ...] = ()  # which of query, keys and values get a linear projection
     normalizer: str = "softmax"  # how attention scores become weights: softmax, sparsemax, entmax15 or none
     learn_width: bool = True  # learn the width of a kernel score
@@ -49,8 +50,7 @@ class RecurrentConfig:
     tied_embeddings: bool = False  # share weights between the target embedding and the output layer
 
     def __post_init__(self) -> None:
-        check_minimum(self, 1, "source_vocab_size", "target_vocab_size", "embedding", "hidden", "layers", "heads")
-        check_shares(self, "dropout")
+        check_bounds(self)
         check_choices(self, score=SCORES, normalizer=NORMALIZERS, project=PROJECTED)
         if self.tied:
             self._check_tied()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
 import torch
 from jaxtyping import Float, Int
@@ -13,6 +13,7 @@ from torch.nn import functional
 from regard.attention.scores import SCORES
 from regard.attention.visible import lengths as visible_lengths
 from regard.batch import PAD, UNKNOWN
+from regard.bounds import Bounds, Count, Heads, Layers, Share, VocabularySize, Width, check_bounds
 from regard.errors import RegardError
 from regard.layers.character_encoder import (
     CHARACTER_ENCODERS,
@@ -28,9 +29,10 @@ from regard.layers.positions import PositionalEncoding
 from regard.layers.recurrent import Cell, Recurrent
 from regard.layers.transformer import LayerConfig, TransformerStack
 from regard.sentences import Sentences
-from regard.settings import check_choices, check_minimum, check_shares
+from regard.settings import check_choices
 
 EncoderKind = Literal["embedding", "rnn", "attention", "both"]
+KernelSize = Annotated[int, Bounds(1, 1000)]
 ENCODERS: tuple[EncoderKind, ...] = get_args(EncoderKind)
 
 
@@ -38,48 +40,45 @@ ENCODERS: tuple[EncoderKind, ...] = get_args(EncoderKind)
 class TextEncoderConfig:
     """Settings of `TextEncoder`."""
 
-    words: int  # number of words in the vocabulary
-    pieces: int  # number of characters (or other pieces of words) in the vocabulary
+    words: VocabularySize  # number of words in the vocabulary
+    pieces: VocabularySize  # number of characters (or other pieces of words) in the vocabulary
     labels: tuple[str, ...]  # labels to predict
-    vectors: int = 0  # number of words with a pretrained vector
-    vectors_width: int = 0  # width of the pretrained vectors
-    unlabeled: int = 0  # number of words, at the end of the vocabulary, that occur only in unlabeled text
+    vectors: Count = 0  # number of words with a pretrained vector
+    vectors_width: Annotated[int, Bounds(0, 100_000)] = 0  # width of the pretrained vectors
+    unlabeled: Count = 0  # number of words, at the end of the vocabulary, that occur only in unlabeled text
     fine_tune_vectors: bool = False  # update the pretrained vectors in training
-    embedding: int = 100  # width of the embeddings
+    embedding: Width = 100  # width of the embeddings
     char_encoder: CharacterEncoderKind = "max"  # character encoder: max or attention pooling of convolutions, or an rnn
-    char_width: int = 50  # output width of the character encoder
-    char_kernel_sizes: tuple[int, ...] = KERNEL_SIZES  # kernel sizes of the character convolutions
+    char_width: Width = 50  # output width of the character encoder
+    char_kernel_sizes: tuple[KernelSize, ...] = KERNEL_SIZES  # kernel sizes of the character convolutions
     char_boundaries: bool = False  # mark the start and end of a word in the character encoder
-    char_dropout: float = 0.0  # dropout on character embeddings
-    char_ngrams: int = 0  # number of hashed vectors of character n-grams (length 2 to 4), as in fastText; 0 for none
+    char_dropout: Share = 0.0  # dropout on character embeddings
+    char_ngrams: Count = 0  # number of hashed vectors of character n-grams (length 2 to 4), as in fastText; 0 for none
     encoder: EncoderKind = "rnn"  # layers on top of the embeddings; both: self-attention on top of an rnn
     cell: Cell = "lstm"  # recurrent cell; rnn is a plain tanh cell
-    hidden: int = 100  # width of the recurrent state, per direction
-    layers: int = 1  # number of recurrent layers
-    attention_layers: int = 1  # number of self-attention layers
-    attention_heads: int = 4  # number of heads in each self-attention layer
+    hidden: Annotated[int, Bounds(1, 50_000)] = 100  # width of the recurrent state, per direction
+    layers: Layers = 1  # number of recurrent layers
+    attention_layers: Layers = 1  # number of self-attention layers
+    attention_heads: Heads = 4  # number of heads in each self-attention layer
     attention_score: str = "scaled_dot"  # score function of the self-attention layers
-    dropout: float = 0.5  # dropout on embeddings, between layers, and before the output layer
+    dropout: Share = 0.5  # dropout on embeddings, between layers, and before the output layer
     variational_dropout: bool = False  # use the same dropout mask at all positions, except inside self-attention
-    weight_dropout: float = 0.0  # dropout on the recurrent weights
-    word_dropout: float = 0.1  # share of words replaced by <unk> in training
-    rare_word_dropout: float = 0.0  # word_dropout of the rarer half of the vocabulary, if higher
+    weight_dropout: Share = 0.0  # dropout on the recurrent weights
+    word_dropout: Share = 0.1  # share of words replaced by <unk> in training
+    rare_word_dropout: Share = 0.0  # word_dropout of the rarer half of the vocabulary, if higher
 
     def __post_init__(self) -> None:
-        counts = ("words", "pieces", "embedding", "char_width", "hidden", "layers", "attention_layers")
-        check_minimum(self, 1, *counts, "attention_heads")
-        check_minimum(self, 0, "char_ngrams")
-        if not 0 <= self.unlabeled <= self.words:
-            raise RegardError(f"unlabeled must be at least 0 and at most words ({self.words}), got {self.unlabeled}")
-        if self.vectors:
-            check_minimum(self, 1, "vectors_width")
+        check_bounds(self)
+        if self.unlabeled > self.words:
+            raise RegardError(f"unlabeled must be at most words ({self.words}), got {self.unlabeled}")
+        if self.vectors and not self.vectors_width:
+            raise RegardError("vectors_width must be at least 1, got 0")
         if self.fine_tune_vectors and not self.vectors:
             raise RegardError("fine_tune_vectors requires pretrained vectors; pass --vectors FILE")
         if len(self.labels) < 2:
             raise RegardError(f"expected at least 2 different labels, got {list(self.labels)}")
         check_choices(self, encoder=ENCODERS, char_encoder=CHARACTER_ENCODERS, attention_score=SCORES)
         check_character_encoder(self.char_encoder, self.char_width, self.char_kernel_sizes)
-        check_shares(self, "dropout", "char_dropout", "weight_dropout", "word_dropout", "rare_word_dropout")
         if self.cell == "rnn" and (self.variational_dropout or self.weight_dropout):
             raise RegardError('variational_dropout and weight_dropout require cell = "gru" or "lstm", got "rnn"')
         if self.encoder in ("attention", "both") and 2 * self.hidden % self.attention_heads:

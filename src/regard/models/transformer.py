@@ -15,11 +15,12 @@ from torch.nn import functional
 
 from regard.attention.visible import Rule, causal, lengths
 from regard.batch import Batch
+from regard.bounds import Layers, Length, VocabularySize
 from regard.errors import RegardError, refuse_less
 from regard.layers.dropout import Dropout
 from regard.layers.embedding import Embedding, new_embedding
 from regard.layers.positions import EncodedPositions, PositionalEncoding, check_positions
-from regard.layers.transformer import LayerConfig, LayerMemory, TransformerStack, check_counts
+from regard.layers.transformer import LayerConfig, LayerMemory, TransformerStack
 from regard.models.seq2seq import Seq2Seq
 from regard.models.state import State
 from regard.settings import check_choices
@@ -32,17 +33,16 @@ TIES = ("none", "target", "all")
 class TransformerConfig(LayerConfig):
     """Settings of `Transformer`."""
 
-    source_vocab_size: int  # number of source tokens in the vocabulary
-    target_vocab_size: int  # number of target tokens in the vocabulary
-    encoder_layers: int = 3  # number of encoder layers
-    decoder_layers: int = 3  # number of decoder layers
+    source_vocab_size: VocabularySize  # number of source tokens in the vocabulary
+    target_vocab_size: VocabularySize  # number of target tokens in the vocabulary
+    encoder_layers: Layers = 3  # number of encoder layers
+    decoder_layers: Layers = 3  # number of decoder layers
     positions: Literal["sinusoidal", "learned", "rotary"] = "sinusoidal"  # positional encoding
-    max_length: int = 1024  # number of learned positions, including <bos> and <eos>
+    max_length: Length = 1024  # number of learned positions, including <bos> and <eos>
     tied: Literal["none", "target", "all"] = "target"  # share the output layer with the target embedding, or with both
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_counts(self, "source_vocab_size", "target_vocab_size", "encoder_layers", "decoder_layers", "max_length")
         check_positions(self.positions, self.head_width)
         check_choices(self, tied=TIES)
         if self.tied == "all" and self.source_vocab_size != self.target_vocab_size:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from regard.settings import Bounds
+from regard.bounds import Bounds
 from regard.tasks import TASKS
 from regard.tasks.options import merge_options
 
@@ -65,7 +65,14 @@ def build_field(hint: Any, description: str) -> Any:
     """Return the annotated type of an optional field, with its bounds."""
     base_type, *metadata = get_args(hint) if get_origin(hint) is Annotated else (hint,)
     bounds = next((item for item in metadata if isinstance(item, Bounds)), Bounds())
-    field = Field(None, ge=bounds.minimum, le=bounds.maximum, gt=bounds.exclusive_minimum, description=description)
+    field = Field(
+        None,
+        ge=bounds.minimum,
+        le=bounds.maximum,
+        gt=bounds.exclusive_minimum,
+        lt=bounds.exclusive_maximum,
+        description=description,
+    )
     return Annotated[to_json_type(base_type) | None, field]
 
 

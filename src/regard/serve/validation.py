@@ -34,6 +34,7 @@ BOUNDS = {
     "greater_than_equal": ("at least", "ge"),
     "greater_than": ("above", "gt"),
     "less_than_equal": ("at most", "le"),
+    "less_than": ("below", "lt"),
 }
 """Pydantic's error types for a value out of bounds -> the bound in words, and its name in the error's context."""
 

@@ -37,18 +37,18 @@ def load(path: str | Path, device: str | torch.device = "cpu") -> Any:
         >>> regard.load("runs/book").generate("The ", max_tokens=20, seed=1).text
         'night was dark, and no'
     """
-    import torch
-
+    from regard.memory import check_memory, count_parameter_bytes, on_meta_device
     from regard.recipe import build_model
 
     run = Run(Path(path))
     task, card, recipe = get_run_task(run.path), run.read_card(), read_run_recipe(run)
     tokenizers = task.load_tokenizers(run)
     parameters = run.read_parameters()
-    with torch.device("meta"):  # allocates nothing, in case the sizes in the recipe are wrong and huge
-        expected_state = build_model(recipe, tokenizers).state_dict()
-    if {n: t.shape for n, t in parameters.items()} != {n: t.shape for n, t in expected_state.items()}:
+    with on_meta_device():  # allocates nothing, in case the sizes in the recipe are wrong and huge
+        expected = build_model(recipe, tokenizers)
+    if {n: t.shape for n, t in parameters.items()} != {n: t.shape for n, t in expected.state_dict().items()}:
         raise RegardError(f"{run.model_file} does not match recipe.toml: parameters differ")
+    check_memory(count_parameter_bytes(expected), "parameters", "cpu", "close other programs")
     model = build_model(recipe, tokenizers)
     model.load_state_dict(parameters)
     return task.get_predictor_class()(model, tokenizers, recipe, card, str(device))

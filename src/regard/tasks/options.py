@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any, NamedTuple, get_type_hints
 
-from regard.errors import RegardError
-
 
 def parse_field_help(kind: type[Any]) -> dict[str, str]:
     """Return the help text of each field, from the docstrings of a dataclass and its bases."""
@@ -51,9 +49,3 @@ def merge_options(kinds: Iterable[tuple[str, type[Any]]]) -> dict[str, Option]:
             option = merged.setdefault(field.name, Option(hints[field.name], field.default, {}))
             option.help[task] = meanings[field.name]
     return merged
-
-
-def check_bounds(location: str, name: str, value: float | None, minimum: int, maximum: int) -> None:
-    """Raise a `RegardError` for a value outside its bounds; None is allowed."""
-    if value is not None and not minimum <= value <= maximum:
-        raise RegardError(f"{location}: {name} must be from {minimum} to {maximum}, got {value}")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
+from regard.bounds import Bounds, OpenShare, PositiveCount, Seed, check_bounds
 from regard.errors import RegardError
 from regard.recipe import Recipe
-from regard.settings import check_minimum, setting
+from regard.settings import setting
 
 Kind = Literal["auto", "characters", "words", "bpe", "unigram", "bytes"]
+VocabularyLimit = Annotated[int, Bounds(1, 10_000_000)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,22 +25,16 @@ class DataSettings:
     validation: str | None = setting(
         None, "path", "may_change"
     )  # validation data (default: a share of the training data)
-    validation_share: float = 0.05  # share of the training data to validate with, without --validation
-    split_seed: int | None = None  # seed of the validation split and of a built-in corpus (default: --seed)
+    validation_share: OpenShare = 0.05  # share of the training data to validate with, without --validation
+    split_seed: Seed | None = None  # seed of the validation split and of a built-in corpus (default: --seed)
 
     def __post_init__(self) -> None:
-        check_minimum(self, 0, "split_seed")
+        check_bounds(self)
 
     def check_train_given(self, expected: str) -> None:
         """Raise a `RegardError` if no training data are given; `expected` describes them."""
         if self.train is None:
             raise RegardError(f"data: training data are required: {expected}")
-        self.check_validation_share()
-
-    def check_validation_share(self) -> None:
-        """Raise a `RegardError` if `validation_share` is out of bounds."""
-        if not 0 < self.validation_share < 1:
-            raise RegardError(f"data: validation_share must be above 0 and below 1, got {self.validation_share}")
 
 
 def get_split_seed(recipe: Recipe) -> int:
@@ -52,5 +48,8 @@ class TextSettings:
     """Settings of tokenization."""
 
     tokenizer: Kind = "auto"  # kind of tokens
-    vocab_size: int | None = None  # size of the vocabulary (default: chosen from the data)
-    min_frequency: int = 1  # treat words or characters with a lower count as unknown
+    vocab_size: VocabularyLimit | None = None  # size of the vocabulary (default: chosen from the data)
+    min_frequency: PositiveCount = 1  # treat words or characters with a lower count as unknown
+
+    def __post_init__(self) -> None:
+        check_bounds(self)

@@ -204,11 +204,14 @@ class Trainer:
     def build_divergence_error(
         self, step: int, quantity: str, value: float, batch_indices: Sequence[Any]
     ) -> RegardError:
-        """Build the error for a loss or gradient that is not finite."""
+        """Build the error for a loss or gradient that is not finite, with its likely cause and what to do."""
         learning_rate = compute_learning_rate(step, self.settings)
+        precise = self.settings.precision == "bfloat16" and self.section == "training"
         return RegardError(
-            f"step {step:,}: {quantity} is {value} for the batch {self.describe_batches(batch_indices)}; "
-            f"try a lower --{self.section}.learning-rate (was {learning_rate:.2g}) in another --out"
+            f"step {step:,}: {quantity} is {value}; the likely cause is a learning rate that is too high "
+            f"({learning_rate:.2g} at this step){', or the precision bfloat16' if precise else ''}; "
+            f"try a lower --{self.section}.learning-rate{' or --training.precision float32' if precise else ''} "
+            f"in another --out (batch {self.describe_batches(batch_indices)})"
         )
 
     def describe_batches(self, batch_indices: Sequence[Any]) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from regard.data.pair_check import pluralize
 from regard.errors import RegardError
+from regard.messages import escape_controls, print_message
 from regard.run import Run
 from regard.training.slowdown import Slowdown
 
@@ -51,6 +52,7 @@ class Reporter:
 
     def info(self, text: str) -> None:
         """Log one line."""
+        text = escape_controls(text)
         if self.run is not None and self.run.path.is_dir():
             with self.run.log_file.open("a", encoding="utf-8") as file:
                 file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
@@ -59,7 +61,7 @@ class Reporter:
         if self._bar is not None:
             self._bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
         else:
-            print(text, file=sys.stderr, flush=True)
+            print_message(text)
 
     @contextmanager
     def progress(self, steps: int, done: int) -> Iterator[None]:

@@ -16,15 +16,19 @@ from regard.attention.scores import find_scores_without_gradient
 from regard.data.pair_check import pluralize
 from regard.errors import RegardError
 from regard.files import write_text
+from regard.memory import check_memory, count_parameter_bytes, on_meta_device
 from regard.models import MODELS, Model
 from regard.models.kernel_widths import set_kernel_widths
-from regard.recipe import build_model
+from regard.recipe import build_model, list_large_settings
 from regard.run import Run
 from regard.settings import format_value
 from regard.training.engines import build_engine
 from regard.training.loop import Counters, Trainer
 from regard.training.prepared import Prepared
 from regard.training.reporter import Reporter
+
+PURPOSE = "parameters, gradients and optimizer"
+"""What the memory of training is for, without a moving average."""
 
 
 def resolve_epochs(prepared: Prepared) -> Prepared:
@@ -49,6 +53,21 @@ def clean_up_on_failure(run: Run, reporter: Reporter) -> Iterator[None]:
             if isinstance(error, KeyboardInterrupt):
                 reporter.info("stopped before the first step; nothing was saved")
         raise
+
+
+def check_training_memory(prepared: Prepared, device: str) -> None:
+    """Raise a `RegardError` if parameters, gradients and optimizer need more memory than is available."""
+    recipe = prepared.recipe
+    with on_meta_device():
+        model = build_model(recipe, prepared.tokenizers)
+    size, trainable = count_parameter_bytes(model), count_parameter_bytes(model, trainable=True)
+    averages = recipe.training.ema_decay > 0
+    needed = size + 3 * trainable + averages * size  # Adam keeps two values for each parameter, besides its gradient
+    purpose = "parameters, gradients, optimizer and moving average" if averages else PURPOSE
+    advice = f"lower {' or '.join(list_large_settings(recipe))}"
+    check_memory(size if device != "cpu" else needed, "parameters" if device != "cpu" else purpose, "cpu", advice)
+    if device != "cpu":
+        check_memory(needed, purpose, device, advice)
 
 
 def initialize_model(prepared: Prepared, base: Run | None, reporter: Reporter) -> Model:

@@ -147,7 +147,7 @@ def test_gold_links_choose_both_attentions(here, reverse_run, transformer_run, c
             'alignment: unknown attention "x"; expected layer.head such as 2.3, a layer such as 2, or mean',
         ),
         (["BOTH", "--attention", "7"], "alignment: layer must be from 0 to 0, got 7"),
-        (["BOTH", "--threshold", "2"], "alignment: threshold must be above 0 and at most 1, got 2.0"),
+        (["BOTH", "--threshold", "2"], "--threshold must be above 0 and at most 1, got 2.0"),
         (["BOTH", "--gold", "none"], "cannot read none: not found"),
         (["BOTH", "--gold", "empty"], "empty is empty; expected at least one line of links"),
         (["BOTH", "--gold", "two"], 'two, line 1: expected a link such as 3-4 (sure) or 3p4 (possible), got "x"'),

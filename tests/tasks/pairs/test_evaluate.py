@@ -173,11 +173,11 @@ BOTH = ["--source", "s", "--target", "t"]
         (["RUN", *BOTH, "--data", "dates"], "--source cannot be combined with --data"),
         (["SUBWORDS"], "--data is required: a file of pairs or a built-in corpus; or pass --source and --target"),
         (["RUN", "--count", "0"], "--count must be at least 1, got 0"),
-        (["RUN", "--seed", "-1"], "reverse: seed must be at least 0, got -1"),
+        (["RUN", "--seed", "-1"], "--seed must be at least 0, got -1"),
         (["RUN", "--data", "empty.tsv"], "empty.tsv is empty; expected at least one pair"),
         (["RUN", "--data", "none.tsv"], "cannot read none.tsv: not found"),
         (["RUN", "--source", "s", "--target", "."], "cannot read .: expected a file, got a folder"),
-        (["RUN", *BOTH, "--beam", "0"], "predict: beam must be from 1 to 1000, got 0"),
+        (["RUN", *BOTH, "--beam", "0"], "--beam must be at least 1, got 0"),
         (["RUN", *BOTH, "--tokenize", "14a"], 'BLEU: unknown tokenize "14a"; did you mean "13a"?'),
         (
             ["RUN", *BOTH, "--against-length", "blue"],

@@ -100,10 +100,10 @@ def test_pairs_come_from_standard_input(monkeypatch):
             {"train": "two.tsv", "corpus": {"max_length": 3}},
             "data: [corpus] requires a built-in corpus, got two.tsv",
         ),
-        ({"train": "copy", "validation_share": 1.0}, "data: validation_share must be above 0 and below 1, got 1.0"),
+        ({"train": "copy", "validation_share": 1.0}, "validation_share must be above 0 and below 1, got 1.0"),
         (
             {"train": "copy", "validation_share": float("nan")},
-            "data: validation_share must be above 0 and below 1, got nan",
+            "validation_share must be above 0 and below 1, got nan",
         ),
         ({"train": "-", "validation": "-"}, "data: stdin (-) can be used for only one file"),
         (

@@ -200,13 +200,13 @@ def test_progress_is_told_how_many_are_done(model):
 @pytest.mark.parametrize(
     ("options", "line"),
     [
-        ({"beam": 0}, "predict: beam must be from 1 to 1000, got 0"),
-        ({"nbest": 0}, "predict: nbest must be from 1 to 1000, got 0"),
-        ({"max_length": 10**12}, "predict: max_length must be from 1 to 100000, got 1000000000000"),
+        ({"beam": 0}, "predict: beam must be at least 1, got 0"),
+        ({"nbest": 0}, "predict: nbest must be at least 1, got 0"),
+        ({"max_length": 10**12}, "predict: max_length must be at most 100,000, got 1,000,000,000,000"),
         ({"beam": 2, "nbest": 3}, "predict: nbest must be at most beam (2), got 3"),
         (
             {"length_penalty": math.nan},
-            "beam_search: length_penalty must be at least 0 and finite, got nan",
+            "predict: length_penalty must be at least 0, got nan",
         ),
     ],
 )

@@ -238,7 +238,7 @@ def test_options_of_pairs_are_refused(command, option, text_run, tmp_path, monke
         ("evaluate TEXT --data blank.txt", "blank.txt: no text"),
         (
             "evaluate TEXT --data in.txt --context-length 0",
-            "evaluate: context_length must be at least 1 for gru-lm, got 0",
+            "--context-length must be at least 1, got 0",
         ),
         (
             "evaluate GPT --data in.txt --context-length 17",
@@ -258,7 +258,7 @@ def test_options_of_pairs_are_refused(command, option, text_run, tmp_path, monke
         ("generate TEXT --max-tokens 0", "--max-tokens must be at least 1, got 0"),
         (
             "generate TEXT --max-tokens 1000001 --seed 1",
-            "generate: max_tokens must be from 1 to 1000000, got 1000001",
+            "--max-tokens must be at most 1,000,000, got 1,000,001",
         ),
     ],
 )

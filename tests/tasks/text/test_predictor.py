@@ -269,7 +269,8 @@ def test_a_map_needs_one_text_with_weights(refused):
 def test_a_number_of_tokens_that_cannot_be(tokens, refused):
     model = predictor("gru-lm")
     for write in (model.generate, model.stream, model.continuations):
-        refused(f"generate: max_tokens must be from 1 to 1000000, got {tokens}", write, "a", max_tokens=tokens)
+        bound = "at most 1,000,000" if tokens > 0 else "at least 1"
+        refused(f"generate: max_tokens must be {bound}, got {tokens:,}", write, "a", max_tokens=tokens)
 
 
 def test_prompts_that_are_none(refused):

@@ -124,7 +124,7 @@ def test_a_model_learns_what_follows_what(tmp_path):
             {"max_tokens": 9},
             "recipe: [data] max_tokens is for the tasks label and pairs; this recipe is for text",
         ),
-        ("data", {"validation_share": 0.0}, "data: validation_share must be above 0 and below 1, got 0.0"),
+        ("data", {"validation_share": 0.0}, "recipe: [data] validation_share must be above 0 and below 1, got 0.0"),
         ("text", {"bpe_dropout": 0.1}, "recipe: [text] bpe_dropout is for the task pairs; this recipe is for text"),
         ("training", {"metric": "bleu"}, "training.metric must be loss for the task text, got bleu"),
     ],

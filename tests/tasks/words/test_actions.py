@@ -336,7 +336,7 @@ def test_two_runs_are_compared(label_runs, answer, complaint, tmp_path):
         ("one", ["--words"], "predict: --words is for the task tag; {run} is of the task label"),
         ("one", ["--weights"], "predict: --weights is for the task pairs; {run} is of the task label"),
         ("one", ["--draw"], "predict: --draw is for the task pairs; {run} is of the task label"),
-        ("one", ["--nbest", "0"], "nbest must be at least 1, got 0"),
+        ("one", ["--nbest", "0"], "--nbest must be at least 1, got 0"),
         ("one", ["--threshold", "0.5"], "threshold requires a model with several labels per text"),
         ("mean", ["--why"],
          "attentive-classifier has no attention weights to show: pooling is mean; train with --pooling attention"),

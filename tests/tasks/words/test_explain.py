@@ -243,7 +243,7 @@ def test_a_model_stays_as_it_is():
         (labels, TEXT, {"word": 1}, "explain: word is not an option of attentive-classifier"),
         (tags, TEXT, {"target": "x"}, "explain: target is not an option of attentive-tagger"),
         (tags, TEXT, {"word": 5}, "explain: word must be from 0 to 4, got 5"),
-        (tags, TEXT, {"word": -1}, "explain: word must be from 0 to 4, got -1"),
+        (tags, TEXT, {"word": -1}, "explain: word must be at least 0, got -1"),
         (tags, " ", {}, "explain: the text has no words"),
         (labels, " ", {}, "explain: the text has no words"),
         (labels, ["who"], {}, "explain: expected a string, got list"),

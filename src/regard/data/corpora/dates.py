@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from datetime import date
 from functools import cache
 from random import Random
-from typing import Any
+from typing import Annotated, Any
 
+from regard.bounds import Bounds, check_bounds
 from regard.data.corpora.base import SampledExample, SyntheticCorpus, check_names, import_extra, sample_int, sample_item
 from regard.data.example import Example
 from regard.errors import RegardError
@@ -33,6 +34,8 @@ EXTRA_PATTERNS = {  # date patterns that CLDR does not list for the language
 
 DOTTED = re.compile(r"[Ec, ]*d+\. ?M+\. ?y")
 
+Year = Annotated[int, Bounds(1000, 9999)]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Dates(SyntheticCorpus):
@@ -45,16 +48,14 @@ class Dates(SyntheticCorpus):
     """
 
     languages: tuple[str, ...] = LANGUAGES  # CLDR codes of the source languages
-    first_year: int = 1900
-    last_year: int = 2100
+    first_year: Year = 1900
+    last_year: Year = 2100
 
     def __post_init__(self) -> None:
+        check_bounds(self)
         check_names("languages", self.languages, LANGUAGES)
-        if not 1000 <= self.first_year <= self.last_year <= 9999:
-            raise RegardError(
-                "first_year and last_year must have four digits, with first_year <= last_year, "
-                f"got {self.first_year} and {self.last_year}"
-            )
+        if self.last_year < self.first_year:
+            raise RegardError(f"last_year must be at least first_year ({self.first_year}), got {self.last_year}")
 
     def sample(self, random: Random) -> SampledExample:
         first, last = date(self.first_year, 1, 1), date(self.last_year, 12, 31)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from random import Random
-from typing import Any
+from typing import Annotated, Any
 
+from regard.bounds import Bounds, check_bounds
 from regard.data.corpora.base import SampledExample, SyntheticCorpus, check_names, import_extra, sample_int, sample_item
 from regard.data.example import Example
 from regard.errors import RegardError
@@ -30,15 +31,14 @@ class Numbers(SyntheticCorpus):
 
     languages: tuple[str, ...] = LANGUAGES  # languages of the source
     into: str = DIGITS  # language of the target, or digits
-    highest: int = 999_999  # largest number
+    highest: Annotated[int, Bounds(0, MAX_NUMBER)] = 999_999  # largest number
 
     def __post_init__(self) -> None:
+        check_bounds(self)
         check_names("languages", self.languages, (*LANGUAGES, DIGITS))
         check_names("into", (self.into,), (*LANGUAGES, DIGITS))
         if self.into in self.languages:
             raise RegardError(f'into must not be one of languages, got "{self.into}"')
-        if not 0 <= self.highest <= MAX_NUMBER:
-            raise RegardError(f"highest must be from 0 to {MAX_NUMBER}, got {self.highest}")
 
     def sample(self, random: Random) -> SampledExample:
         digits = sample_int(random, 1, len(str(self.highest)))

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
 from string import ascii_lowercase
+from typing import Annotated
 
+from regard.bounds import Bounds, check_bounds
 from regard.data.corpora.base import SampledExample, SyntheticCorpus, sample_int, sample_item
 from regard.data.example import Example
 from regard.errors import RegardError
@@ -20,13 +22,12 @@ class Letters(SyntheticCorpus):
     The length is drawn first, then each letter, both uniformly.
     """
 
-    min_length: int = 3  # minimum number of letters
-    max_length: int = 9  # maximum number of letters
+    min_length: Annotated[int, Bounds(1, 10_000)] = 3  # minimum number of letters
+    max_length: Annotated[int, Bounds(1, 10_000)] = 9  # maximum number of letters
     alphabet: str = ascii_lowercase  # letters to draw from, in sorting order
 
     def __post_init__(self) -> None:
-        if self.min_length < 1:
-            raise RegardError(f"min_length must be at least 1, got {self.min_length}")
+        check_bounds(self)
         if self.max_length < self.min_length:
             raise RegardError(f"max_length must be at least min_length ({self.min_length}), got {self.max_length}")
         if not self.alphabet:

@@ -9,6 +9,8 @@ from typing import Annotated, Any, ClassVar
 
 from cyclopts import Parameter
 
+from regard.bounds import check_bounds
+
 __all__ = ["FILE_OR_STDIN", "Action", "File", "Flag", "Invocation", "OptionalText"]
 
 
@@ -49,6 +51,9 @@ class Action(ABC):
     hint: ClassVar[str]  # advice for unexpected arguments: all {words}, or the {first}
     reads_text: ClassVar[bool] = False  # whether the command takes a text after the run
     positional: ClassVar[tuple[str, ...]] = ()  # options that can be given after the run without their names
+
+    def __post_init__(self) -> None:
+        check_bounds(self, "--")
 
     def check(self) -> None:
         """Raise a `RegardError` for invalid combinations of options, before the model is loaded."""

@@ -13,6 +13,7 @@ from typing import Annotated, Any, ClassVar, Protocol, runtime_checkable
 from cyclopts import Parameter
 
 from regard.errors import RegardError
+from regard.messages import escape_lines
 from regard.tasks.actions import FILE_OR_STDIN, Action, Flag, Invocation
 
 
@@ -51,7 +52,10 @@ class Evaluate(Action):
 
     def print_report(self, report: PrintableReport) -> None:
         """Print a report."""
-        print(json.dumps(report.to_json(), ensure_ascii=False) if self.as_json else "\n".join(report.lines()))
+        if self.as_json:
+            print(json.dumps(report.to_json(), ensure_ascii=False))
+        else:
+            print(escape_lines("\n".join(report.lines())))
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from cyclopts import Parameter
 
+from regard.bounds import Bounds
 from regard.errors import RegardError
 from regard.maps.options import LookOptions, check_not_empty
+from regard.messages import print_message
 from regard.tasks.actions import Action, Invocation
 
 if TYPE_CHECKING:
     from regard.views.attention_map import AttentionMap
 
-Which = int | Literal["mean"]
+Which = Annotated[int | Literal["mean"], Bounds(0, 1_000_000)]
 View = Literal["matrix", "lines", "heads", "words", "time"]
 TERMINAL_VIEWS, SVG_VIEWS, PNG_VIEWS = ("matrix", "words", "time"), ("matrix", "lines", "heads", "words"), ("matrix",)
 """Views that each output supports; an HTML page has all of them."""
@@ -78,7 +80,7 @@ class Look(Action, LookOptions):
         if not paths:
             print(render_view(picture, view, self.layer, self.head))
         elif not invocation.quiet:
-            print("wrote", *paths, file=sys.stderr)
+            print_message(f"wrote {' '.join(map(str, paths))}")
 
     def check_view(self, picture: AttentionMap, view: View) -> None:
         """Raise a `RegardError` for an invalid view, layer or head, before any file is written."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from regard.errors import RegardError
+from regard.messages import print_message
 from regard.tasks.actions import Action, File, Flag, Invocation
 from regard.tasks.actions.warnings import Warnings
 from regard.tasks.progress import Progress, iter_chunks, offset_progress, show_counter
@@ -143,7 +144,7 @@ class PredictFromWords(Predict):
 
         write_text(self.html, build_words_page(shaded))
         if not invocation.quiet:
-            print(f"wrote {self.html}", file=sys.stderr)
+            print_message(f"wrote {self.html}")
 
 
 def require_single_line(lines: Iterator[str]) -> Iterator[str]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from regard.messages import print_message
 
 UNKNOWN_SHARE_LIMIT = 0.1
 """Share of unknown tokens above which a warning is printed."""
@@ -33,7 +34,7 @@ class Warnings:
     def print_all(self) -> None:
         """Print the warnings to stderr."""
         if self.tab_line is not None:
-            print(f"line {self.tab_line} contains a tab; expected one source per line", file=sys.stderr)
+            print_message(f"line {self.tab_line} contains a tab; expected one source per line")
         if self.unknown > UNKNOWN_SHARE_LIMIT * self.tokens:
             share = 100 * self.unknown / self.tokens
-            print(f"{share:.0f}% of the {self.token_name} are unknown to the model", file=sys.stderr)
+            print_message(f"{share:.0f}% of the {self.token_name} are unknown to the model")

@@ -7,8 +7,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from regard.bounds import Bounds, check_bounds
 from regard.maps.options import LookOptions
-from regard.settings import Bounds
 from regard.tasks.actions import OptionalText
 
 OptionalTexts = Annotated[tuple[str, ...] | None, Parameter(allow_leading_hyphen=True)]
@@ -27,6 +27,9 @@ class RankOptions:
 
     nbest: Annotated[int, Bounds(1, 1000)] = 1
     threshold: Annotated[float | None, Bounds(0, 1)] = None
+
+    def __post_init__(self) -> None:
+        check_bounds(self)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -186,12 +186,8 @@ class LabelPredictor(Predictor[Labeling]):
         return frozenset({"nbest", *(name for name, used in supported.items() if used)})
 
     def check(self, options: RankOptions) -> None:
-        if options.nbest < 1:
-            raise RegardError(f"nbest must be at least 1, got {options.nbest}")
         if options.threshold is not None and not self.model.config.multi_label:
             raise RegardError("threshold requires a model with several labels per text")
-        if options.threshold is not None and not 0 <= options.threshold <= 1:
-            raise RegardError(f"threshold must be from 0 to 1, got {options.threshold}")
 
     def answer(
         self, requests: Sequence[Request], *, return_weights: bool = False, progress: Progress | None = None

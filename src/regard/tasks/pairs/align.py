@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple
 
+from regard.bounds import Bounds
 from regard.errors import RegardError
+from regard.messages import print_message
 from regard.tasks.actions import Action, File, Invocation
 from regard.tasks.actions.evaluate import join_lines
 from regard.tasks.actions.predict import AT_ONCE, to_single_line
@@ -61,7 +62,7 @@ class Align(Action):
     attention: str | None = None
     shift: Literal[0, 1] | None = None
     method: Literal["argmax", "threshold"] = "argmax"
-    threshold: float | None = None
+    threshold: Annotated[float | None, Bounds(exclusive_minimum=0, maximum=1)] = None
     gold: Path | None = None
     gold_base: Literal[0, 1] = 0
     backward: Path | None = None
@@ -180,7 +181,7 @@ class Align(Action):
         shifts = get_shifts(self.shift)
         best = search_head(attended, gold, shifts=shifts, method=self.method, threshold=self.threshold)
         if name is not None:
-            print(f"{name} {best.selection}: {best.score} on the gold links", file=sys.stderr)
+            print_message(f"{name} {best.selection}: {best.score} on the gold links")
         return best.selection
 
 

@@ -7,13 +7,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from regard.bounds import Bounds
 from regard.errors import RegardError
 from regard.tasks.actions import FILE_OR_STDIN, File, Flag, Invocation
 from regard.tasks.actions.evaluate import Evaluate, join_lines, parse_columns, rename_data_options
 from regard.tasks.actions.predict import to_single_line
 from regard.tasks.actions.warnings import Warnings
 from regard.tasks.pairs.links import attend_examples, check_gold, get_shifts, unzip_examples
-from regard.tasks.pairs.options import SearchOptions
+from regard.tasks.pairs.options import BeamBounds, SearchOptions
 from regard.tasks.progress import show_counter
 from regard.tasks.settings import get_split_seed
 
@@ -101,10 +102,10 @@ class EvaluatePairs(Evaluate):
     format: str | None = None
     columns: str | None = None
     on_empty: Literal["error", "skip"] = "error"
-    count: int | None = None
-    seed: int | None = None
+    count: Annotated[int | None, Bounds(1, 10_000_000)] = None
+    seed: Annotated[int | None, Bounds(0, 2**32 - 1)] = None
     variants: Flag = False
-    beam: int | None = None
+    beam: Annotated[int | None, BeamBounds] = None
     lowercase: Flag = False
     tokenize: str = "13a"
     against_length: str | None = None
@@ -122,8 +123,6 @@ class EvaluatePairs(Evaluate):
             raise RegardError(f"--{given} requires --{missing}")
         if self.source is not None and self.data is not None:
             raise RegardError("--source cannot be combined with --data")
-        if self.count is not None and self.count < 1:
-            raise RegardError(f"--count must be at least 1, got {self.count}")
         self.compute_scores(["a"], ["a"], ["a"], self.against_length)
 
     def parse_attention(self) -> HeadSelection | None:

@@ -97,7 +97,6 @@ def check_data_settings(settings: PairData) -> None:
         raise RegardError(f"data: --validation must be a file of pairs, got the built-in corpus {settings.validation}")
     if settings.corpus and settings.train not in CORPORA:
         raise RegardError(f"data: [corpus] requires a built-in corpus, got {settings.train or settings.source}")
-    settings.check_validation_share()
     files = (
         getattr(settings, name)
         for name in ("train", "source", "target", "validation", "validation_source", "validation_target")

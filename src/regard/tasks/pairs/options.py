@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
+from regard.bounds import Bounds, check_bounds
 from regard.errors import RegardError
-from regard.settings import Bounds
 from regard.tasks.actions import OptionalText
-from regard.tasks.options import check_bounds
 
 MAX_BEAM, MAX_LENGTH = 1000, 100_000
 """Upper bounds that protect against running out of memory by mistake."""
 
-BeamBounds = Bounds(1, MAX_BEAM)
+BeamBounds, LengthPenaltyBounds = Bounds(1, MAX_BEAM), Bounds(0, 100)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,19 +28,19 @@ class SearchOptions:
 
     beam: Annotated[int | None, BeamBounds] = None
     nbest: Annotated[int, BeamBounds] = 1
-    length_penalty: Annotated[float | None, Bounds(0, 100)] = None
+    length_penalty: Annotated[float | None, LengthPenaltyBounds] = None
     max_length: Annotated[int | None, Bounds(1, MAX_LENGTH)] = None
+
+    def __post_init__(self) -> None:
+        check_bounds(self, "predict: ")
 
     def resolve_beam(self, default: int) -> int:
         """Return the beam size: the given one, or `default`, raised to `nbest`."""
         return max(default, self.nbest) if self.beam is None else self.beam
 
     def check_search(self, default: int) -> None:
-        """Raise a `RegardError` for values out of bounds."""
+        """Raise a `RegardError` if more targets are asked for than the beam has."""
         width = self.resolve_beam(default)
-        check_bounds("predict", "beam", width, 1, MAX_BEAM)
-        check_bounds("predict", "nbest", self.nbest, 1, MAX_BEAM)
-        check_bounds("predict", "max_length", self.max_length, 1, MAX_LENGTH)
         if self.nbest > width:
             raise RegardError(f"predict: nbest must be at most beam ({width}), got {self.nbest}")
 
@@ -56,4 +55,7 @@ class PairExplainOptions:
     """
 
     target: OptionalText = None
-    word: int | None = None
+    word: Annotated[int | None, Bounds(0, 1_000_000)] = None
+
+    def __post_init__(self) -> None:
+        check_bounds(self, "explain: ")

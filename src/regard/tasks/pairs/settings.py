@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from regard.errors import RegardError
+from regard.bounds import Bounds, Length, PositiveCount, Share, check_bounds
 from regard.recipe import Recipe
-from regard.settings import check_minimum, setting
+from regard.settings import setting
+from regard.tasks.pairs.options import BeamBounds, LengthPenaltyBounds
 from regard.tasks.settings import DataSettings, Kind, TextSettings
 from regard.training.settings import TrainingSettings
 
@@ -23,8 +24,8 @@ class PairData(DataSettings):
     format: str | None = None  # file format: tmx, po, mo, tsv, csv or jsonl (default: from the file name)
     columns: tuple[str, ...] = ()  # columns, keys or languages of source and target
     on_empty: Literal["error", "skip"] = "error"  # what to do with a pair or example with an empty part
-    max_tokens: int = 256  # skip pairs with more tokens than this on either side
-    corpus_size: int = 20_000  # number of examples to generate from a built-in corpus
+    max_tokens: Length = 256  # skip pairs with more tokens than this on either side
+    corpus_size: Annotated[int, Bounds(1, 10_000_000)] = 20_000  # number of examples to generate from a built-in corpus
     corpus: dict[str, Any] = field(default_factory=dict)  # settings of a built-in corpus
 
 
@@ -38,34 +39,25 @@ class PairText(TextSettings):
     lowercase: bool = False  # lowercase all text
     moses_source: str | None = None  # language of the source (de, en, ...), to normalize and tokenize it as Moses does
     moses_target: str | None = None  # language of the target, to normalize and tokenize it as Moses does
-    bpe_dropout: float = 0.0  # probability of skipping a BPE merge in training; makes batches larger than planned
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.bpe_dropout < 1:
-            raise RegardError(f"bpe_dropout must be at least 0 and below 1, got {self.bpe_dropout}")
+    bpe_dropout: Share = 0.0  # probability of skipping a BPE merge in training; makes batches larger than planned
 
 
 @dataclass(frozen=True, kw_only=True)
 class PairTraining(TrainingSettings):
     """Settings of training."""
 
-    max_validation: int = setting(1000, "may_change")  # number of examples to decode in each validation
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_minimum(self, 1, "max_validation")
+    max_validation: PositiveCount = setting(1000, "may_change")  # number of examples to decode in each validation
 
 
 @dataclass(frozen=True, kw_only=True)
 class DecodingSettings:
     """Defaults of `regard predict`."""
 
-    beam: int = 5  # beam size; 1 for greedy search
-    length_penalty: float = 1.0  # length penalty; 0 favors short targets
+    beam: Annotated[int, BeamBounds] = 5  # beam size; 1 for greedy search
+    length_penalty: Annotated[float, LengthPenaltyBounds] = 1.0  # length penalty; 0 favors short targets
 
     def __post_init__(self) -> None:
-        if self.beam < 1:
-            raise RegardError(f"beam must be at least 1, got {self.beam}")
+        check_bounds(self)
 
 
 @dataclass(frozen=True, kw_only=True)

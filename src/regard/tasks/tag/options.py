@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
+
+from regard.bounds import Bounds, check_bounds
 
 ENDINGS = (".bio", ".bioes", ".conll", ".iob", ".iob2")
 """Suffixes of files of tagged sentences."""
@@ -22,5 +25,8 @@ class TagExplainOptions:
         label: The tag to explain; by default the predicted one.
     """
 
-    word: int | None = None
+    word: Annotated[int | None, Bounds(0, 1_000_000)] = None
     label: str | None = None
+
+    def __post_init__(self) -> None:
+        check_bounds(self, "explain: ")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import secrets
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from cyclopts import Parameter
 
+from regard.bounds import Bounds
 from regard.errors import RegardError
+from regard.messages import print_message
 from regard.tasks.actions import Action, File, Flag, Invocation
 from regard.tasks.actions.evaluate import Evaluate
 from regard.tasks.actions.explain import Explain
@@ -72,8 +73,8 @@ class EvaluateText(Evaluate):
 
     data: File | None = None
     documents: Literal["file", "line", "paragraph"] | None = None
-    context_length: int | None = None
-    stride: int | None = None
+    context_length: Annotated[int | None, Bounds(1, 1_000_000)] = None
+    stride: Annotated[int | None, Bounds(1, 1_000_000)] = None
 
     def check(self) -> None:
         if self.data is None:
@@ -119,15 +120,10 @@ class Generate(Action, GenerationOptions):
     positional: ClassVar[tuple[str, ...]] = ("prompt",)
 
     prompt: Annotated[str, Parameter(allow_leading_hyphen=True)] = ""
-    count: int = 1
+    count: Annotated[int, Bounds(1, 1_000_000)] = 1
     jsonl: Flag = False
 
     def check(self) -> None:
-        for name in ("max_tokens", "top_k", "beam", "nbest", "count"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise RegardError(f"--{name.replace('_', '-')} must be at least 1, got {value}")
-        self.check_sampling()
         self.check_compatible_options()
 
     def check_compatible_options(self) -> None:
@@ -159,7 +155,7 @@ class Generate(Action, GenerationOptions):
             write = self.write_record if self.jsonl else self.write_text
             write(predictor, prompt, (first_seed + index) % SEEDS, is_last=index + 1 == self.count)
         if self.seed is None and not self.greedy and not invocation.quiet:
-            print(f"sampled with --seed {first_seed}", file=sys.stderr)
+            print_message(f"sampled with --seed {first_seed}")
 
     def build_sampling_options(self, seed: int) -> dict[str, Any]:
         """Return keyword arguments for `TextPredictor.generate`."""
@@ -192,7 +188,7 @@ def warn_unknown(predictor: TextPredictor, prompt: str) -> None:
 
     tokens = predictor.tokenizer.encode(prompt)
     if UNKNOWN in tokens:
-        print(f"{tokens.count(UNKNOWN)} of {len(tokens)} prompt tokens are unknown to the model", file=sys.stderr)
+        print_message(f"{tokens.count(UNKNOWN)} of {len(tokens)} prompt tokens are unknown to the model")
 
 
 def to_json_line(text: GeneratedText) -> str:

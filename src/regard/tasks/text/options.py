@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
 from typing import Annotated
 
-from regard.errors import RegardError
-from regard.settings import Bounds
+from regard.bounds import Bounds, check_bounds
 from regard.tasks.actions import Flag
 
-MAX_TOKENS = 1_000_000
-"""Upper bound of `max_tokens`."""
+MaxTokensBounds = Bounds(1, 1_000_000)
 
 BEAM = 5
 """Default beam size."""
@@ -36,8 +33,8 @@ class SamplingOptions:
         seed: Seed for sampling; the same seed gives the same text (default: random).
     """
 
-    max_tokens: Annotated[int, Bounds(1, MAX_TOKENS)] = 200
-    temperature: Annotated[float | None, Bounds(exclusive_minimum=0, maximum=1000)] = None
+    max_tokens: Annotated[int, MaxTokensBounds] = 200
+    temperature: Annotated[float | None, Bounds(0.001, 1000, hint="use greedy for the most probable text")] = None
     top_k: Annotated[int | None, Bounds(1, 10**9)] = None
     top_p: Annotated[float | None, Bounds(exclusive_minimum=0, maximum=1)] = None
     greedy: Flag = False
@@ -48,14 +45,8 @@ class SamplingOptions:
         """The names of the sampling options that are set."""
         return [name for name in SAMPLING_OPTIONS if getattr(self, name) is not None]
 
-    def check_sampling(self) -> None:
-        """Raise a `RegardError` for values out of bounds."""
-        if self.temperature is not None and not 0 < self.temperature < inf:
-            raise RegardError(f"--temperature must be above 0, got {self.temperature}; for 0, use --greedy")
-        if self.top_p is not None and not 0 < self.top_p <= 1:
-            raise RegardError(f"--top-p must be above 0 and at most 1, got {self.top_p}")
-        if self.seed is not None and not 0 <= self.seed < SEEDS:
-            raise RegardError(f"--seed must be from 0 to {SEEDS - 1}, got {self.seed}")
+    def __post_init__(self) -> None:
+        check_bounds(self, "generate: ")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,4 +75,7 @@ class TextExplainOptions:
         word: Index of the word to explain, from 0 (default: the last word).
     """
 
-    word: int | None = None
+    word: Annotated[int | None, Bounds(0, 1_000_000)] = None
+
+    def __post_init__(self) -> None:
+        check_bounds(self, "explain: ")

@@ -20,11 +20,10 @@ from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.score_text import iter_segment_log_probabilities
 from regard.decoding.steps import collect_hypotheses
 from regard.errors import RegardError
-from regard.tasks.options import check_bounds
 from regard.tasks.predictor import PartialAnswer, Predictor, Request, as_texts
 from regard.tasks.progress import Progress
 from regard.tasks.text.generation import SampledTokens, build_text_chooser, iter_growing_texts
-from regard.tasks.text.options import BEAM, MAX_TOKENS, GenerationOptions, SamplingOptions, TextExplainOptions
+from regard.tasks.text.options import BEAM, GenerationOptions, MaxTokensBounds, SamplingOptions, TextExplainOptions
 from regard.text import Tokenizer
 from regard.text.decode_stream import decode_stream
 from regard.text.tokenizer import BEGIN, END
@@ -363,7 +362,7 @@ class TextPredictor(Predictor[GeneratedText]):
         """Encode <bos> and the prompt as one row; raise a `RegardError` if it cannot be continued."""
         if not isinstance(prompt, str):
             raise RegardError(f"generate: expected a string, got {type(prompt).__name__}")
-        check_bounds("generate", "max_tokens", tokens, 1, MAX_TOKENS)
+        MaxTokensBounds.check("generate: max_tokens", tokens)
         prompt_ids = torch.tensor([[BOS, *self.tokenizer.encode(prompt)]], device=self.device)
         max_positions = self.model.max_length
         if return_weights:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from regard.bounds import Length
 from regard.recipe import Recipe
-from regard.settings import check_minimum
 from regard.tasks.settings import DataSettings, TextSettings
 from regard.training.settings import TrainingSettings
 
@@ -29,11 +29,7 @@ class TextTokens(TextSettings):
 class TextTraining(TrainingSettings):
     """Settings of training."""
 
-    segment_length: int | None = None  # tokens per segment of text; for gpt, set --context-length instead
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_minimum(self, 1, "segment_length")
+    segment_length: Length | None = None  # tokens per segment of text; for gpt, set --context-length instead
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from regard.errors import RegardError
+from regard.bounds import BatchTokens, ClosedShare, Count, LearningRate, PositiveCount, Share, SmallCount, check_bounds
 from regard.recipe import Recipe
-from regard.settings import check_minimum, make_metadata, setting
+from regard.settings import make_metadata, setting
 from regard.tasks.settings import DataSettings, TextSettings
 from regard.training.settings import TrainingSettings
 
@@ -28,33 +28,23 @@ class WordData(DataSettings):
 class PretrainingSettings:
     """Settings of pretraining on unlabeled text, as a bidirectional language model."""
 
-    steps: int = 3000  # number of pretraining steps
-    batch_tokens: int = 4000  # words per batch, including padding
-    learning_rate: float = 2e-3  # peak learning rate
-    dropout: float = 0.3  # dropout on input words and before the output layer
-    target_words: int = 10_000  # number of most frequent words to predict; all others count as one
-    max_words: int = 100_000  # maximum number of words to add from the unlabeled text
-    labeled_repeats: int = 3  # number of passes over the labeled texts per pass over the unlabeled text
+    steps: PositiveCount = 3000  # number of pretraining steps
+    batch_tokens: BatchTokens = 4000  # words per batch, including padding
+    learning_rate: LearningRate = 2e-3  # peak learning rate
+    dropout: Share = 0.3  # dropout on input words and before the output layer
+    target_words: PositiveCount = 10_000  # number of most frequent words to predict; all others count as one
+    max_words: Count = 100_000  # maximum number of words to add from the unlabeled text
+    labeled_repeats: SmallCount = 3  # number of passes over the labeled texts per pass over the unlabeled text
 
     def __post_init__(self) -> None:
-        check_minimum(self, 1, "steps", "batch_tokens", "target_words")
-        check_minimum(self, 0, "max_words", "labeled_repeats")
-        if not self.learning_rate > 0:
-            raise RegardError(f"learning_rate must be above 0, got {self.learning_rate}")
-        if not 0 <= self.dropout < 1:
-            raise RegardError(f"dropout must be at least 0 and below 1, got {self.dropout}")
+        check_bounds(self)
 
 
 @dataclass(frozen=True, kw_only=True)
 class WordTraining(TrainingSettings):
     """Settings of training."""
 
-    class_weights: float = 0.0  # weight of rare labels: 0 weights all examples equally, 1 weights all labels equally
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 <= self.class_weights <= 1:
-            raise RegardError(f"class_weights must be from 0 to 1, got {self.class_weights}")
+    class_weights: ClosedShare = 0.0  # weight of rare labels: 0 weights all examples equally, 1 all labels equally
 
 
 @dataclass(frozen=True, kw_only=True)
