@@ -21,7 +21,14 @@ from regard.tasks.options import get_field_names
 from regard.tasks.predictor import Predictor
 from regard.training.loop import Counters
 from regard.training.reporter import Reporter
-from regard.training.resume import apply_base_recipe, check_same_data, check_same_settings, find_base_run, resume_recipe
+from regard.training.resume import (
+    apply_base_recipe,
+    check_same_data,
+    check_same_settings,
+    check_steps,
+    find_base_run,
+    resume_recipe,
+)
 from regard.training.train import (
     clean_up_on_failure,
     initialize_model,
@@ -92,6 +99,7 @@ def train(
         prepared = resolve_epochs(task.prepare(recipe, run, run if resuming else base_run, device, reporter))
         if resuming:
             check_same_data(run, prepared.data["sha256"])
+            check_steps(run, prepared.recipe.training.steps)
             run.write_recipe(prepared.recipe.to_table())
             run.write_card(run.read_card())
         model = initialize_model(prepared, base_run, reporter)

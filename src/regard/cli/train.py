@@ -14,6 +14,7 @@ from regard.cli.command_name import get_command_name
 from regard.cli.devices import resolve_device
 from regard.cli.train_options import build_unknown_option_error, find_known_fields, override
 from regard.data.corpora import CORPORA
+from regard.data.pair_check import pluralize
 from regard.errors import RegardError
 from regard.recipe import get_section_fields
 from regard.run import Run
@@ -72,7 +73,10 @@ def train(*words: Words) -> None:
     device = resolve_device(line.options.get("device", "auto"))
     counters = train_run(table, out, device=device, base=base, quiet=line.quiet, recipe_name=recipe_name)
     if not line.quiet:
-        print(f"trained {counters.step} steps in {counters.seconds:.0f} s; run saved in {out}", file=sys.stderr)
+        print(
+            f"trained {pluralize(counters.step, 'step')} in {counters.seconds:.0f} s; run saved in {out}",
+            file=sys.stderr,
+        )
         next_command = TASKS[Run(out).read_card()["task"]].next_command.format(run=out)
         print(f"next: {get_command_name()} {next_command}", file=sys.stderr)
 
