@@ -10,7 +10,6 @@ import torch
 from torch import nn
 
 from regard.attribution.explanation import Explanation
-from regard.attribution.methods import explain_subject
 from regard.errors import RegardError, unknown_name
 from regard.maps.hugging_face import get_options_type, look_at_transformer
 from regard.maps.options import check_not_empty
@@ -199,9 +198,7 @@ def explain(predictor: Any, text: str | Sequence[str], **options: Any) -> Explan
     """
     if not isinstance(predictor, Predictor):
         raise RegardError(f"explain: expected a model from regard.load, got {type(predictor).__name__}")
-    return explain_subject(
-        predictor.explain(text, build_options("explain", predictor.task.options["explain"], options, predictor.name))
-    )
+    return predictor.explain(text, build_options("explain", predictor.task.options["explain"], options, predictor.name))
 
 
 def build_options(action: str, kind: type[Options], raw_values: Mapping[str, Any], model: str) -> Options:

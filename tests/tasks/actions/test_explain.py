@@ -117,3 +117,16 @@ def test_what_is_wrong_is_said_in_one_line(label_run, tag_run, reverse_run, caps
         f"regard: explain: --context is for the task label; {reverse_run} is of the task pairs\n"
     )
     assert refusal(capsys, label_run, "") == "regard: explain: the text has no words\n"
+
+
+def test_a_predictor_needs_no_options(label_run):
+    model = load(label_run)
+    assert model.explain("who is she") == explain(model, "who is she")
+
+
+def test_a_page_is_announced_unless_quiet(label_run, tmp_path, capsys):
+    page = tmp_path / "a.html"
+    for flags, line in ([], f"wrote {page}\n"), (["--quiet"], ""), (["-q"], ""):
+        assert main(["explain", str(label_run), "who is she", "--html", str(page), *flags]) == 0
+        assert capsys.readouterr().err == line
+        assert page.read_text().startswith("<!doctype html>")

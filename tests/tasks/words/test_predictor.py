@@ -302,3 +302,16 @@ def test_weights_that_are_no_shares_are_not_shown(one):
         "one",
         return_weights=True,
     )
+
+
+@pytest.mark.parametrize(
+    ("value", "line"),
+    [
+        (5, "predict: expected a string or a list of strings or of lists of words, got int"),
+        ([5], "predict: expected a string or a list of words, got int"),
+        ([["a", 5]], "predict: expected words as non-empty strings, got 5"),
+    ],
+)
+def test_what_is_no_sentence(tag_runs, value, line):
+    with pytest.raises(RegardError, match=f"^{line}$"):
+        load(next(iter(tag_runs.values()))).predict(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -34,9 +35,7 @@ class Explain(Action):
     html: Path | None = None
 
     def run(self, predictor: Any, invocation: Invocation) -> None:
-        from regard.attribution.methods import explain_subject
-
-        explanation = explain_subject(predictor.explain(read_text(invocation.text), self))
+        explanation = predictor.explain(read_text(invocation.text), self)
         print(
             json.dumps(explanation.to_json(), ensure_ascii=False)
             if self.as_json
@@ -44,6 +43,8 @@ class Explain(Action):
         )
         if self.html is not None:
             write_explanation_page(self.html, explanation)
+            if not invocation.quiet:
+                print(f"wrote {self.html}", file=sys.stderr)
 
 
 def write_explanation_page(path: Path, explanation: Explanation) -> None:

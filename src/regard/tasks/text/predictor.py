@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, NoReturn, TypedDict, Unpack, overload
 
 import numpy as np
 import torch
@@ -143,6 +143,13 @@ class TextPredictor(Predictor[GeneratedText]):
     """
 
     task_name = "text"
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Say which method to use instead of `predict`, which could mean either of two."""
+        reason = f"{type(self).__name__!r} object has no attribute {name!r}"
+        if name == "predict":
+            reason += "; use generate(prompt) to continue a text, or score_texts(texts) for log-probabilities"
+        raise AttributeError(reason, name=name, obj=self)
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -343,12 +350,12 @@ class TextPredictor(Predictor[GeneratedText]):
         title = f"{self.name}: {text.prompt}{text.text}"
         return AttentionMap(text.tokens, text.tokens, text.weights.numpy(), title, "tokens")
 
-    def look(self, text: str, options: LookOptions) -> AttentionMap:
+    def build_map(self, text: str, options: LookOptions) -> AttentionMap:
         from regard.tasks.text.look import look_at_language_model
 
         return look_at_language_model(self, text, options)
 
-    def explain(self, text: Any, options: TextExplainOptions) -> Subject:
+    def build_subject(self, text: Any, options: TextExplainOptions) -> Subject:
         from regard.tasks.text.explain import TextSubject
 
         return TextSubject(self, text, options)

@@ -201,6 +201,7 @@ def run_pretraining(
         build_bidirectional_lm(text_encoder, texts, recipe.pretraining, recipe.training.seed),
         build_pretraining_settings(recipe),
     )
+    assert settings.steps is not None and settings.validate_every is not None
     target_words = int(model.classes.max()) - EDGE
     reporter.info(
         f"pretraining: {pluralize(settings.steps, 'step')} of up to {settings.batch_tokens:,} words, "
