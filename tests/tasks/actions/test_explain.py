@@ -93,7 +93,7 @@ def test_a_language_model_as_json(gpt_run, capsys):
 
 
 def test_a_page_has_the_words_once_for_each_method(label_run, capsys, tmp_path):
-    output(capsys, label_run, "who is <she>", "--html", tmp_path / "why.html")
+    output(capsys, label_run, "who is <she>", "--html", tmp_path / "why.html", "--quiet")
     page = (tmp_path / "why.html").read_text()
     assert page.count("<section>") == 3
     assert page.count("as shares of the sum of all magnitudes") == 3

@@ -198,7 +198,8 @@ def test_a_text_may_begin_with_a_hyphen(reverse_run, capsys):
     ("arguments", "line"),
     [
         (["--bogus"], "look: unknown option --bogus; see regard look --help (to use it as the text, put -- before it)"),
-        (["--hed=1", "a b"], "look: unknown option --hed; did you mean --head? (to use it as the text, put -- before it)"),
+        (["--hed=1", "a b"],
+         "look: unknown option --hed; did you mean --head? (to use it as the text, put -- before it)"),
         (["a b", "--bogus", "c"],
          "look: unknown option --bogus; see regard look --help (to use it as the text, put -- before it)"),
     ],

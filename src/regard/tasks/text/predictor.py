@@ -108,11 +108,12 @@ class ScoredText:
         }
 
     def lines(self, options: PredictText) -> list[str]:
-        """Return the log-probability of the text and, with `per_token`, each token with its surprisal."""
+        """Return the log-probability of the text and, with `per_token`, each token with its own."""
         cells = [f"{self.log_probability:.4f}"]
         if options.per_token:
             scored_tokens = zip(self.tokens, self.log_probabilities, strict=True)
-            cells += [f"{token} {abs(value):.2f}" for token, value in scored_tokens]
+            # + 0.0 turns -0.0 into 0.0
+            cells += [f"{token} {round(value, 2) + 0.0:.2f}" for token, value in scored_tokens]
         return ["\t".join(cells)]
 
 
