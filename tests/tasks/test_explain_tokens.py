@@ -208,13 +208,13 @@ def test_a_model_without_attention(plain_run):
 @pytest.mark.parametrize(
     ("make", "text", "options", "message"),
     [
-        (pairs, "ab", {"target": "c", "word": 2}, "explain: word of the target must be from 0 to 0, got 2"),
+        (pairs, "ab", {"target": "c", "word": 2}, "explain: character of the target must be from 0 to 0, got 2"),
         (pairs, "", {}, "explain: the source is empty"),
         (pairs, "ab", {"label": "x"}, "explain: label is not an option of transformer"),
-        (texts, "a", {}, "explain: the word to explain must have at least one word before it"),
-        (texts, "", {}, "explain: the word to explain must have at least one word before it"),
-        (texts, "ab", {"word": 0}, "explain: the word to explain must have at least one word before it"),
-        (texts, "ab", {"word": 7}, "explain: word must be from 0 to 1, got 7"),
+        (texts, "a", {}, "explain: the character to explain must have at least one character before it"),
+        (texts, "", {}, "explain: the character to explain must have at least one character before it"),
+        (texts, "ab", {"word": 0}, "explain: the character to explain must have at least one character before it"),
+        (texts, "ab", {"word": 7}, "explain: character must be from 0 to 1, got 7"),
         (texts, "abcdef", {}, "explain: text must have at most 4 tokens, got 6"),
         (texts, "ab", {"target": "x"}, "explain: target is not an option of gpt"),
     ],

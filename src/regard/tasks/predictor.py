@@ -16,6 +16,7 @@ import torch
 from regard.attention.watch import watch
 from regard.attention.weights import Weights
 from regard.errors import RegardError
+from regard.maps.options import check_not_empty
 from regard.models import Model
 from regard.recipe import Recipe
 from regard.run import Card
@@ -161,7 +162,9 @@ class Predictor(ABC, Generic[AnswerT]):
 
     def look(self, text: str, options: Any = None) -> AttentionMap:
         """Return the attention map of a text; `options` are the look options of the task."""
-        return self.build_map(text, self.task.options["look"]() if options is None else options)
+        if not isinstance(text, str):
+            raise RegardError(f"look: expected a string, got {type(text).__name__}")
+        return self.build_map(check_not_empty(text), self.task.options["look"]() if options is None else options)
 
     @abstractmethod
     def build_map(self, text: str, options: Any) -> AttentionMap:

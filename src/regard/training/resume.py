@@ -66,9 +66,11 @@ def check_same_settings(run: Run, recipe: Recipe) -> None:
     if differing_names:
         name = differing_names[0]
         more = f", and {len(differing_names) - 1} more settings differ" if len(differing_names) > 1 else ""
+        only_training = all(name.startswith("training.") for name in differing_names)
+        fine_tune = f", with --from {run.path} to start from its parameters" if only_training else ""
         raise RegardError(
             f"{run.path}: cannot resume: run was started with {name} = {format_value(saved.get(name))}, "
-            f"got {format_value(current.get(name))}{more}; choose another --out"
+            f"got {format_value(current.get(name))}{more}; choose another --out{fine_tune}"
         )
 
 

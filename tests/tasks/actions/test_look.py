@@ -4,11 +4,13 @@ import sys
 from dataclasses import replace
 from xml.etree import ElementTree
 
+import jaxtyping
 import numpy as np
 import pytest
 
 from regard.api import look
 from regard.cli import main
+from regard.errors import RegardError
 from regard.tasks.loading import load
 from regard.views.attention_map import AttentionMap
 from regard.views.words import shade_words
@@ -225,3 +227,10 @@ def test_a_hugging_face_model_is_answered_with_the_python_that_shows_it(tmp_path
 def test_a_predictor_needs_no_options(reverse_run):
     model = load(reverse_run)
     np.testing.assert_array_equal(model.look("a b").weights, look(model, "a b").weights)
+
+
+@pytest.mark.parametrize(("value", "line"), [(5, "expected a string, got int"), (" ", "the text is empty")])
+def test_a_predictor_looks_at_a_text(reverse_run, value, line, monkeypatch):
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as outside of tests, where any value may come
+    with pytest.raises(RegardError, match=f"^look: {line}$"):
+        load(reverse_run).look(value)
