@@ -457,3 +457,6 @@ def test_a_default_of_the_model_may_be_given_when_a_run_resumes(tmp_path):
     line = r"run: cannot resume: run was started with model.layers = 1, got 2; choose another --out$"
     with pytest.raises(RegardError, match=line):
         train({"model": {"layers": 2}}, tmp_path / "run", quiet=True)
+    line = r"training.seed = 0, got 1; choose another --out, with --from .*/run to start from its parameters$"
+    with pytest.raises(RegardError, match=line):
+        train({"training": {"seed": 1}}, tmp_path / "run", quiet=True)

@@ -150,7 +150,7 @@ def test_attention_and_rollout_of_a_gpt(gpt_run):
     assert explanation.words == ("t", "h", "e", "▁")
     assert (
         explanation.description
-        == f'word 4, "c", probability {np.exp(predictor.score_texts("the c").log_probabilities[-1]):.3g}'
+        == f'character 4, "c", probability {np.exp(predictor.score_texts("the c").log_probabilities[-1]):.3g}'
     )
     tokens = torch.tensor([[BOS, *predictor.tokenizer.encode("the ")]])
     with torch.no_grad(), watch(predictor.model, keep="dense") as seen:
@@ -160,7 +160,7 @@ def test_attention_and_rollout_of_a_gpt(gpt_run):
     np.testing.assert_allclose(explanation.values["attention"], np.mean(layers, 0)[-1, 1:], rtol=1e-5)
     np.testing.assert_allclose(explanation.values["attention rollout"], (two @ one)[-1, 1:], rtol=1e-5)
     to_bos = np.mean(layers, 0)[-1, 0]
-    assert explanation.notes == (f"{to_bos:.2f} of the attention is outside of these words",)
+    assert explanation.notes == (f"{to_bos:.2f} of the attention is outside of these characters",)
 
 
 def test_leaving_out_words_before_the_last(text_run):
