@@ -468,7 +468,36 @@ def test_the_end_is_explained(tmp_path, capsys):
     assert re.search(
         r"\nstopped early after 2 validations without improvement; pass --patience 0 to train all steps\n", said
     )
-    assert said.endswith("run is complete (6 steps); pass a larger --steps to continue training\n")
+    assert said.endswith(
+        "run is complete: stopped early (6 steps of 100) after 2 validations without improvement; "
+        "pass --patience 0 to continue training\n"
+    )
+    train({"training": {"steps": 8, "patience": 0}}, tmp_path / "run", quiet=True)
+    train({}, tmp_path / "run")
+    assert capsys.readouterr().err.endswith("run is complete (8 steps); pass a larger --steps to continue training\n")
+
+
+@pytest.mark.parametrize("fewer", [{"steps": 3}, {"epochs": 0.1}])
+def test_a_run_is_not_resumed_for_fewer_steps_than_it_has(fewer, tmp_path):
+    train(changed(training={"steps": 4}), tmp_path / "run", quiet=True)
+    files = [tmp_path / "run" / name for name in ("recipe.toml", "run.json", "metrics.jsonl")]
+    before = [file.read_bytes() for file in files]
+    steps = fewer.get("steps", 1)
+    line = rf"run: run already has 4 steps, more than the {steps} requested; pass a larger --steps$"
+    with pytest.raises(RegardError, match=line):
+        train({"training": fewer}, tmp_path / "run", quiet=True)
+    assert [file.read_bytes() for file in files] == before
+
+
+def test_a_default_of_the_model_may_be_given_when_a_run_resumes(tmp_path):
+    train(changed(training={"steps": 4}), tmp_path / "run", quiet=True)
+    assert train({"model": {"layers": 1}, "training": {"steps": 5}}, tmp_path / "run", quiet=True).step == 5
+    line = r"run: cannot resume: run was started with model.layers = 1, got 2; choose another --out$"
+    with pytest.raises(RegardError, match=line):
+        train({"model": {"layers": 2}}, tmp_path / "run", quiet=True)
+    line = r"training.seed = 0, got 1; choose another --out, with --from .*/run to start from its parameters$"
+    with pytest.raises(RegardError, match=line):
+        train({"training": {"seed": 1}}, tmp_path / "run", quiet=True)
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,13 @@ def test_an_unknown_name_is_named_with_its_kind_and_location(subject, line):
     assert str(unknown_name(subject, "dott", ["dot", "additive"])) == line
 
 
+def test_tasks_and_settings_of_other_programs_are_named_as_ours():
+    assert str(unknown_name("a.toml: [data] task", "classification", ["label", "tag"])) == (
+        'a.toml: [data] unknown task "classification"; did you mean "label"?'
+    )
+    assert str(unknown_name("model", "lstm", ["lstm-lm"], "use bahdanau")) == 'unknown model "lstm"; use bahdanau'
+
+
 def test_without_a_close_name_all_are_listed():
     assert str(unknown_name("score", "x", ["dot", "additive"])) == 'unknown score "x"; choose from additive, dot'
 

@@ -41,7 +41,7 @@ SETTINGS: dict[str, tuple[str, ...]] = {
     "bptt": ("segment_length",),
     "seq_len": ("segment_length",),
     "segment": ("segment_length",),
-    "max_length": ("context_length",),
+    "max_length": ("context_length", "max_tokens"),
     "block_size": ("context_length", "segment_length"),
     "n_ctx": ("context_length", "segment_length"),
     "n_positions": ("context_length", "max_length"),
@@ -52,16 +52,16 @@ SETTINGS: dict[str, tuple[str, ...]] = {
     "layers": ("encoder_layers+decoder_layers",),
     "hidden_size": ("hidden", "width"),
     "hidden_dim": ("hidden", "width"),
-    "rnn_size": ("hidden",),
+    "rnn_size": ("hidden", "width"),
     "hidden": ("width",),
     "d_model": ("width", "hidden"),
     "n_embd": ("width", "embedding"),
     "embedding_size": ("embedding", "width"),
     "embedding_dim": ("embedding", "width"),
-    "n_head": ("heads",),
-    "n_heads": ("heads",),
-    "num_heads": ("heads",),
-    "num_attention_heads": ("heads",),
+    "n_head": ("heads", "attention_heads"),
+    "n_heads": ("heads", "attention_heads"),
+    "num_heads": ("heads", "attention_heads"),
+    "num_attention_heads": ("heads", "attention_heads"),
     "ffn_dim": ("feed_forward",),
     "ffn_size": ("feed_forward",),
     "dim_feedforward": ("feed_forward",),
@@ -120,6 +120,18 @@ HINTS = {
     "lenpen": "use --length-penalty X, which follows GNMT's formula",
     "config": "give the recipe as the first argument: regard train recipe.toml",
     "arch": "use --model NAME",
+    "architecture": "use --model NAME",
+    "do_train": "regard train trains; regard evaluate RUN FILE scores a run",
+    "do_eval": "use regard evaluate RUN FILE after training",
+    "do_predict": "use regard predict RUN after training",
+    "adam_beta1": "use --betas 0.9,0.98",
+    "adam_beta2": "use --betas 0.9,0.98",
+    "momentum": "training uses AdamW; set --learning-rate, --betas and --weight-decay",
+    "n_gpu": "training uses one device: --device cuda:0",
+    "gpus": "training uses one device: --device cuda:0",
+    "verbose": "progress is shown by default; --quiet turns it off",
+    "log_dir": "the log is in the run folder; --tensorboard also writes TensorBoard events there",
+    "data": "give the data as the first argument: regard train pairs.tsv --out runs/mine",
 }
 """What to do instead of setting something that means something else here, or nothing."""
 
@@ -141,6 +153,25 @@ TASKS = {
     "inflection": "pairs",
 }
 """Other names of tasks -> ours."""
+
+RECURRENT = "use bahdanau or luong-dot with cell {cell} for pairs, or {cell}-lm for plain text"
+
+MODELS = {
+    "lstm": RECURRENT.format(cell="lstm"),
+    "gru": RECURRENT.format(cell="gru"),
+    "rnn": RECURRENT.format(cell="rnn"),
+    "bilstm": "use bahdanau or luong-dot with cell lstm; their encoders are bidirectional",
+    "attentive-lstm": "use bahdanau or luong-dot with cell lstm",
+    "attention": "use bahdanau, luong-dot, luong-general or luong-concat",
+    "luong": "use luong-dot, luong-general or luong-concat",
+    "gpt2": "use gpt for a new model; regard.interop.gpt2.import_gpt2 converts a trained GPT-2",
+    "gpt-2": "use gpt for a new model; regard.interop.gpt2.import_gpt2 converts a trained GPT-2",
+    "bert": "use attentive-classifier for labels or attentive-tagger for tags, with --encoder both for self-attention",
+    "classifier": "use attentive-classifier",
+    "tagger": "use attentive-tagger",
+    "lm": "use gpt or lstm-lm",
+}
+"""What to use instead of models that other tools have."""
 
 COMMANDS = {
     "attention": "look",
@@ -220,6 +251,6 @@ OPTION_HINTS: dict[str, dict[str, str]] = {
 
 
 def suggest(name: str, names: Container[str]) -> str | None:
-    """Return the setting in `names` that another tool calls `name`, or None."""
+    """Return the setting or task in `names` that another tool calls `name`, or None."""
     settings = (setting for candidate in SETTINGS.get(name, ()) for setting in candidate.split("+"))
-    return next((setting for setting in settings if setting in names), None)
+    return next((setting for setting in (*settings, TASKS.get(name, name)) if setting in names), None)

@@ -10,7 +10,6 @@ import torch
 from torch import nn
 
 from regard.attribution.explanation import Explanation
-from regard.attribution.methods import explain_subject
 from regard.errors import RegardError, unknown_name
 from regard.maps.hugging_face import get_options_type, look_at_transformer
 from regard.maps.options import check_not_empty
@@ -21,7 +20,14 @@ from regard.tasks.options import get_field_names
 from regard.tasks.predictor import Predictor
 from regard.training.loop import Counters
 from regard.training.reporter import Reporter
-from regard.training.resume import apply_base_recipe, check_same_data, check_same_settings, find_base_run, resume_recipe
+from regard.training.resume import (
+    apply_base_recipe,
+    check_same_data,
+    check_same_settings,
+    check_steps,
+    find_base_run,
+    resume_recipe,
+)
 from regard.training.train import (
     check_training_memory,
     clean_up_on_failure,
@@ -93,6 +99,7 @@ def train(
         prepared = resolve_epochs(task.prepare(recipe, run, run if resuming else base_run, device, reporter))
         if resuming:
             check_same_data(run, prepared.data["sha256"])
+            check_steps(run, prepared.recipe.training.steps)
             run.write_recipe(prepared.recipe.to_table())
             run.write_card(run.read_card())
         check_training_memory(prepared, device)
@@ -193,9 +200,7 @@ def explain(predictor: Any, text: str | Sequence[str], **options: Any) -> Explan
     """
     if not isinstance(predictor, Predictor):
         raise RegardError(f"explain: expected a model from regard.load, got {type(predictor).__name__}")
-    return explain_subject(
-        predictor.explain(text, build_options("explain", predictor.task.options["explain"], options, predictor.name))
-    )
+    return predictor.explain(text, build_options("explain", predictor.task.options["explain"], options, predictor.name))
 
 
 def build_options(action: str, kind: type[Options], raw_values: Mapping[str, Any], model: str) -> Options:

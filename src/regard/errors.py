@@ -31,17 +31,19 @@ class RegardError(Exception):
     """
 
 
-def unknown_name(subject: str, name: object, choices: Iterable[str]) -> RegardError:
+def unknown_name(subject: str, name: object, choices: Iterable[str], advice: str | None = None) -> RegardError:
     """Return the error for an unknown name, with the closest valid name or all of them.
 
     Args:
         subject: What is named and, before it, where: `score`, `explain: label`, `--cell`, `de.toml: [model] score`.
         name: The unknown name.
         choices: The valid names.
+        advice: What to use instead, if that is known.
     """
     names = sorted(choices)
     near = suggest(str(name), names) or next(iter(get_close_matches(str(name), names, n=1)), None)
     hint = f'; did you mean "{near}"?' if near else f"; choose from {', '.join(names)}"
+    hint = hint if advice is None else f"; {advice}"
     if match := re.fullmatch(r"(?s:(.*: )?)(\[.*\]) setting", subject):
         location, section = match.groups(default="")
         return RegardError(f'{location}unknown setting "{name}" in {section}{hint}')

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from regard import aliases
 from regard.bounds import MAX_VOCABULARY
 from regard.errors import RegardError, unknown_name
 from regard.settings import Field, Mark, Table, get_fields, join_location, merge_fields, parse_settings, to_table
@@ -148,7 +149,7 @@ def find_preset(name: object, location: str) -> Preset:
     from regard.models import MODELS
 
     if not isinstance(name, str) or name not in MODELS:
-        raise unknown_name(location, name, MODELS)
+        raise unknown_name(location, name, MODELS, aliases.MODELS.get(str(name).lower().replace("_", "-")))
     return MODELS[name]
 
 

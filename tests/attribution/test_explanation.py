@@ -77,7 +77,7 @@ def test_json_has_all_of_it():
     assert record["values"]["gradient x input"] == [-3, 2, 1]
     assert record["correlations"][0]["methods"] == ["attention", "gradient x input"]
     assert record["correlations"][1]["spearman"] is None
-    assert (record["what"], record["log_probability"], record["notes"]) == (
+    assert (record["description"], record["log_probability"], record["notes"]) == (
         EXPLANATION.description,
         -0.69,
         list(EXPLANATION.notes),

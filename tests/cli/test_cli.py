@@ -233,3 +233,12 @@ def test_bench_attention_measures_and_keeps_its_rows(tmp_path):
     for words in ("weights.reduce(all three)", "length 16, 2 heads of width 8", "length 128:"):
         assert words in result.stdout
     assert "Targets" not in result.stdout  # which are for another length
+
+
+def test_the_help_of_a_command_on_a_run_of_another_task_says_for_which_tasks_it_is(reverse_run, capsys):
+    assert main(["generate", str(reverse_run), "--help"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "Generate text with a language model. generate is for the task text; " in out
+    assert "--temperature" in out
+    assert main(["generate", str(reverse_run)]) == 2
+    assert capsys.readouterr().err == (f"regard: generate is for the task text; {reverse_run} is of the task pairs\n")

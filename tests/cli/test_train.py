@@ -51,6 +51,12 @@ def test_a_file_of_pairs_becomes_a_run(here, capsys):
     assert talk(capsys, "pairs.tsv", "--out", "runs/mine", "--quiet", *TINY) == []
 
 
+def test_one_step_is_not_called_steps(here, capsys):
+    said = talk(capsys, "pairs.tsv", "--out", "run", *TINY, "--steps", "1", "--validate-every", "1")
+    assert any(line.startswith("training: 1 step of up to 60 tokens per side") for line in said)
+    assert re.fullmatch(r"trained 1 step in \d+ s; run saved in run", said[-2])
+
+
 def test_two_files_and_two_to_validate_with(here, capsys):
     files = ["--source", "a.en", "--target", "a.de", "--validation-source", "a.de", "--validation-target", "a.en"]
     said = talk(capsys, *files, "--out", "run", *TINY)

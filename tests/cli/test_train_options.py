@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from regard import aliases
 from regard.cli.train_options import find_known_fields, override
+from regard.data.corpora import CORPORA
 from regard.errors import RegardError
 from regard.models import MODELS
-from regard.settings import Field
+from regard.settings import Field, get_fields
 from regard.tasks import to_recipe
 from tests.test_recipe import NAMES, error_of
 
@@ -126,7 +127,70 @@ def test_every_synonym_leads_somewhere():
         assert {part.replace("_", "-") for candidate in candidates for part in candidate.split("+")} <= known
     for name, hint in aliases.HINTS.items():
         assert name.replace("_", "-") not in known
-        assert set(re.findall(r"--([a-z-]+)", hint)) <= known | {"out", "from", "device", "model"}
+        assert set(re.findall(r"--([a-z-]+)", hint)) <= known | {"out", "from", "device", "model", "quiet"}
+
+
+ONE_MODEL_OF_EACH_CLASS = {preset.config: {"model": {"name": name}} for name, preset in MODELS.items()}.values()
+COPY = [{"data": {"train": "copy"}, "model": {"name": name}} for name in ("bahdanau", "transformer")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("table", [*ONE_MODEL_OF_EACH_CLASS, *COPY], ids=str)
+def test_every_synonym_is_taken_or_answered_in_one_line_whatever_is_trained(table):
+    corpus_fields = get_fields(CORPORA["copy"]) if "data" in table else {}
+    for name, candidates in aliases.SETTINGS.items():
+        meant = {part for candidate in candidates for part in candidate.split("+")} | {name}
+        option = name.replace("_", "-")
+        error, changed = None, table
+        try:
+            changed = override(table, [(option, "0.5")])
+        except RegardError as caught:
+            error = str(caught)
+        new_names = {key for section, values in changed.items() for key in values if key not in table.get(section, {})}
+        assert new_names <= meant or name in corpus_fields
+        assert error != f"train: unknown option --{option}; see regard train --help-all"
+        assert changed != table or (error is not None and "\n" not in error)
+
+
+def test_the_positions_of_a_model_are_not_the_length_of_a_corpus():
+    """The built-in corpus has a setting max_length, too."""
+    copy = {"data": {"train": "copy"}}
+    assert override(copy, [("n-positions", "9"), ("model", "transformer")])["model"] == {
+        "name": "transformer",
+        "max_length": 9,
+    }
+    assert error_of(override, copy, [("n-positions", "9"), ("model", "bahdanau")]) == (
+        "--n-positions is --context-length here, which bahdanau does not have"
+    )
+    assert error_of(override, {}, [("bptt", "9"), ("task", "label")]) == (
+        "--bptt is --segment-length here, which the task label does not have"
+    )
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "line"),
+    [
+        ("early-stopping", "true", "--early-stopping is --patience here (stop after this many validations without "
+         'improvement; 0 never stops): expected an integer, got "true"'),
+        ("early-stopping", None, "--early-stopping is --patience here (stop after this many validations without "
+         "improvement; 0 never stops): a value is required"),
+        ("fp16", "true", "train: unknown option --fp16; use --precision bfloat16"),
+        ("do-eval", "true", "train: unknown option --do-eval; use regard evaluate RUN FILE after training"),
+        ("arch", "lstm", "train: unknown option --arch; use --model NAME"),
+        ("model", "lstm", '--model: unknown value "lstm"; use bahdanau or luong-dot with cell lstm for pairs, '
+         "or lstm-lm for plain text"),
+        ("model", "attentive_lstm",
+         '--model: unknown value "attentive_lstm"; use bahdanau or luong-dot with cell lstm'),
+    ],
+)  # fmt: skip
+def test_what_other_programs_have_is_answered_with_what_to_use(option, text, line):
+    assert error_of(override, {}, [(option, text)]) == line
+
+
+def test_every_advice_for_a_model_names_models_and_settings():
+    for advice in aliases.MODELS.values():
+        named = set(re.findall(r"[a-z]+(?:-[a-z]+)*", advice.partition(" with ")[0].partition(" for ")[0]))
+        assert named & MODELS.keys()
 
 
 def test_settings_of_reading_have_whole_names_alone():

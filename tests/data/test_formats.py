@@ -262,8 +262,7 @@ def test_columns_by_name_and_number(write):
 @pytest.mark.parametrize(
     ("content", "columns", "said"),
     [
-        ("a\n", None, "expected 2 columns, got 1 column (0 tabs); "
-         "choose source and target by number or name: --data.columns 1,2"),
+        ("a b\n", None, 'expected source and target separated by a tab, got "a b"'),
         ("a\tb\tc\n", None, "expected 2 columns, got 3 columns (2 tabs); "
          "choose source and target by number or name: --data.columns 1,2"),
         ("a\tb\n", (1, 3), "column 3 does not exist; the line has 2 columns"),
@@ -299,7 +298,9 @@ def test_csv_with_other_separators(write):
     assert error(read_pairs, write("a.csv", "a;b\n")) == (
         "a.csv, line 1: columns are separated by semicolons; save the file with commas or tabs"
     )
-    assert error(read_pairs, write("a.csv", "a b\n")).startswith("a.csv, line 1: expected 2 columns, got 1 column")
+    assert error(read_pairs, write("a.csv", "a b\n")) == (
+        'a.csv, line 1: expected source and target separated by a comma, got "a b"'
+    )
 
 
 @given(st.lists(st.tuples(*[st.text(st.characters(codec="utf-8"), min_size=1)] * 2), min_size=1))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard import RegardError
-from regard.data.labeled import LabeledText, read_labeled
+from regard.data.labeled import LabeledText, is_table, read_labeled, read_table_texts
 
 
 @pytest.fixture
@@ -202,3 +202,31 @@ def test_what_cannot_be_read(write, name, content, options, message):
     if content is not None:
         write(name, content)
     assert refused(name, **options) == message
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.tsv", "who ?\tHUM\nhere ?\tLOC\n"),
+        ("a.tsv", "who ?\nhere ?\n"),
+        ("a.tsv", "text\nwho ?\nhere ?\n"),
+        ("a.csv.gz", "label,text\nHUM,who ?\nLOC,here ?\n"),
+        ("a.jsonl", '{"text": "who ?"}\n{"text": "here ?", "label": 3}\n'),
+    ],
+)
+def test_texts_are_read_with_or_without_labels(write, name, content):
+    assert is_table(name)
+    assert [row["text"] for row in read_table_texts(write(name, content))] == ["who ?", "here ?"]
+
+
+def test_texts_are_in_the_columns_of_the_training_data(write):
+    table = write("a.tsv", "id\tgold\tfirst\tsecond\n1\tA\tx y\tz\n\n")
+    columns = ("first", "gold", "second")
+    assert list(read_table_texts(table, columns)) == [{"text": "x y"}, {}]
+    assert list(read_table_texts(table, columns, text_pairs=True)) == [{"text": "x y", "second": "z"}, {}]
+    pairs = write("b.tsv", "x y\tz\n")
+    assert list(read_table_texts(pairs, columns, text_pairs=True)) == [{"text": "x y", "second": "z"}]
+    with pytest.raises(RegardError, match=r"^a.tsv, line 1: expected two texts, got 4 columns \(3 tabs\)$"):
+        list(read_table_texts(table, text_pairs=True))
+    assert not is_table("a.txt")
+    assert not is_table("-")

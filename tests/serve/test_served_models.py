@@ -76,7 +76,7 @@ def test_a_run_is_loaded_and_waits(reverse_run):
     assert model.record() == {
         "name": "reverse",
         "kind": "pairs",
-        "does": "sequence-to-sequence model",
+        "description": "sequence-to-sequence model",
         "preset": "bahdanau",
         "summary": "words to words",
         "parameters": parameters,

@@ -245,12 +245,12 @@ class NumberPredictor(Predictor[Number]):
         weights = np.array(answer.weights, np.float32)[None, None, None]
         return AttentionMap((f"{answer.number:.2f}",), answer.words, weights, self.name, "words")
 
-    def look(self, text: str, options: LookOptions) -> AttentionMap:
+    def build_map(self, text: str, options: LookOptions) -> AttentionMap:
         options.resolve_kind(self.name, self.model.attentions)
         (answer,) = self.answer([Request(text, NumberOptions())], return_weights=True)
         return self.attention_map(answer)
 
-    def explain(self, text: str, options: Any) -> Subject:
+    def build_subject(self, text: str, options: Any) -> Subject:
         return NumberSubject(self, text)
 
 

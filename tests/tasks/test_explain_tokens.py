@@ -150,7 +150,7 @@ def test_attention_and_rollout_of_a_gpt(gpt_run):
     assert explanation.words == ("t", "h", "e", "▁")
     assert (
         explanation.description
-        == f'word 4, "c", probability {np.exp(predictor.score_texts("the c").log_probabilities[-1]):.3g}'
+        == f'character 4, "c", probability {np.exp(predictor.score_texts("the c").log_probabilities[-1]):.3g}'
     )
     tokens = torch.tensor([[BOS, *predictor.tokenizer.encode("the ")]])
     with torch.no_grad(), watch(predictor.model, keep="dense") as seen:
@@ -160,7 +160,7 @@ def test_attention_and_rollout_of_a_gpt(gpt_run):
     np.testing.assert_allclose(explanation.values["attention"], np.mean(layers, 0)[-1, 1:], rtol=1e-5)
     np.testing.assert_allclose(explanation.values["attention rollout"], (two @ one)[-1, 1:], rtol=1e-5)
     to_bos = np.mean(layers, 0)[-1, 0]
-    assert explanation.notes == (f"{to_bos:.2f} of the attention is outside of these words",)
+    assert explanation.notes == (f"{to_bos:.2f} of the attention is outside of these characters",)
 
 
 def test_leaving_out_words_before_the_last(text_run):
@@ -208,13 +208,13 @@ def test_a_model_without_attention(plain_run):
 @pytest.mark.parametrize(
     ("make", "text", "options", "message"),
     [
-        (pairs, "ab", {"target": "c", "word": 2}, "explain: word of the target must be from 0 to 0, got 2"),
+        (pairs, "ab", {"target": "c", "word": 2}, "explain: character of the target must be from 0 to 0, got 2"),
         (pairs, "", {}, "explain: the source is empty"),
         (pairs, "ab", {"label": "x"}, "explain: label is not an option of transformer"),
-        (texts, "a", {}, "explain: the word to explain must have at least one word before it"),
-        (texts, "", {}, "explain: the word to explain must have at least one word before it"),
-        (texts, "ab", {"word": 0}, "explain: the word to explain must have at least one word before it"),
-        (texts, "ab", {"word": 7}, "explain: word must be from 0 to 1, got 7"),
+        (texts, "a", {}, "explain: the character to explain must have at least one character before it"),
+        (texts, "", {}, "explain: the character to explain must have at least one character before it"),
+        (texts, "ab", {"word": 0}, "explain: the character to explain must have at least one character before it"),
+        (texts, "ab", {"word": 7}, "explain: character must be from 0 to 1, got 7"),
         (texts, "abcdef", {}, "explain: text must have at most 4 tokens, got 6"),
         (texts, "ab", {"target": "x"}, "explain: target is not an option of gpt"),
     ],

@@ -55,9 +55,9 @@ def test_sizes_of_the_rest():
 def test_a_short_text_is_spelt():
     assert choose_text_kind(2_000_000) == (
         "characters",
-        "characters: the text has 2000000 characters, too few to learn subwords",
+        "characters: the text has 2,000,000 characters, too few to learn subwords",
     )
     assert choose_text_kind(2_000_001) == (
         "bpe",
-        "bpe: the text has 2000001 characters, enough to learn subwords",
+        "bpe: the text has 2,000,001 characters, enough to learn subwords",
     )

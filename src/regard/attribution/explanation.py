@@ -43,6 +43,7 @@ class Explanation:
         log_probability: Log-probability of the prediction.
         values: A score for each word, by method.
         notes: Remarks about the scores, one sentence each.
+        unit: What `words` are: "word", or "character" for a model that reads characters.
     """
 
     words: tuple[str, ...]
@@ -50,6 +51,7 @@ class Explanation:
     log_probability: float
     values: Mapping[str, tuple[float, ...]]
     notes: tuple[str, ...] = ()
+    unit: str = "word"
 
     @property
     def correlations(self) -> dict[tuple[str, str], float | None]:
@@ -77,7 +79,7 @@ class Explanation:
     def to_json(self) -> dict[str, Any]:
         """Return the explanation as JSON-serializable data."""
         return {
-            "what": self.description,
+            "description": self.description,
             "log_probability": self.log_probability,
             "words": list(self.words),
             "values": {method: list(scores) for method, scores in self.values.items()},
@@ -90,7 +92,7 @@ class Explanation:
     def _format_table(self) -> Iterator[str]:
         from regard.views.display import display_width, isolate_direction, sanitize_text, truncate
 
-        words = ["word", *(truncate(sanitize_text(word), MAX_WORD_WIDTH) for word in self.words)]
+        words = [self.unit, *(truncate(sanitize_text(word), MAX_WORD_WIDTH) for word in self.words)]
         word_width = max(map(display_width, words))
         columns = [["", *map(str, range(len(self.words)))]]
         for method, scores in self.values.items():
@@ -104,7 +106,7 @@ class Explanation:
     def _format_agreement(self) -> Iterator[str]:
         yield "rank correlation of the magnitudes (Spearman):"
         for (first, second), value in self.correlations.items():
-            text = "undefined (one method has equal scores for all words)" if value is None else f"{value:.2f}"
+            text = f"undefined (one method has equal scores for all {self.unit}s)" if value is None else f"{value:.2f}"
             yield f"  {first}, {second}: {text}"
 
 

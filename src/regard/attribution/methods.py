@@ -53,6 +53,7 @@ class Subject(ABC):
     embedding: nn.Module  # embeds the words
     size: int  # length of the text in words or tokens of the model
     without_attention: str  # reason for missing attention weights
+    unit: str = "word"  # what `words` are: words or characters
 
     @abstractmethod
     def log_probabilities(self, without: Sequence[int | None]) -> Float[Tensor, " texts"]:
@@ -84,7 +85,8 @@ def explain_subject(subject: Subject) -> Explanation:
         LEAVE_ONE_OUT: compute_leave_one_out(subject, whole),
     }
     values = {method: tuple(scores[method]) for method in METHODS if method in scores}
-    return Explanation(subject.words, subject.describe(whole), whole, values, tuple(collect_notes(subject, attention)))
+    notes = tuple(collect_notes(subject, attention))
+    return Explanation(subject.words, subject.describe(whole), whole, values, notes, subject.unit)
 
 
 def collect_notes(subject: Subject, attention: dict[str, AttentionShares]) -> Iterator[str]:
@@ -92,7 +94,7 @@ def collect_notes(subject: Subject, attention: dict[str, AttentionShares]) -> It
     if ATTENTION not in attention:
         yield f"attention is not shown: {subject.without_attention}"
     elif attention[ATTENTION].elsewhere > NOTED:
-        yield f"{attention[ATTENTION].elsewhere:.2f} of the attention is outside of these words"
+        yield f"{attention[ATTENTION].elsewhere:.2f} of the attention is outside of these {subject.unit}s"
 
 
 def compute_gradient_x_input(subject: Subject) -> Sequence[float]:
@@ -137,10 +139,10 @@ def check_is_text(text: object) -> None:
         raise RegardError(f"explain: expected a string, got {type(text).__name__}")
 
 
-def check_word_index(word: int, words: Sequence[object], side: str = "") -> int:
+def check_word_index(word: int, words: Sequence[object], unit: str = "word", side: str = "") -> int:
     """Return the index of a word, or raise `RegardError` if it is out of range; `side` may be "of the target"."""
     if not 0 <= word < len(words):
-        name = f"word {side}".rstrip()
+        name = f"{unit} {side}".rstrip()
         raise RegardError(f"explain: {name} must be from 0 to {len(words) - 1}, got {word}")
     return word
 

@@ -1,1 +1,1 @@
-"""What attention costs, measured on this machine beside what one would write in plain PyTorch."""
+"""Benchmarks: time and memory of regard compared with plain PyTorch on this machine."""

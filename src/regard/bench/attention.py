@@ -1,4 +1,4 @@
-"""Measures every group of candidates: a row for each of them."""
+"""Measure the attention benchmarks: one row per candidate."""
 
 from __future__ import annotations
 
@@ -30,30 +30,30 @@ from regard.bench.settings import AttentionBench, CostBench, WatchBench
 from regard.errors import RegardError, unknown_name
 
 COMPILED = "torch.compile"
-LENGTHS = (1, 2, 4, 8)  # times the length, at which memory is compared
-DIRECTIONS = ("forward", "backward")  # backward: with the forward before it
+LENGTHS = (1, 2, 4, 8)  # multiples of the length at which memory is compared
+DIRECTIONS = ("forward", "backward")  # backward includes the forward pass
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What one direction of a candidate costs."""
+    """Time and memory of a candidate in one direction."""
 
-    seconds: float | None = None  # the median of its rounds
-    rounds: int = 0  # in which it was timed
-    quiet: bool = True  # no other program was busy meanwhile
-    ratios: dict[str, float] = field(default_factory=dict)  # to each peer of the group
-    fastest: str | None = None  # the peer of the lowest median
-    bytes: int | None = None  # peak memory, above that before the call
+    seconds: float | None = None  # median over rounds
+    rounds: int = 0  # number of timed rounds
+    quiet: bool = True  # no other program was busy
+    ratios: dict[str, float] = field(default_factory=dict)  # time relative to each peer of the group
+    fastest: str | None = None  # the peer with the lowest median
+    bytes: int | None = None  # peak memory, without what was used before the call
 
     @property
     def ratio(self) -> float | None:
-        """To the fastest peer."""
+        """The ratio to the fastest peer."""
         return None if self.fastest is None else self.ratios[self.fastest]
 
 
 @dataclass(frozen=True)
 class AttentionRow:
-    """One candidate."""
+    """The measurements of one candidate."""
 
     group: str
     case: str
@@ -65,7 +65,7 @@ class AttentionRow:
 
 @dataclass(frozen=True)
 class Growth:
-    """The peak memory of attention and a look at its weights at one of the growing lengths."""
+    """Peak memory of attention and reductions of its weights at one length."""
 
     group: str
     length: int
@@ -73,7 +73,7 @@ class Growth:
 
 
 def select_groups(settings: AttentionBench, names: Sequence[str] | None) -> list[CaseGroup]:
-    """The groups of these names, or all."""
+    """Return the groups with the given names, or all groups."""
     groups = build_groups(settings)
     if names is None:
         return list(groups.values())
@@ -86,7 +86,7 @@ def select_groups(settings: AttentionBench, names: Sequence[str] | None) -> list
 
 
 def add_compiled(group: CaseGroup) -> CaseGroup:
-    """A group in which each plain form is followed by itself, compiled."""
+    """Return a group with a compiled copy after each plain PyTorch case."""
     cases: list[BenchCase] = []
     for case in group.cases:
         cases.append(case)
@@ -96,7 +96,7 @@ def add_compiled(group: CaseGroup) -> CaseGroup:
 
 
 def check_device(settings: AttentionBench | WatchBench | CostBench) -> None:
-    """Raise a `RegardError` where the device is not there, or holds no numbers."""
+    """Raise a `RegardError` if the device is not available or cannot hold tensors."""
     try:
         torch.zeros(1, device=settings.device).item()
     except (RuntimeError, AssertionError) as error:
@@ -105,16 +105,16 @@ def check_device(settings: AttentionBench | WatchBench | CostBench) -> None:
 
 
 def is_compiler_available(settings: AttentionBench) -> bool:
-    """Whether torch.compile finds all that it needs on this machine."""
+    """Return whether torch.compile works on this machine."""
     try:
         torch.compile(torch.sin)(torch.zeros(8, device=settings.device))
-    except Exception:  # a missing compiler, header or library shows itself in many ways
+    except Exception:  # a missing compiler, header or library raises different errors
         return False
     return True
 
 
 def measure_groups(groups: list[CaseGroup], settings: AttentionBench, on_progress: Tell) -> Iterator[AttentionRow]:
-    """A row for every case of these groups.
+    """Measure every case of the groups, and yield one row per case.
 
     On a CPU they are timed in several sweeps, in each of which every group has a process
     of its own and a share of its rounds and patience. So a bad minute of the machine
@@ -129,7 +129,7 @@ def measure_groups(groups: list[CaseGroup], settings: AttentionBench, on_progres
 
 
 class GroupMeasurement:
-    """One group while it is measured."""
+    """A group that is being measured."""
 
     def __init__(self, group: CaseGroup, settings: AttentionBench, on_progress: Tell) -> None:
         self.group, self.settings, self.on_progress, self.sweeps = (
@@ -140,11 +140,11 @@ class GroupMeasurement:
         )
         self.notes: dict[str, list[str]] = {case.name: [] for case in group.cases}
         self.timings: dict[str, list[Timing]] = {direction: [] for direction in group.directions}
-        self.cases: list[BenchCase] = []  # that run at all
-        self.names: dict[str, list[str]] = {}  # of those that are timed, by direction
+        self.cases: list[BenchCase] = []  # cases that can run
+        self.names: dict[str, list[str]] = {}  # names of timed cases, by direction
 
     def time(self, sweep: int) -> None:
-        """The rounds of one sweep, in both directions; none where this group has had all its sweeps."""
+        """Time one sweep in both directions; do nothing if all sweeps are done."""
         if sweep >= self.sweeps:
             return
         if sweep == 0:
@@ -164,14 +164,14 @@ class GroupMeasurement:
                 self.timings[direction].append(timing)
 
     def fits(self, case: BenchCase, direction: str) -> bool:
-        """Whether there is memory for a case; if not, a note says so."""
+        """Return whether there is enough memory for a case; add a note if not."""
         why = why_too_large(case.peak_matrices[DIRECTIONS.index(direction)], self.settings)
         if why:
             self.notes[case.name].append(f"{direction} {why}")
         return not why
 
     def iter_rows(self) -> Iterator[AttentionRow]:
-        """What it came to, once the memory of each case is measured."""
+        """Measure the memory of each case and return the rows."""
         costs: dict[str, dict[str, Cost]] = {direction: {} for direction in DIRECTIONS}
         for direction, names in self.names.items():
             timing = merge_timings(self.timings[direction], self.settings.fewest)
@@ -188,12 +188,12 @@ class GroupMeasurement:
 
 
 def has_compiled(group: CaseGroup) -> bool:
-    """Whether a case of the group is compiled."""
+    """Return whether a case of the group is compiled."""
     return any(case.name == COMPILED for case in group.cases)
 
 
 def is_timed_in_processes(group: CaseGroup, settings: AttentionBench) -> bool:
-    """Whether a group is timed in several processes.
+    """Return whether a group is timed in several processes.
 
     Where a process happens to have its memory makes a few hundredths of difference
     between two cases, in all its rounds alike. What is compiled would be so in each.
@@ -202,19 +202,19 @@ def is_timed_in_processes(group: CaseGroup, settings: AttentionBench) -> bool:
 
 
 def count_sweeps(group: CaseGroup, settings: AttentionBench) -> int:
-    """How often it is a group's turn to be timed."""
+    """Return the number of sweeps over a group."""
     return min(settings.processes, settings.repeats) if is_timed_in_processes(group, settings) else 1
 
 
 def count_steps(groups: list[CaseGroup], settings: AttentionBench) -> int:
-    """How often `measure_groups` tells what it does, if all cases can run."""
+    """Return the number of progress messages of `measure_groups` if all cases can run."""
     return sum(count_sweeps(group, settings) * len(group.directions) + len(group.cases) for group in groups)
 
 
 def select_runnable(group: CaseGroup, settings: AttentionBench, notes: dict[str, list[str]]) -> list[BenchCase]:
-    """The cases that run at all for this type and device; for the others a note says why not."""
+    """Return the cases that run with this data type and device; add a note for the others."""
     if has_compiled(group):
-        torch.compiler.reset()  # there is a limit to how often one function is compiled, and groups share theirs
+        torch.compiler.reset()  # torch limits how often one function is compiled, and groups share functions
     tiny = replace(settings, length=min(settings.length, TINY))
     cases: list[BenchCase] = []
     for case in group.cases:
@@ -229,7 +229,7 @@ def select_runnable(group: CaseGroup, settings: AttentionBench, notes: dict[str,
 
 
 def time_cases(group: CaseGroup, names: list[str], direction: str, settings: AttentionBench, sweep: int) -> Timing:
-    """Some cases, timed in turn; where there are several sweeps, in a new process and for a share of the rounds."""
+    """Time cases in turn; with several sweeps, in a new process and for a share of the rounds."""
     if not is_timed_in_processes(group, settings):
         return time_in_this_process(group, names, direction, settings)
     sweeps = count_sweeps(group, settings)
@@ -244,19 +244,19 @@ def time_cases(group: CaseGroup, names: list[str], direction: str, settings: Att
 
 
 def time_by_name(group_name: str, names: list[str], direction: str, settings: AttentionBench) -> Timing:
-    """The same for a group that is told by its name, in one process."""
+    """Time cases of a group, given by name, in this process."""
     return time_in_this_process(build_groups(settings)[group_name], names, direction, settings)
 
 
 def time_in_this_process(group: CaseGroup, names: list[str], direction: str, settings: AttentionBench) -> Timing:
-    """Some cases, timed in turn in this process."""
+    """Time cases in turn in this process."""
     calls = {name: make_calls(group, group.find_case(name), settings)[direction] for name in names}
     clock = add_warmup(get_clock(torch.device(settings.device)))
     return time_in_turn(calls, clock, settings)
 
 
 def compute_costs(group: CaseGroup, names: list[str], timing: Timing) -> dict[str, Cost]:
-    """The time of each case, beside that of its peers."""
+    """Return the time of each case and its ratio to each peer."""
     times = {name: timing.get_seconds(name) for name in names}
     peers = [name for name in names if not group.find_case(name).ours]
     fastest = min(peers, key=lambda name: median(times[name]), default=None)
@@ -271,9 +271,9 @@ def compute_costs(group: CaseGroup, names: list[str], timing: Timing) -> dict[st
 def measure_memory(
     group: CaseGroup, case: BenchCase, directions: list[str], settings: AttentionBench, notes: list[str]
 ) -> dict[str, int]:
-    """The peak of each direction of a case."""
+    """Measure the peak memory of a case in each direction."""
     if case.name == COMPILED or not directions:
-        return {}  # of what is compiled here, it would be the compiler's
+        return {}  # it would measure the compiler's memory
     try:
         peaks: dict[str, int] = measure_apart(measure_case_memory, settings, group.name, case.name, directions)
     except ProcessEndedError:
@@ -285,7 +285,7 @@ def measure_memory(
 def measure_case_memory(
     settings: AttentionBench, group_name: str, case_name: str, directions: list[str]
 ) -> dict[str, int]:
-    """The same in this process."""
+    """Measure the peak memory of a case in this process."""
     group = build_groups(settings)[group_name]
 
     def calls(settings: AttentionBench) -> list[TimedCall]:
@@ -296,7 +296,7 @@ def measure_case_memory(
 
 
 def measure_growth(settings: AttentionBench, on_progress: Tell) -> Iterator[Growth]:
-    """The peak memory of `attend` and all three reductions at growing lengths."""
+    """Measure the peak memory of `attend` and all three reductions at growing lengths."""
     for times in LENGTHS:
         longer = replace(settings, length=times * settings.length)
         on_progress(f"memory at length {longer.length}")
@@ -305,12 +305,12 @@ def measure_growth(settings: AttentionBench, on_progress: Tell) -> Iterator[Grow
 
 
 def measure_reduction_memory(settings: AttentionBench) -> list[int]:
-    """What attention and a look at its weights take, in this process."""
+    """Measure the peak memory of attention and reductions of its weights in this process."""
     return memory_of(lambda settings: [make_reduction_call(settings)], settings)
 
 
 def make_reduction_call(settings: AttentionBench) -> TimedCall:
-    """Attention, and all three reductions of its weights."""
+    """Compute attention and all three reductions of its weights."""
     query, keys, values, _ = make_inputs(settings)
 
     def call() -> object:

@@ -1,4 +1,4 @@
-"""The candidates: every score function as regard computes it, and as one would write it in plain PyTorch."""
+"""Benchmark cases: every score function in regard and in plain PyTorch."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ SDPA = "SDPA"
 NAIVE = "plain torch"
 
 Attention = Callable[[Any, Tensor, Tensor, Tensor], Any]
-"""(score, query, keys, values) -> output; Any, since each reads the parameters of its own score."""
+"""(score, query, keys, values) -> output. Any, since each function reads the parameters of its own score."""
 
 DotInputs = Callable[[Any, Tensor, Tensor], tuple[Tensor, Tensor, float]]
-"""(score, query, keys) -> query, keys and scale of the dot product that the score is."""
+"""(score, query, keys) -> query, keys and scale of the equivalent dot product."""
 
 
 @dataclass(frozen=True)
@@ -35,36 +35,36 @@ class BenchCase:
     peak_matrices: tuple[float, float] = (
         0,
         0,
-    )  # queries x keys matrices at once: about so many, forward and with backward
-    same_result: bool = True  # it computes what the others of its group do
+    )  # approximate number of queries x keys matrices in memory, forward and with backward
+    same_result: bool = True  # computes the same result as the others of its group
 
     @property
     def ours(self) -> bool:
-        """Whether regard computes it."""
+        """Whether regard computes this case."""
         return self.name.startswith(("attend", "weights"))
 
 
 @dataclass(frozen=True)
 class CaseGroup:
-    """Candidates that are timed against each other; the first is the peer that targets are about."""
+    """Candidates timed against each other; targets are relative to the first."""
 
     name: str
     cases: tuple[BenchCase, ...]
     score: str = "scaled_dot"
-    on_weights: bool = False  # the cases are given the weights in place of the score, and have no backward
+    on_weights: bool = False  # cases get the weights instead of the score, and have no backward pass
 
     @property
     def directions(self) -> tuple[str, ...]:
-        """What is measured; "backward" is with the forward before it."""
+        """The measured directions; "backward" includes the forward pass."""
         return ("forward",) if self.on_weights else ("forward", "backward")
 
     def find_case(self, name: str) -> BenchCase:
-        """The case of this name."""
+        """Return a case by name."""
         return next(case for case in self.cases if case.name == name)
 
 
 def build_groups(settings: AttentionBench) -> dict[str, CaseGroup]:
-    """Every group by its name, in the order of the table."""
+    """Return all groups by name, in the order of the table."""
     groups = [
         *(build_dot_group(name, inputs) for name, inputs in DOT_PRODUCTS.items()),
         CaseGroup("gaussian", (*GAUSSIAN_PEERS, *make_attend_cases("tiled", "reference")), "gaussian"),
@@ -83,9 +83,9 @@ def build_groups(settings: AttentionBench) -> dict[str, CaseGroup]:
 
 
 def make_score(group: CaseGroup, settings: AttentionBench) -> Score:
-    """The score function of a group, always with the same parameters."""
+    """Build the score function of a group, always with the same parameters."""
     torch.manual_seed(0)
-    distance = math.sqrt(2 * settings.width)  # the usual distance of two random vectors
+    distance = math.sqrt(2 * settings.width)  # typical distance between two random vectors
     kernels = {"boxcar": Boxcar, "epanechnikov": Epanechnikov, "gaussian": Gaussian}
     if group.score in kernels:
         score: Score = kernels[group.score](distance)
@@ -95,7 +95,7 @@ def make_score(group: CaseGroup, settings: AttentionBench) -> Score:
 
 
 def make_inputs(settings: AttentionBench) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Query, keys, values, and a gradient of the output."""
+    """Return query, keys, values and a gradient of the output."""
     generator = torch.Generator().manual_seed(0)
     shape = (1, settings.heads, settings.length, settings.width)
     tensors = (torch.randn(shape, generator=generator) for _ in range(4))
@@ -104,7 +104,7 @@ def make_inputs(settings: AttentionBench) -> tuple[Tensor, Tensor, Tensor, Tenso
 
 
 def make_calls(group: CaseGroup, case: BenchCase, settings: AttentionBench) -> dict[str, Callable[[], object]]:
-    """What is timed, by the name of its direction."""
+    """Return the functions to time, by direction."""
     score, (query, keys, values, gradient) = make_score(group, settings), make_inputs(settings)
     if group.on_weights:
         _, weights = attend(query, keys, values, score, return_weights=True)
@@ -122,7 +122,7 @@ def make_calls(group: CaseGroup, case: BenchCase, settings: AttentionBench) -> d
 def make_attend_cases(
     *paths: str, peak_matrices: tuple[float, float] = (4, 8), **options: Any
 ) -> tuple[BenchCase, ...]:
-    """`attend` as it chooses its path, and by each of these paths."""
+    """Return cases of `attend` with its default path and with each of the given paths."""
 
     def make_attention(path: Any) -> Attention:
         return lambda score, query, keys, values: attend(query, keys, values, score, path=path, **options)
@@ -137,7 +137,7 @@ def make_attend_cases(
 
 
 def build_dot_group(name: str, inputs: DotInputs) -> CaseGroup:
-    """A score that is a dot product of something."""
+    """Build the group of a score that is equivalent to a dot product."""
     peers = (BenchCase(SDPA, make_sdpa(inputs)), BenchCase(NAIVE, make_softmax(inputs), (2, 4)))
     return CaseGroup(name, (*peers, *make_attend_cases("tiled", "reference")), name)
 
@@ -151,7 +151,7 @@ DOT_PRODUCTS: dict[str, DotInputs] = {
 
 
 def make_sdpa(inputs: DotInputs) -> Attention:
-    """Torch's fused attention, of a dot product."""
+    """Compute a dot-product score with PyTorch's fused attention."""
 
     def attention(score: object, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         query, keys, scale = inputs(score, query, keys)
@@ -161,7 +161,7 @@ def make_sdpa(inputs: DotInputs) -> Attention:
 
 
 def make_softmax(inputs: DotInputs) -> Attention:
-    """The whole matrix in plain torch, of a dot product."""
+    """Compute a dot-product score with the whole matrix in plain PyTorch."""
 
     def attention(score: Score, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         query, keys, scale = inputs(score, query, keys)
@@ -171,19 +171,19 @@ def make_softmax(inputs: DotInputs) -> Attention:
 
 
 def gaussian_bias(score: Gaussian, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """The gaussian kernel by SDPA, whose mask takes the length of each key."""
+    """Compute the Gaussian kernel with SDPA; its mask holds the norm of each key."""
     precision = score.width**-2
     key_bias = keys.square().sum(-1)[..., None, :] * (precision / -2)
     return functional.scaled_dot_product_attention(query * precision, keys, values, key_bias, scale=1.0)
 
 
 def gaussian_distance(score: Gaussian, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """The gaussian kernel as it is written."""
+    """Compute the Gaussian kernel by its formula."""
     return torch.softmax(torch.cdist(query, keys).square() * (score.width**-2 / -2), -1) @ values
 
 
 def mean_of_values(score: Score, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """What uniform attention comes to."""
+    """Compute uniform attention: the mean of the values."""
     return values.mean(-2, keepdim=True).expand(*query.shape[:-1], values.shape[-1])
 
 
@@ -197,19 +197,19 @@ UNIFORM_PEERS = (PLAIN_SDPA, BenchCase("mean of the values", mean_of_values))
 
 
 def build_pairwise_group(name: str, width: int) -> CaseGroup:
-    """A score with a hidden layer for each pair; plain torch holds all of them at once."""
+    """Build the group of a score with a hidden layer per pair; plain PyTorch holds all of them at once."""
     reference = (2 * width, 3 * width) if name == "additive" else (4 * width, 7 * width)
     peer = BenchCase(NAIVE, PAIRWISE[name], (2 * width, 3 * width))
     return CaseGroup(name, (peer, *make_attend_cases("reference", peak_matrices=reference)), name)
 
 
 def additive(score: Any, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """softmax(w·tanh(W q + V k)) in plain torch."""
+    """Compute softmax(w·tanh(W q + V k)) in plain PyTorch."""
     return softmax_of_tanh(query @ score.query_weight.mT, keys @ score.key_weight.mT, score.energy, values)
 
 
 def concat(score: Any, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """softmax(w·tanh(W [q; k])) in plain torch, with W split in two."""
+    """Compute softmax(w·tanh(W [q; k])) in plain PyTorch, with W split in two."""
     query_weight, key_weight = score.weight.split(score.weight.shape[-1] // 2, -1)
     return softmax_of_tanh(query @ query_weight.mT, keys @ key_weight.mT, score.energy, values)
 
@@ -218,20 +218,20 @@ PAIRWISE: dict[str, Attention] = {"additive": additive, "concat": concat}
 
 
 def softmax_of_tanh(query: Tensor, keys: Tensor, energy: Tensor, values: Tensor) -> Tensor:
-    """Attention by w·tanh(query + key)."""
+    """Compute attention with the score w·tanh(query + key)."""
     mixed = torch.tanh(query[..., :, None, :] + keys[..., None, :, :])  # (*batch, queries, keys, hidden)
     return torch.softmax(mixed @ energy, -1) @ values
 
 
 def build_kernel_group(name: str) -> CaseGroup:
-    """A kernel of finite support; the reference holds the distances of all pairs, as plain torch does."""
+    """Build the group of a kernel with finite support; the reference holds the distances of all pairs."""
     return CaseGroup(
         name, (BenchCase(NAIVE, make_kernel_attention(KERNELS[name]), (3, 6)), *make_attend_cases("reference")), name
     )
 
 
 def make_kernel_attention(kernel: Callable[[Any, Tensor, Tensor], Tensor]) -> Attention:
-    """Attention by a kernel that is divided by its sum."""
+    """Compute attention with a kernel that is normalized by its sum."""
 
     def attention(score: Score, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         weights = kernel(score, query, keys)
@@ -248,18 +248,18 @@ KERNELS: dict[str, Callable[[Any, Tensor, Tensor], Tensor]] = {
 
 
 def hard_attention(score: Score, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """The value of the best key."""
+    """Return the value of the best key."""
     best = (query @ keys.mT).argmax(-1)
     return values.gather(-2, best[..., None].expand(*best.shape, values.shape[-1]))
 
 
 def sdpa_with_dropout(score: Score, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Torch's own attention, which keeps the whole matrix where there is dropout (on a CPU)."""
+    """Compute PyTorch's SDPA, which keeps the whole matrix with dropout on a CPU."""
     return functional.scaled_dot_product_attention(query, keys, values, dropout_p=DROPOUT)
 
 
 def softmax_with_dropout(score: Score, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """The same, written out."""
+    """Compute attention with dropout by its formula."""
     weights = torch.softmax(query.shape[-1] ** -0.5 * query @ keys.mT, -1)
     return functional.dropout(weights, DROPOUT) @ values
 
@@ -268,7 +268,7 @@ DROPOUT_PEERS = (BenchCase(SDPA, sdpa_with_dropout, (4, 7)), BenchCase(NAIVE, so
 
 
 def reduce_whole_matrix(weights: object, query: Tensor, keys: Tensor, values: Tensor) -> object:
-    """The three answers from a matrix that plain torch makes."""
+    """Compute the three reductions from a full matrix in plain PyTorch."""
     matrix = torch.softmax(query.shape[-1] ** -0.5 * query @ keys.mT, -1)
     return matrix.topk(min(5, matrix.shape[-1])), matrix.sum(-2), torch.special.entr(matrix).sum(-1)
 

@@ -1,4 +1,4 @@
-"""Time and memory, measured so that a noisy machine spoils them little."""
+"""Measure time and memory with little influence from other programs."""
 
 from __future__ import annotations
 
@@ -27,29 +27,33 @@ TimedCall = Callable[[], object]
 Tell = Callable[[str], None]
 OnDevice = TypeVar("OnDevice", AttentionBench, WatchBench)
 
-TINY = 32  # a length that wakes up the libraries
-BUSY = 0.05  # the part of the processors that other programs may take
-TICK = 1 / os.sysconf("SC_CLK_TCK")  # in which the system counts their time
-PRELOAD = ["__main__", "regard.bench.attention", "torch.fx.experimental.symbolic_shapes"]  # the last on first use
+TINY = 32  # a length to initialize the libraries with
+BUSY = 0.05  # share of CPU time that other programs may use
+TICK = 1 / os.sysconf("SC_CLK_TCK")  # unit of CPU time in the system's counters, in seconds
+PRELOAD = [
+    "__main__",
+    "regard.bench.attention",
+    "torch.fx.experimental.symbolic_shapes",
+]  # the last one is imported on first use
 
 
 class ProcessEndedError(Exception):
-    """A process was ended by the system, which does that when memory runs out."""
+    """A process was killed by the system, which happens when memory runs out."""
 
 
 @dataclass(frozen=True)
 class Timing:
-    """The seconds of each call in each round that it was in, and whether the machine was quiet meanwhile."""
+    """The seconds of each call in each round, and whether the machine was quiet."""
 
     rounds: list[dict[str, float]]
     quiet: bool
 
     def get_seconds(self, name: str) -> list[float]:
-        """Those of one call, in all its rounds."""
+        """Return the seconds of one call in all its rounds."""
         return [round_seconds[name] for round_seconds in self.rounds if name in round_seconds]
 
     def median_ratio(self, name: str, other: str) -> float:
-        """How much longer one takes than the other: the median of the ratios within each round that both were in."""
+        """Return the median ratio of the times of two calls over the rounds that have both."""
         return median(
             round_seconds[name] / round_seconds[other]
             for round_seconds in self.rounds
@@ -58,7 +62,7 @@ class Timing:
 
 
 def merge_timings(timings: list[Timing], fewest: int) -> Timing:
-    """The rounds of all; of those in quiet times alone, where that leaves each call `fewest` or more."""
+    """Merge rounds; drop those on a busy machine if at least `fewest` remain for each call."""
     quiet = [timing for timing in timings if timing.quiet]
     counts = [
         Counter(name for timing in selection for round_seconds in timing.rounds for name in round_seconds)
@@ -72,7 +76,7 @@ def merge_timings(timings: list[Timing], fewest: int) -> Timing:
 
 
 def time_in_turn(calls: Mapping[str, TimedCall], clock: Callable[[TimedCall], float], settings: TimedBench) -> Timing:
-    """Time some calls against each other, in up to `repeats` rounds of the settings.
+    """Time calls against each other, in up to `repeats` rounds.
 
     In a round the calls have their turns in an order drawn anew, so that all of them
     meet the machine in the same state. Each has an equal share of `patience`, in
@@ -81,14 +85,14 @@ def time_in_turn(calls: Mapping[str, TimedCall], clock: Callable[[TimedCall], fl
     than `fewest` others.
     """
     for call in calls.values():
-        call()  # the first time is never the usual one
+        call()  # warm up
     repeats, fewest, share = settings.repeats, settings.fewest, settings.patience / max(1, len(calls))
     order, time_left, quiet = random.Random(), dict.fromkeys(calls, share), Counter[str]()
     rounds: list[tuple[dict[str, float], bool]] = []
     while max(quiet.values(), default=0) < repeats:
         active = [name for name in calls if len(rounds) < fewest or time_left[name] > 0]
         if len(active) < max(1, min(2, len(calls))):
-            break  # nothing is left to compare with
+            break  # nothing left to compare
         background, round_seconds = BackgroundLoad(), dict[str, float]()
         for name in order.sample(active, len(active)):
             start = time.perf_counter()
@@ -104,12 +108,12 @@ def time_in_turn(calls: Mapping[str, TimedCall], clock: Callable[[TimedCall], fl
 
 
 def get_clock(device: torch.device) -> Callable[[TimedCall], float]:
-    """What times a call on a device."""
+    """Return the timer for a device."""
     return measure_cuda_seconds if device.type == "cuda" else measure_wall_seconds
 
 
 def add_warmup(clock: Callable[[TimedCall], float]) -> Callable[[TimedCall], float]:
-    """What times a call right after the same call: another one leaves caches and memory as it needs them itself."""
+    """Return a timer that runs each call once before it is timed, since other calls change caches and memory."""
 
     def seconds(call: TimedCall) -> float:
         call()
@@ -119,14 +123,14 @@ def add_warmup(clock: Callable[[TimedCall], float]) -> Callable[[TimedCall], flo
 
 
 def measure_wall_seconds(call: TimedCall) -> float:
-    """The seconds a call takes."""
+    """Return the seconds that a call takes."""
     start = time.perf_counter()
     call()
     return time.perf_counter() - start
 
 
 def measure_cuda_seconds(call: TimedCall) -> float:
-    """The seconds the GPU takes for what a call asks of it."""
+    """Return the seconds that a call takes on the GPU."""
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     torch.cuda.synchronize()
     start.record()
@@ -137,7 +141,7 @@ def measure_cuda_seconds(call: TimedCall) -> float:
 
 
 def memory_of(make_calls: Callable[[OnDevice], list[TimedCall]], settings: OnDevice) -> list[int]:
-    """The peak memory of each call, in this process; not that of the libraries, which tiny calls wake up before."""
+    """Measure the peak memory of each call in this process, after tiny calls that initialize the libraries."""
     for call in make_calls(replace(settings, length=min(settings.length, TINY))):
         call()
     growth = measure_cuda_growth if torch.device(settings.device).type == "cuda" else measure_resident_growth
@@ -145,7 +149,7 @@ def memory_of(make_calls: Callable[[OnDevice], list[TimedCall]], settings: OnDev
 
 
 def measure_resident_growth(*calls: TimedCall) -> list[int]:
-    """By how many bytes this process's peak of memory has grown after each call; for a fresh process."""
+    """Return by how many bytes the peak memory of this process grew with each call; for a new process."""
     before, growth = get_peak_resident(), []
     for call in calls:
         call()
@@ -154,13 +158,13 @@ def measure_resident_growth(*calls: TimedCall) -> list[int]:
 
 
 def get_peak_resident() -> int:
-    """The most bytes that were resident so far."""
+    """Return the peak resident memory in bytes."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else 1024 * peak
 
 
 def measure_cuda_growth(*calls: TimedCall) -> list[int]:
-    """The most bytes on the GPU during each call, above those before it."""
+    """Measure the peak GPU memory of each call in bytes, without what was used before."""
     growth = []
     for call in calls:
         torch.cuda.synchronize()
@@ -173,7 +177,7 @@ def measure_cuda_growth(*calls: TimedCall) -> list[int]:
 
 
 def run_in_fresh_process(function: Callable[..., Any], *arguments: object, spawn: bool = False) -> Any:
-    """What a function returns in a process that has imported torch and done nothing else.
+    """Run a function in a new process that has only imported torch, and return its result.
 
     Forked from a server, not started from here: a process that another one executes
     inherits, as its own peak, the peak of the other's resident memory. One that is
@@ -204,14 +208,14 @@ def run_in_fresh_process(function: Callable[..., Any], *arguments: object, spawn
 def measure_apart(
     function: Callable[..., Any], settings: AttentionBench | WatchBench | CostBench, *further: object
 ) -> Any:
-    """What a function finds out about memory: that of a GPU here, that of a CPU in a process of its own."""
+    """Run a function that measures memory: for a GPU in this process, for a CPU in a new one."""
     here = torch.device(settings.device).type == "cuda"
     return function(settings, *further) if here else run_in_fresh_process(function, settings, *further)
 
 
 @contextmanager
 def block_interrupts() -> Iterator[None]:
-    """An interrupt comes when this is over; a process that is started meanwhile never gets one."""
+    """Delay interrupts until the end of the context; processes started inside never get one."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -220,19 +224,19 @@ def block_interrupts() -> Iterator[None]:
 
 
 def send_result(sender: Connection, threads: int, function: Callable[..., Any], arguments: tuple[object, ...]) -> None:
-    """Send what a function returns, or how it failed."""
+    """Send the result of a function, or its error."""
     torch.set_num_threads(threads)
     message: tuple[Any, str | None]
     try:
         message = function(*arguments), None
     except Exception:
         message = None, traceback.format_exc()
-    with suppress(BrokenPipeError):  # nobody waits for it any more
+    with suppress(BrokenPipeError):  # the receiver is gone
         sender.send(message)
 
 
 def why_too_large(matrices: float, settings: AttentionBench | WatchBench) -> str:
-    """Why there is no memory for so many matrices of queries x keys in each head; nothing where there is."""
+    """Return why there is not enough memory for a number of queries x keys matrices per head; "" if there is."""
     needed = matrices * settings.heads * settings.length**2 * getattr(torch, settings.dtype).itemsize
     free = get_free_memory(torch.device(settings.device))
     if free is None or needed <= free:
@@ -241,9 +245,9 @@ def why_too_large(matrices: float, settings: AttentionBench | WatchBench) -> str
 
 
 def get_free_memory(device: torch.device) -> int | None:
-    """The bytes that are free; None where the system does not say."""
+    """Return the free memory in bytes; None if the system does not say."""
     if device.type == "cuda":
-        cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)  # by torch, for use again
+        cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)  # cached by torch for reuse
         return torch.cuda.mem_get_info(device)[0] + cached
     table = Path("/proc/meminfo")
     if not table.exists():
@@ -253,20 +257,20 @@ def get_free_memory(device: torch.device) -> int | None:
 
 
 class BackgroundLoad:
-    """Watches other programs, whose work makes a program of several threads wait, and no ratio can make good for it."""
+    """Monitor the CPU time of other programs, which slow down a multithreaded program unevenly."""
 
     def __init__(self) -> None:
         self.start, self.before = time.perf_counter(), self.read_cpu_seconds()
 
     def is_busy(self) -> bool:
-        """Whether they took a part of the processors since; False where the system does not say."""
+        """Return whether other programs used the CPU since the start; False if the system does not say."""
         busy_seconds = self.read_cpu_seconds() - self.before
         available_seconds = (time.perf_counter() - self.start) * (os.cpu_count() or 1)
         return busy_seconds > max(BUSY * available_seconds, 2 * TICK)
 
     @staticmethod
     def read_cpu_seconds() -> float:
-        """The processor time of all programs but this one; 0 where the system does not say."""
+        """Return the CPU time of all other programs; 0 if the system does not say."""
         table = Path("/proc/stat")
         if not table.exists():
             return 0.0

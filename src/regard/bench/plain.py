@@ -1,4 +1,4 @@
-"""Language models as one would write them in plain PyTorch, and the loop that trains them."""
+"""Language models in plain PyTorch, and a training loop."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ States = tuple[Tensor, ...]
 
 
 class PlainLstm(nn.Module):
-    """Embedding, torch's LSTM and a linear layer that has the embedding's vectors; dropout before and after the LSTM.
+    """An embedding, PyTorch's LSTM and a tied output layer, with dropout before and after the LSTM.
 
     As in the model `lstm-lm` the vectors, which start short, are multiplied by sqrt(width) where they come in.
     """
@@ -40,13 +40,13 @@ class PlainLstm(nn.Module):
     def forward(
         self, tokens: Int[Tensor, "rows time"], state: States | None
     ) -> tuple[Float[Tensor, "rows time size"], States]:
-        """The logits of each next token, and the state to go on with."""
+        """Return the logits of each next token, and the state."""
         states, state = self.lstm(self.dropout(self.scale * self.embedding(tokens)), state)
         return self.output(self.dropout(states)), state
 
 
 class LockedDropout(nn.Module):
-    """Dropout of the same numbers of a row at all its steps."""
+    """Apply the same dropout mask at all steps of a row."""
 
     def __init__(self, share: float) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class LockedDropout(nn.Module):
 
 
 class PlainLockedLstm(nn.Module):
-    """The same with an LSTM for each layer and locked dropout between them, which torch's own layers do not have."""
+    """The same with one LSTM per layer and locked dropout between layers, which PyTorch's LSTM does not have."""
 
     def __init__(self, config: RecurrentLmConfig) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ class PlainLockedLstm(nn.Module):
     def forward(
         self, tokens: Int[Tensor, "rows time"], state: States | None
     ) -> tuple[Float[Tensor, "rows time size"], States]:
-        """The logits of each next token, and the state to go on with: h and c of each layer."""
+        """Return the logits of each next token, and the state: h and c of each layer."""
         x, new_state = self.scale * self.embedding(tokens), []
         for index, layer in enumerate(self.layers):
             x, last = layer(self.dropout(x), None if state is None else state[2 * index : 2 * index + 2])
@@ -85,7 +85,7 @@ class PlainLockedLstm(nn.Module):
 
 
 class TransformersGpt2(nn.Module):
-    """GPT-2 as Transformers has it, whose attention is torch's fused one; no cache is filled."""
+    """GPT-2 of Transformers, with SDPA and without a cache."""
 
     def __init__(self, model: Gpt) -> None:
         from transformers import GPT2Config, GPT2LMHeadModel
@@ -96,12 +96,12 @@ class TransformersGpt2(nn.Module):
     def forward(
         self, tokens: Int[Tensor, "rows time"], state: States | None
     ) -> tuple[Float[Tensor, "rows time size"], States]:
-        """The logits of each next token; there is no state."""
+        """Return the logits of each next token; there is no state."""
         return self.model(tokens).logits, ()
 
 
 def build_plain_lstm(model: RecurrentLm) -> nn.Module:
-    """An LSTM that drops what the model drops, with the same parameters."""
+    """Build an LSTM language model with the same dropout and parameters as the model."""
     config, parameters = model.config, model.state_dict()
     plain = PlainLockedLstm(config) if config.variational_dropout else PlainLstm(config)
     plain_parameters = {
@@ -118,7 +118,7 @@ def build_plain_lstm(model: RecurrentLm) -> nn.Module:
 
 
 def build_transformers_gpt2(model: Gpt) -> nn.Module:
-    """The GPT-2 of Transformers with the same parameters."""
+    """Build a GPT-2 of Transformers with the same parameters."""
     gpt2 = TransformersGpt2(model)
     parameters = to_gpt2_parameters(model.state_dict(), model.config)
     gpt2.model.load_state_dict({**parameters, "lm_head.weight": parameters["transformer.wte.weight"]})
@@ -126,7 +126,7 @@ def build_transformers_gpt2(model: Gpt) -> nn.Module:
 
 
 class PlainLoop:
-    """Trains a model as the first page of a tutorial does: AdamW as torch has it, gradients clipped, state detached."""
+    """Train a model as in a tutorial: PyTorch's AdamW, gradient clipping, detached state."""
 
     def __init__(self, model: nn.Module, batches: Iterator[TextBatch], settings: TrainingSettings) -> None:
         assert settings.learning_rate is not None
@@ -140,10 +140,10 @@ class PlainLoop:
             eps=1e-9,
             weight_decay=settings.weight_decay,
         )
-        self.loss = math.nan  # of the last batch
+        self.loss = math.nan  # loss of the last batch
 
     def update(self) -> int:
-        """One update of the parameters; gives the number of tokens that were predicted."""
+        """Make one update, and return the number of predicted tokens."""
         batch = next(self.batches)
         logits, state = self.model(batch.tokens, None if batch.fresh else self.state)
         self.state = tuple(part.detach() for part in state)

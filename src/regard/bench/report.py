@@ -1,4 +1,4 @@
-"""The table of a benchmark, and which targets it meets."""
+"""Format the results of the attention benchmark and check them against targets."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from regard.bench.cases import DOT_PRODUCTS, NAIVE, PAIRWISE, SDPA, THREE
 from regard.bench.settings import AttentionBench
 
 DOT_FAMILY = (*DOT_PRODUCTS, "gaussian", "uniform")
-DOT_TIME = 1.05  # of SDPA, forward and with backward
-PAIRWISE_FORWARD, PAIRWISE_BACKWARD, PAIRWISE_MEMORY = 0.6, 1.3, 1 / 20  # of plain torch
-REDUCTIONS_TIME = 1.5  # of SDPA forward
-GROWTH_SLACK = 1.1  # times as much as linear
+DOT_TIME = 1.05  # relative to SDPA, forward and with backward
+PAIRWISE_FORWARD, PAIRWISE_BACKWARD, PAIRWISE_MEMORY = 0.6, 1.3, 1 / 20  # relative to plain PyTorch
+REDUCTIONS_TIME = 1.5  # relative to SDPA forward
+GROWTH_SLACK = 1.1  # relative to linear growth
 
 
 def make_table(rows: list[AttentionRow]) -> Table:
-    """A line for each candidate."""
+    """Format a table with one line per candidate."""
     table = Table()
     table.add_column("score", no_wrap=True)
     table.add_column("computed by", no_wrap=True)
@@ -38,7 +38,7 @@ def make_table(rows: list[AttentionRow]) -> Table:
 
 
 def format_milliseconds(cost: Cost) -> str:
-    """The median time, to three digits or a tenth."""
+    """Format the median time with three digits or one decimal."""
     if cost.seconds is None:
         return ""
     value = 1000 * cost.seconds
@@ -46,17 +46,17 @@ def format_milliseconds(cost: Cost) -> str:
 
 
 def format_ratio(cost: Cost) -> str:
-    """The ratio to the fastest peer."""
+    """Format the ratio to the fastest peer."""
     return "" if cost.ratio is None else f"{cost.ratio:.2f}x"
 
 
 def format_megabytes(cost: Cost) -> str:
-    """The peak memory."""
+    """Format the peak memory."""
     return "" if cost.bytes is None else f"{cost.bytes / 1e6:.0f}"
 
 
 def describe_conditions(settings: AttentionBench) -> str:
-    """Under which the figures hold."""
+    """Describe the conditions of the measurement."""
     on_cpu = torch.device(settings.device).type == "cpu"
     hardware = f"{torch.get_num_threads()} threads" if on_cpu else get_device_name(settings.device)
     processes = min(settings.processes, settings.repeats) if on_cpu else 1
@@ -71,12 +71,12 @@ def describe_conditions(settings: AttentionBench) -> str:
 
 
 def get_device_name(device: str) -> str:
-    """What kind of GPU it is."""
+    """Return the name of the GPU, or the device."""
     return torch.cuda.get_device_name(device) if device.startswith("cuda") else device
 
 
 def iter_notes(rows: list[AttentionRow]) -> Iterator[str]:
-    """What was not measured and why, and what was measured on a busy machine."""
+    """Yield notes on what was not measured and why, and what was measured on a busy machine."""
     for row in rows:
         for note in row.notes:
             yield f"{row.group}, {row.case}: {note}"
@@ -91,13 +91,13 @@ def iter_notes(rows: list[AttentionRow]) -> Iterator[str]:
 
 
 def format_growth(growth: list[Growth]) -> Iterator[str]:
-    """The memory at each length."""
+    """Format the memory at each length."""
     for each in growth:
         yield f"length {each.length}: attend and three reductions at a peak of {each.bytes / 1e6:.1f} MB"
 
 
 def check_targets(rows: list[AttentionRow], growth: list[Growth]) -> Iterator[str]:
-    """A line for each target: met, missed, or not measured."""
+    """Return a line per target: met, missed, or not measured."""
     rows_by_name = {(row.group, row.case): row for row in rows}
     yield "Targets:"
     for score in DOT_FAMILY:
@@ -119,17 +119,17 @@ def check_targets(rows: list[AttentionRow], growth: list[Growth]) -> Iterator[st
 
 
 def format_verdict(target: str, measured: float | None, limit: float) -> str:
-    """One target in words."""
+    """Format one target."""
     if measured is None:
         return f"not measured  {target}: at most {limit:.2f}x"
     return f"{'met ' if measured <= limit else 'MISS'}  {target}: {measured:.3f}x, at most {limit:.2f}x"
 
 
 def growth_over_linear(growth: list[Growth]) -> float | None:
-    """How many times more the longest takes than the shortest, over how many times longer it is."""
+    """Return the growth of memory from the shortest to the longest, relative to the growth of length."""
     if len(growth) < 2:
         return None
     short, long = growth[0], growth[-1]
-    if not short.bytes:  # nothing is seen of what is smaller than a page
+    if not short.bytes:  # less than a memory page is not measurable
         return None
     return (long.bytes / short.bytes) / (long.length / short.length)

@@ -1,4 +1,4 @@
-"""What the benchmarks measure; needs no torch.
+"""Settings of the benchmarks; importing them does not import torch.
 
 The remark behind a setting is the help of its option.
 """
@@ -31,14 +31,14 @@ def parse_sizes(option: str, text: str, maximum: int) -> list[int]:
 
 
 def check_heads(settings: TrainingBench | WatchBench | CostBench) -> None:
-    """Raise a `RegardError` for heads that cannot share the width."""
+    """Raise a `RegardError` if the width is not a multiple of the heads."""
     if settings.width % settings.heads:
         raise RegardError(f"--width must be divisible by --heads, got {settings.width} and {settings.heads}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionBench:
-    """The size of the attention, and how often it is timed."""
+    """Settings of `regard bench attention`."""
 
     length: Size = 2048  # Number of queries and keys.
     width: Width = 64  # Width of a head.
@@ -46,21 +46,21 @@ class AttentionBench:
     dtype: DType = "float32"  # Data type.
     device: str = "cpu"  # Device: cpu, cuda or cuda:1.
     repeats: Rounds = 100  # Maximum number of rounds.
-    fewest: Rounds = setting(3, "no_option")  # rounds at least, however long they take
-    patience: Seconds = setting(30.0, "no_option")  # seconds, of which each candidate has its share
-    processes: Processes = setting(5, "no_option")  # one after another, which share rounds and patience, on a CPU
+    fewest: Rounds = setting(3, "no_option")  # minimum number of rounds
+    patience: Seconds = setting(30.0, "no_option")  # time limit in seconds, shared by the candidates
+    processes: Processes = setting(5, "no_option")  # processes, one after another, that share rounds and time
 
     def __post_init__(self) -> None:
         check_bounds(self, "--")
 
 
 QUICK = AttentionBench(length=256, repeats=5, fewest=2, patience=0.5, processes=1)
-"""What `--quick` measures."""
+"""Settings of `regard bench attention --quick`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingBench:
-    """The size of the language models that are trained, and how often an update is timed."""
+    """Settings of `regard bench training`."""
 
     words: Size = 2000  # Vocabulary size of the text.
     width: Width = 256  # Width of tokens and states.
@@ -71,8 +71,8 @@ class TrainingBench:
     context_length: Size = 256  # Tokens of a row that gpt reads at once.
     batch_tokens: BatchTokens = 4096  # Maximum tokens of a batch.
     repeats: Rounds = 20  # Maximum number of rounds.
-    fewest: Rounds = setting(3, "no_option")  # rounds at least, however long they take
-    patience: Seconds = setting(30.0, "no_option")  # seconds, of which both sides have a half
+    fewest: Rounds = setting(3, "no_option")  # minimum number of rounds
+    patience: Seconds = setting(30.0, "no_option")  # time limit in seconds, shared by both sides
 
     def __post_init__(self) -> None:
         check_bounds(self, "--")
@@ -86,23 +86,23 @@ class TrainingBench:
 QUICK_TRAINING = TrainingBench(
     words=500, width=64, segment_length=32, context_length=64, batch_tokens=1024, repeats=5, fewest=2, patience=2
 )
-"""What `--quick` measures of training."""
+"""Settings of `regard bench training --quick`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WatchBench:
-    """The size of the model whose attention is looked at, and how often that is timed."""
+    """Settings of `regard bench watch`."""
 
     length: Size = 4096  # Number of tokens of the text.
     layers: Layers = 12  # Number of layers.
     width: Width = 768  # Width of a token.
-    heads: Heads = 12  # Number of heads of a layer.
-    keep: str = "top:8"  # What watch keeps of each call: top:8, received, entropy, argmax, dense, all.
+    heads: Heads = 12  # Number of heads per layer.
+    keep: str = "top:8"  # What watch keeps per call: top:8, received, entropy, argmax, dense, all.
     dtype: DType = "float32"  # Data type.
     device: str = "cpu"  # Device: cpu, cuda or cuda:1.
     repeats: Rounds = 5  # Maximum number of rounds.
-    fewest: Rounds = setting(2, "no_option")  # rounds at least, however long they take
-    patience: Seconds = setting(120.0, "no_option")  # seconds, of which each way has its share
+    fewest: Rounds = setting(2, "no_option")  # minimum number of rounds
+    patience: Seconds = setting(120.0, "no_option")  # time limit in seconds, shared by all variants
 
     def __post_init__(self) -> None:
         check_bounds(self, "--")
@@ -110,12 +110,12 @@ class WatchBench:
 
 
 QUICK_WATCH = WatchBench(length=256, layers=2, width=128, heads=4, repeats=5, fewest=2, patience=2)
-"""What `--quick` measures of watching."""
+"""Settings of `regard bench watch --quick`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CostBench:
-    """The lengths and widths of the layers whose cost is measured."""
+    """Settings of `regard bench cost`."""
 
     lengths: str = "64,128,256,512,1024,2048"  # Lengths of the sequence, separated by commas.
     width: Width = 64  # Width of the input and of the states.
@@ -134,12 +134,12 @@ class CostBench:
 
 
 QUICK_COST = CostBench(lengths="32,64,128", width=16, repeats=2)
-"""The settings of `bench cost --quick`."""
+"""Settings of `regard bench cost --quick`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScalingBench:
-    """The widths at which scores are compared, and the task they are trained on."""
+    """Settings of `regard bench scaling`."""
 
     widths: str = "4,16,64,256,1024"  # Widths of queries and keys, separated by commas.
     keys: Size = 32  # Number of keys.
@@ -158,7 +158,7 @@ class ScalingBench:
 
 
 QUICK_SCALING = ScalingBench(widths="4,64", samples=200, steps=20, seeds=1)
-"""The settings of `bench scaling --quick`."""
+"""Settings of `regard bench scaling --quick`."""
 
 
 TimedBench = AttentionBench | TrainingBench | WatchBench

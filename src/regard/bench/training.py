@@ -1,4 +1,4 @@
-"""Times training: updates of `lstm-lm` and `gpt` beside those of what one would write in plain PyTorch."""
+"""Compare the training speed of `lstm-lm` and `gpt` with plain PyTorch."""
 
 from __future__ import annotations
 
@@ -35,42 +35,42 @@ from regard.training.reporter import Reporter
 from regard.training.settings import TrainingSettings
 
 OURS = "regard"
-MIN_RATIO = 1.0  # times the tokens a second of the other
-BATCHES = 16  # of the text, if all are as large as can be
+MIN_RATIO = 1.0  # minimum ratio of tokens per second to the peer
+BATCHES = 16  # number of batches in the text if all are full
 
 
 @dataclass(frozen=True)
 class SpeedComparison:
-    """A model of ours, and the same in plain PyTorch."""
+    """A model of regard, and the same model in plain PyTorch."""
 
     name: str
-    peer: str  # what the other is called
-    sizes: str  # in words
-    segment_length: int  # tokens of a row in a batch
-    segments: int  # of each document of the text
+    peer: str  # name of the plain model
+    sizes: str  # description of the sizes
+    segment_length: int  # tokens per row of a batch
+    segments: int  # segments per document of the text
     build_ours: Callable[[Any], LanguageModel]
-    config: Any  # of ours, but for the size of the vocabulary
-    build_peer: Callable[[Any], nn.Module]  # of the same parameters
+    config: Any  # config of regard's model, without the vocabulary size
+    build_peer: Callable[[Any], nn.Module]  # builds the plain model with the same parameters
 
 
 @dataclass(frozen=True)
 class Speed:
-    """How fast one side of a contest trains."""
+    """Training speed of one side of a comparison."""
 
     model: str
     by: str
     sizes: str
     vocabulary: int
     parameters: int
-    tokens: float  # of an update, in the mean
-    seconds: float  # of a token, the median of all rounds
-    ratio: float  # to the tokens a second of the other side: the median of all rounds
+    tokens: float  # mean number per update
+    seconds: float  # per token, median over rounds
+    ratio: float  # tokens per second relative to the other side, median over rounds
     rounds: int
-    quiet: bool  # no other program was busy meanwhile
+    quiet: bool  # no other program was busy
 
 
 def list_comparisons(settings: TrainingBench) -> list[SpeedComparison]:
-    """All that are measured; that of `gpt` only where Transformers is installed."""
+    """Return all comparisons; that of `gpt` only if Transformers is installed."""
     wide, segment, context = settings.width, settings.segment_length, settings.context_length
     lstm = RecurrentLmConfig(
         vocab_size=1, embedding=wide, hidden=wide, layers=settings.lstm_layers, variational_dropout=True
@@ -102,12 +102,12 @@ def list_comparisons(settings: TrainingBench) -> list[SpeedComparison]:
 
 
 def has_transformers() -> bool:
-    """Whether Transformers is installed."""
+    """Return whether Transformers is installed."""
     return find_spec("transformers") is not None
 
 
 def write_random_text(path: Path, comparison: SpeedComparison, settings: TrainingBench) -> tuple[TokenFile, Tokenizer]:
-    """Documents of random words, the n-th of them 1/n as frequent as the first; together they fill all batches."""
+    """Build documents of random words with Zipf frequencies, enough to fill all batches."""
     words = np.array([f"w{index}" for index in range(settings.words)])
     shares = 1 / np.arange(1, settings.words + 1)
     rows = settings.batch_tokens // comparison.segment_length
@@ -120,7 +120,7 @@ def write_random_text(path: Path, comparison: SpeedComparison, settings: Trainin
 
 
 def measure_contests(settings: TrainingBench, tell: Tell) -> Iterator[Speed]:
-    """Both sides of each contest."""
+    """Measure both sides of each comparison."""
     with TemporaryDirectory() as folder:
         for contest in list_comparisons(settings):
             tell(f"{contest.name}: timing")
@@ -128,7 +128,7 @@ def measure_contests(settings: TrainingBench, tell: Tell) -> Iterator[Speed]:
 
 
 def measure_comparison(comparison: SpeedComparison, settings: TrainingBench, folder: Path) -> list[Speed]:
-    """Both sides, whose updates are timed in turn; in each round both read the same batch."""
+    """Time updates of both sides in turn; in each round both read the same batch."""
     trainer, loop = build_both_sides(comparison, settings, folder)
     calls = {OURS: lambda: run_update(trainer), comparison.peer: loop.update}
     timing = time_in_turn(calls, measure_seconds_per_token, settings)
@@ -141,7 +141,7 @@ def measure_comparison(comparison: SpeedComparison, settings: TrainingBench, fol
 
 
 def build_both_sides(comparison: SpeedComparison, settings: TrainingBench, folder: Path) -> tuple[Trainer, PlainLoop]:
-    """What trains ours and theirs, from the same parameters on and with the same batches."""
+    """Return functions that train both sides from the same parameters with the same batches."""
     file, tokenizer = write_random_text(folder / "text.tokens", comparison, settings)
     torch.manual_seed(0)
     model = comparison.build_ours(replace(comparison.config, vocab_size=tokenizer.size))
@@ -155,21 +155,21 @@ def build_both_sides(comparison: SpeedComparison, settings: TrainingBench, folde
 
 
 def iter_batches(batches: SegmentBatches) -> Iterator[TextBatch]:
-    """The batches of all epochs, in the order in which `Trainer` takes them."""
+    """Yield the batches of all epochs in the order of `Trainer`."""
     for epoch in count():
         for rows in batches.plan(epoch):
             yield batches.batch(rows, epoch)
 
 
 def run_update(trainer: Trainer) -> int:
-    """One update as `regard train` makes it; gives the number of tokens that were predicted."""
+    """Make one update as `regard train` does, and return the number of predicted tokens."""
     before = trainer.counters.tokens
     trainer.update()
     return trainer.counters.tokens - before
 
 
 def measure_seconds_per_token(update: TimedCall) -> float:
-    """The seconds an update takes for each of its tokens."""
+    """Return the seconds per token of an update."""
     start = time.perf_counter()
     tokens = update()
     assert isinstance(tokens, int)
@@ -177,14 +177,14 @@ def measure_seconds_per_token(update: TimedCall) -> float:
 
 
 def count_parameters(model: nn.Module) -> int:
-    """How many numbers a model learns."""
+    """Return the number of parameters."""
     return sum(parameter.numel() for parameter in model.parameters())
 
 
 def compute_speeds(
     comparison: SpeedComparison, timing: Timing, *, vocabulary: int, parameters: int, tokens: float
 ) -> list[Speed]:
-    """The seconds a token of both sides, each beside the other."""
+    """Return the rows of both sides, each relative to the other."""
 
     def speed(name: str, other: str) -> Speed:
         times, faster = timing.get_seconds(name), timing.median_ratio(other, name)
@@ -197,7 +197,7 @@ def compute_speeds(
 
 
 def make_table(rows: list[Speed]) -> Table:
-    """A line for each side of each contest."""
+    """Format a table with one line per side."""
     table = Table()
     for heading in ("model", "trained by"):
         table.add_column(heading, no_wrap=True)
@@ -214,7 +214,7 @@ def make_table(rows: list[Speed]) -> Table:
 
 
 def describe_conditions(rows: list[Speed], settings: TrainingBench) -> Iterator[str]:
-    """Under which the figures hold."""
+    """Describe the conditions of the measurement."""
     for row in rows:
         if row.by == OURS:
             yield f"{row.model}: {row.sizes}, vocabulary {row.vocabulary:,}"
@@ -234,7 +234,7 @@ def describe_conditions(rows: list[Speed], settings: TrainingBench) -> Iterator[
 
 
 def iter_notes(rows: list[Speed]) -> Iterator[str]:
-    """What was not measured and why, and what was measured on a busy machine."""
+    """Yield notes on what was not measured and why, and what was measured on a busy machine."""
     if not has_transformers():
         yield "gpt: skipped: Transformers is not installed; pip install 'regard[hf]'"
     for row in rows:
@@ -243,7 +243,7 @@ def iter_notes(rows: list[Speed]) -> Iterator[str]:
 
 
 def check_targets(rows: list[Speed]) -> Iterator[str]:
-    """A line for each target: met or missed."""
+    """Return a line per target: met or missed."""
     yield "Targets:"
     for peer, row in zip(rows[::2], rows[1::2], strict=True):
         met = "met " if row.ratio >= MIN_RATIO else "MISS"

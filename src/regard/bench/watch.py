@@ -1,4 +1,4 @@
-"""Times a look at the attention of a Hugging Face model: not at all, with `watch`, and as Transformers offers it."""
+"""Measure the overhead of `watch` on a Hugging Face model, compared with `output_attentions`."""
 
 from __future__ import annotations
 
@@ -31,30 +31,30 @@ if TYPE_CHECKING:
     from transformers import GPT2Model
 
 UNWATCHED, WATCHED, EAGER = "SDPA, unwatched", "SDPA, watched", "eager, output_attentions=True"
-MAX_RATIO = 1.5  # times the unwatched time
+MAX_RATIO = 1.5  # maximum time relative to the unwatched model
 
 
 @dataclass(frozen=True)
 class WatchRow:
-    """What one way to run the model costs."""
+    """Time and memory of one way to run the model."""
 
     way: str
-    seconds: float | None = None  # the median of its rounds
-    ratio: float | None = None  # to the unwatched model: the median of these rounds
-    bytes: int | None = None  # peak memory, above that before the call
+    seconds: float | None = None  # median over rounds
+    ratio: float | None = None  # time relative to the unwatched model, median over rounds
+    bytes: int | None = None  # peak memory, without what was used before the call
     rounds: int = 0
-    quiet: bool = True  # no other program was busy meanwhile
+    quiet: bool = True  # no other program was busy
     note: str = ""  # why something was not measured
 
 
 def check_transformers() -> None:
-    """Raise a `RegardError` where Transformers is not installed."""
+    """Raise a `RegardError` if Transformers is not installed."""
     if find_spec("transformers") is None:
         raise RegardError("bench watch: Transformers is not installed; pip install 'regard[hf]'")
 
 
 def build_gpt2(settings: WatchBench) -> GPT2Model:
-    """GPT-2 without its output layer, with random parameters."""
+    """Build GPT-2 without its output layer, with random parameters."""
     from transformers import GPT2Config, GPT2Model
 
     torch.manual_seed(0)
@@ -66,7 +66,7 @@ def build_gpt2(settings: WatchBench) -> GPT2Model:
 
 
 def make_watch_calls(settings: WatchBench) -> dict[str, TimedCall]:
-    """Each way to run one model over one text."""
+    """Return the functions that run the model: unwatched, watched, and with `output_attentions`."""
     model = build_gpt2(settings)
     tokens = torch.randint(0, 1000, (1, settings.length), device=settings.device)
 
@@ -86,8 +86,8 @@ def make_watch_calls(settings: WatchBench) -> dict[str, TimedCall]:
 
 
 def measure_watch_rows(settings: WatchBench, on_progress: Tell) -> list[WatchRow]:
-    """A row for each way: timed in turn with the others, then its memory."""
-    skipped = why_too_large(settings.layers + 3, settings)  # with the scores, and what is added to them
+    """Measure each way to run the model: time in turn, then memory."""
+    skipped = why_too_large(settings.layers + 3, settings)  # plus scores, mask and their sum
     calls = {way: call for way, call in make_watch_calls(settings).items() if not (skipped and way == EAGER)}
     on_progress("timing")
     timing = time_in_turn(calls, get_clock(torch.device(settings.device)), settings)
@@ -104,12 +104,12 @@ def measure_watch_rows(settings: WatchBench, on_progress: Tell) -> list[WatchRow
 
 
 def memory_of_way(settings: WatchBench, way: str) -> list[int]:
-    """The peak memory of a way, in this process."""
+    """Measure the peak memory of one way to run the model, in this process."""
     return memory_of(lambda settings: [make_watch_calls(settings)[way]], settings)
 
 
 def make_table(rows: list[WatchRow]) -> Table:
-    """A line for each way."""
+    """Format a table with one line per way to run the model."""
     table = Table()
     table.add_column("attention", no_wrap=True)
     for heading in ("seconds", "ratio", "memory, MB"):
@@ -123,7 +123,7 @@ def make_table(rows: list[WatchRow]) -> Table:
 
 
 def describe_conditions(settings: WatchBench) -> str:
-    """Under which the figures hold."""
+    """Describe the conditions of the measurement."""
     hardware = f"{torch.get_num_threads()} threads" if settings.device == "cpu" else settings.device
     return (
         f"GPT-2 without its output layer: {settings.layers} layers of width {settings.width}, {settings.heads} heads, "
@@ -134,7 +134,7 @@ def describe_conditions(settings: WatchBench) -> str:
 
 
 def iter_notes(rows: list[WatchRow]) -> Iterator[str]:
-    """What was not measured and why, and whether the machine was busy."""
+    """Return notes on what was not measured and why, and whether the machine was busy."""
     for row in rows:
         if row.note:
             yield f"{row.way}: {row.note}"
@@ -143,7 +143,7 @@ def iter_notes(rows: list[WatchRow]) -> Iterator[str]:
 
 
 def check_targets(rows: list[WatchRow]) -> Iterator[str]:
-    """A line for the target: met or missed."""
+    """Return a line for the target: met or missed."""
     yield "Targets:"
     for row in rows:
         if row.way == WATCHED:

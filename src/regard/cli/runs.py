@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -31,7 +33,7 @@ NO_NEGATIVES = Parameter(negative=())
 RUN = Annotated[Path, Parameter(help="Run folder made by regard train.")]
 TEXT = Annotated[OptionalText, Parameter(help="Text; read from stdin by default.")]
 DEVICE = Annotated[str, Parameter(help="auto, cpu, cuda or cuda:1.")]
-QUIET = Annotated[Flag, Parameter(help="Print no progress and no notes.")]
+QUIET = Annotated[Flag, Parameter(alias="-q", help="Print no progress and no notes.")]
 
 
 def find_actions(name: str) -> dict[str, type[Action]]:
@@ -52,6 +54,8 @@ def list_action_names() -> list[str]:
 def add_action(app: App, name: str, words: Sequence[str]) -> None:
     """Add a command on a run, with the options of the run's task if the command line names a run."""
     run = parse_run(name, words[1:]) if list(words[:1]) == [name] else None
+    note = describe_other_task(name, run) if run is not None and any(word in HELP for word in words) else None
+    run = None if note else run
     action = get_any_action(name) if run is None else get_action(name, run)
     options = build_action_options(find_actions(name) if run is None else {"": action})
     epilogue = f"Example: regard {action.example}"
@@ -71,7 +75,7 @@ def add_action(app: App, name: str, words: Sequence[str]) -> None:
     app.command(
         add_options(command, action, options),
         name=name,
-        help=action.summary,
+        help=f"{action.summary}\n\n{note}" if note else action.summary,
         help_epilogue=epilogue,
         usage=f"Usage: regard {name} RUN {''.join(f'[{each.upper()}] ' for each in names)}[OPTIONS]",
         help_flags=HELP,
@@ -82,21 +86,35 @@ def parse_run(name: str, words: Sequence[str]) -> Path | None:
     """Return the run that a command line names; None if it only asks for help or the version."""
     if any(word in HELP for word in words):
         return next((Path(word) for word in words if os.path.isfile(os.path.join(word, "run.json"))), None)
-    parser = App(name="regard", default_parameter=NO_NEGATIVES)
-    parser.command(add_options(lambda: None, get_any_action(name), build_action_options(find_actions(name))), name=name)
-    _, bound, _ = parser.parse_args([name, *words], print_error=False, exit_on_error=False)
+    _, bound, _ = build_parser(name).parse_args([name, *words], print_error=False, exit_on_error=False)
     run: Path | None = bound.arguments.get("run")
     return run
+
+
+def build_parser(name: str) -> App:
+    """Build a parser of one command, with the options of all tasks."""
+    parser = App(name="regard", default_parameter=NO_NEGATIVES)
+    parser.command(add_options(lambda: None, get_any_action(name), build_action_options(find_actions(name))), name=name)
+    return parser
 
 
 def get_action(name: str, run: Path) -> type[Action]:
     """Return the action of a command for a run, or raise a `RegardError` if its task does not have the command."""
     from regard.tasks.loading import get_run_task
 
+    if other_task := describe_other_task(name, run):
+        raise RegardError(other_task)
+    return find_actions(name)[get_run_task(run).name]
+
+
+def describe_other_task(name: str, run: Path) -> str | None:
+    """Return which tasks a command is for, if the task of a run does not have it; otherwise None."""
+    from regard.tasks.loading import get_run_task
+
     task, actions = get_run_task(run), find_actions(name)
-    if task.name not in actions:
-        raise RegardError(f"{name} is for the task {' or '.join(actions)}; {run} is of the task {task.name}")
-    return actions[task.name]
+    if task.name in actions:
+        return None
+    return f"{name} is for the task {' or '.join(actions)}; {run} is of the task {task.name}"
 
 
 def describe_other_task_option(words: Sequence[str], option: str) -> str | None:
@@ -178,7 +196,23 @@ def replace_aliases(words: Sequence[str]) -> list[str]:
             name = next((option for option in aliases.OPTIONS.get(name, ()) if option in known), name)
             word = f"--{name}{equals}{value}"
         replaced.append(word)
+    if get_any_action(words[0]).reads_text:
+        check_option_names(replaced)
     return [*replaced, *words[end:]]
+
+
+def check_option_names(words: Sequence[str]) -> None:
+    """Raise a `RegardError` for an unknown option, which would be taken for the text of a command that reads one."""
+    arguments = build_parser(words[0])[words[0]].assemble_argument_collection()
+    known = {name: argument for argument in arguments for name in argument.names}
+    previous: Any = None  # the option before, if it takes the next word
+    for word in words[1:]:
+        name = word.partition("=")[0]
+        if previous is None and re.fullmatch(r"--[a-z][a-z-]*", name) and name not in {*known, *HELP, "--version"}:
+            near = get_close_matches(name, known, n=1, cutoff=0.7)
+            hint = f"did you mean {near[0]}?" if near else f"see regard {words[0]} --help"
+            raise RegardError(f"{words[0]}: unknown option {name}; {hint} (to use it as the text, put -- before it)")
+        previous = known.get(word) if word in known and known[word].hint is not bool else None
 
 
 def run_action(action: Action, invocation: Invocation) -> None:

@@ -14,6 +14,7 @@ from regard.cli.devices import resolve_device
 from regard.cli.threads import set_threads
 from regard.cli.train_options import build_unknown_option_error, find_known_fields, override
 from regard.data.corpora import CORPORA
+from regard.data.pair_check import pluralize
 from regard.errors import RegardError
 from regard.messages import print_message
 from regard.recipe import get_section_fields
@@ -76,7 +77,8 @@ def train(*words: Words) -> None:
         set_threads(parse_value(line.options["threads"], int, "--threads"))
     counters = train_run(table, out, device=device, base=base, quiet=line.quiet, recipe_name=recipe_name)
     if not line.quiet:
-        print_message(f"trained {counters.step} steps in {counters.seconds:.0f} s; run saved in {out}")
+        steps = pluralize(counters.step, "step")
+        print_message(f"trained {steps} in {counters.seconds:.0f} s; run saved in {out}")
         next_command = TASKS[Run(out).read_card()["task"]].next_command.format(run=out)
         print_message(f"next: {get_command_name()} {next_command}")
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any
 
@@ -41,13 +42,29 @@ def override(table: Table, options: Sequence[tuple[str, str | None]]) -> Table:
     typed: set[tuple[str, str]] = set()
     for typed_name, text in sorted(options, key=lambda option: option[0] not in APPLIED_FIRST):
         for name in resolve_alias(typed_name, changed):
-            typed.add(set_option(changed, name, text))
+            with explain_alias(typed_name, name, changed):
+                typed.add(set_option(changed, name, text))
     if typed >= {STEPS, EPOCHS}:
         raise RegardError("--epochs cannot be combined with --steps")
     for setting, replaced in ((STEPS, EPOCHS), (EPOCHS, STEPS)):
         if setting in typed:
             changed["training"].pop(replaced[1], None)
     return changed
+
+
+@contextmanager
+def explain_alias(typed_name: str, name: str, table: Mapping[str, Any]) -> Iterator[None]:
+    """Add to errors which setting an option of another tool stands for, and what that setting means."""
+    try:
+        yield
+    except RegardError as error:
+        prefix, found = f"--{name}: ", str(error)
+        if typed_name == name or not found.startswith((prefix, f"--{name} requires a value")):
+            raise
+        section, key = locate_option(name, table)
+        meaning = find_known_fields(section, table)[key].help
+        reason = found.removeprefix(prefix) if found.startswith(prefix) else "a value is required"
+        raise RegardError(f"--{typed_name} is --{name} here ({meaning}): {reason}") from None
 
 
 def set_option(changed: Table, name: str, text: str | None) -> tuple[str, str]:
@@ -77,13 +94,16 @@ def resolve_alias(name: str, table: Mapping[str, Any]) -> list[str]:
     """Return the settings that a typed name means: itself, or those that another tool calls so."""
     prefix, dot, last = name.rpartition(".")
     key = last.replace("-", "_")
-    sections = [prefix] if dot else list_short_sections(table)
-    known = {setting for section in sections for setting in find_known_fields(section, table)}
-    known |= {"model", *get_corpus_fields(table)}
-    for candidate in () if key in known else aliases.SETTINGS.get(key, ()):
+    sections = {
+        section: find_known_fields(section, table) for section in ([prefix] if dot else list_short_sections(table))
+    }
+    corpus = get_corpus_fields(table)
+    section_of = {setting: section for section, fields in sections.items() for setting in fields}
+    for candidate in () if key in {"model", *section_of, *corpus} else aliases.SETTINGS.get(key, ()):
         settings = candidate.split("+")
-        if known.issuperset(settings):
-            return [f"{prefix}{dot}{setting}".replace("_", "-") for setting in settings]
+        if section_of.keys() >= set(settings):  # a corpus may have a setting of the same name
+            names = [f"{section_of[each]}.{each}" if dot or each in corpus else each for each in settings]
+            return [each.replace("_", "-") for each in names]
     return [name]
 
 
@@ -172,6 +192,12 @@ def build_unknown_option_error(name: str, table: Mapping[str, Any], dashes: str 
     if model is not None and key in get_all_model_fields():
         setting_names = ", ".join(setting_name.replace("_", "-") for setting_name in get_model_fields(model))
         return RegardError(f"--{name}: {model} has no such setting; it has {setting_names}")
+    if key in aliases.SETTINGS and (model or find_named_task(table)):
+        settings = aliases.SETTINGS[key][0].replace("_", "-").split("+")
+        owner = model or f"the task {find_named_task(table)}"
+        return RegardError(
+            f"--{name} is {' and '.join(f'--{each}' for each in settings)} here, which {owner} does not have"
+        )
     if key in aliases.HINTS:
         return RegardError(f"train: unknown option {dashes}{name}; {aliases.HINTS[key]}")
     short = list_short_sections(table)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
+from pathlib import PurePath
 from typing import Any
 
 from regard.data.formats.lines import Path, format_path, guess_format, iter_numbered_lines, quote_text
@@ -163,6 +164,54 @@ READERS: dict[str, Callable[[Path, Mapping[str, Column]], Iterator[NumberedRow]]
 """Readers of labeled texts, by format name."""
 
 ENDINGS = {**{f".{name}": name for name in READERS}, ".ndjson": "jsonl", ".tab": "tsv"}
+
+
+def is_table(path: Path) -> bool:
+    """Return whether the name of a file is that of a table of labeled texts; standard input is none."""
+    name = PurePath(path)
+    return (PurePath(name.stem) if name.suffix.lower() == ".gz" else name).suffix.lower() in ENDINGS
+
+
+def read_table_texts(
+    path: Path, columns: Sequence[Column] = (), *, text_pairs: bool = False
+) -> Iterator[dict[str, str]]:
+    """Yield the texts of a table, with or without labels, which are not read.
+
+    Args:
+        path: A TSV, CSV or JSON lines file.
+        columns: Columns of the text, the labels and the second text, as for `read_labeled`.
+        text_pairs: Whether to read a second text.
+
+    Yields:
+        The texts of each row: `text` and, for text pairs, `second`. A blank line gives none.
+    """
+    roles = ("text", "second") if text_pairs else ("text",)
+    role_columns = {role: column for role, column in zip(ROLES, columns, strict=False) if role in roles}
+    chosen, name = guess_format(path, ENDINGS), format_path(path)
+    if chosen == "jsonl":
+        for number, line in iter_numbered_lines(path):
+            location = f"{name}, line {number}"
+            record = parse_record(location, line) if line.strip() else {}
+            yield {role: get_text(location, record, str(role_columns.get(role, role))) for role in roles if record}
+        return
+    tabs = chosen == "tsv"
+    rows = ((number, line.split("\t")) for number, line in iter_numbered_lines(path)) if tabs else iter_csv_rows(path)
+    for _, cells in iter_cells_by_role(name, rows, partial(find_text_columns, roles, role_columns), tabs=tabs):
+        yield cells
+
+
+def find_text_columns(
+    roles: Sequence[str], columns: Mapping[str, Column], location: str, cells: Sequence[str], tabs: bool
+) -> tuple[dict[str, int], bool]:
+    """Return the column index of each text, and whether this first row is a header; labels may be missing."""
+    lowered = [cell.strip().lower() for cell in cells]
+    named = [str(column).lower() for column in columns.values() if parse_column_number(column) is None]
+    if len(cells) == len(roles):
+        return {role: index for index, role in enumerate(roles)}, lowered in (list(roles), named)
+    if len(roles) == 1 or len(columns) == len(roles):
+        indices, header = find_role_columns(columns, location, cells, tabs)
+        return {role: indices[role] for role in roles}, header
+    raise RegardError(f"{location}: expected two texts, got {format_column_count(len(cells), tabs=tabs)}")
 
 
 def build_labeled_examples(

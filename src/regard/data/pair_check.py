@@ -282,5 +282,5 @@ def format_duplicates(count: int) -> str:
 
 
 def pluralize(count: int, noun: str) -> str:
-    """Return a count with its noun: "1 pair", "2 pairs"."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+    """Return a count with its noun: "1 pair", "2 pairs", "1,000 pairs"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -55,7 +55,7 @@ def build_look_body() -> type[RequestBody]:
 def create_body_type(name: str, option_types: Iterable[tuple[str, type]], description: str) -> type[RequestBody]:
     """Create a request model whose optional fields are those of the given (task, dataclass) pairs."""
     options: dict[str, Any] = {
-        option_name: (build_field(option.hint, option.meaning), None)
+        option_name: (build_field(option.hint, option.markdown), None)
         for option_name, option in merge_options(option_types).items()
     }
     return create_model(name, __base__=RequestBody, __doc__=description, **options)
@@ -127,7 +127,7 @@ class ModelInfo(BaseModel):
 
     name: str
     kind: str = Field(description="Task the model was trained for.")
-    does: str = Field(description="Short description of the task.")
+    description: str = Field(description="Short description of the task.")
     preset: str
     summary: str = Field(description="Token types of the model, or its number of labels or tags.")
     parameters: int

@@ -40,7 +40,7 @@ class ServedModel:
         return {
             "name": self.name,
             "kind": predictor.task_name,
-            "does": predictor.task.description,
+            "description": predictor.task.description,
             "preset": predictor.name,
             "summary": predictor.summary,
             "parameters": predictor.parameters,

@@ -33,11 +33,28 @@ class Option(NamedTuple):
     help: dict[str, str]  # task name -> help text
 
     @property
+    def meanings(self) -> dict[str, str]:
+        """The names of tasks, with commas, for each different help text."""
+        return {
+            meaning: ", ".join(task for task, other in self.help.items() if other == meaning)
+            for meaning in self.help.values()
+        }
+
+    @property
     def meaning(self) -> str:
         """The help text, by task where they differ."""
-        if len(set(self.help.values())) == 1:
-            return next(iter(self.help.values()))
-        return " ".join(f"{task}: {meaning}" for task, meaning in self.help.items())
+        if len(self.meanings) == 1:
+            return next(iter(self.meanings))
+        return " ".join(f"{tasks}: {meaning}" for meaning, tasks in self.meanings.items())
+
+    @property
+    def markdown(self) -> str:
+        """The help text as Markdown, a list by task where they differ."""
+        if len(self.meanings) == 1:
+            return next(iter(self.meanings))
+        return "By task of the model:\n\n" + "\n".join(
+            f"- {tasks}: {meaning}" for meaning, tasks in self.meanings.items()
+        )
 
 
 def merge_options(kinds: Iterable[tuple[str, type[Any]]]) -> dict[str, Option]:

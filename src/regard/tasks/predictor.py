@@ -16,6 +16,7 @@ import torch
 from regard.attention.watch import watch
 from regard.attention.weights import Weights
 from regard.errors import RegardError
+from regard.maps.options import check_not_empty
 from regard.models import Model
 from regard.recipe import Recipe
 from regard.run import Card
@@ -24,6 +25,7 @@ from regard.tasks.options import get_field_names
 from regard.tasks.progress import Progress
 
 if TYPE_CHECKING:
+    from regard.attribution.explanation import Explanation
     from regard.attribution.methods import Subject
     from regard.views.attention_map import AttentionMap
 
@@ -158,12 +160,24 @@ class Predictor(ABC, Generic[AnswerT]):
     def attention_map(self, answer: Any) -> AttentionMap:
         """Return the weights of an answer as an attention map."""
 
-    @abstractmethod
-    def look(self, text: str, options: Any) -> AttentionMap:
+    def look(self, text: str, options: Any = None) -> AttentionMap:
         """Return the attention map of a text; `options` are the look options of the task."""
+        if not isinstance(text, str):
+            raise RegardError(f"look: expected a string, got {type(text).__name__}")
+        return self.build_map(check_not_empty(text), self.task.options["look"]() if options is None else options)
 
     @abstractmethod
-    def explain(self, text: Any, options: Any) -> Subject:
+    def build_map(self, text: str, options: Any) -> AttentionMap:
+        """Return the attention map of a text; `options` are the look options of the task."""
+
+    def explain(self, text: Any, options: Any = None) -> Explanation:
+        """Return how much each word of a text matters; `options` are the explain options of the task."""
+        from regard.attribution.methods import explain_subject
+
+        return explain_subject(self.build_subject(text, self.task.options["explain"]() if options is None else options))
+
+    @abstractmethod
+    def build_subject(self, text: Any, options: Any) -> Subject:
         """Return the prediction to explain for a text; `options` are the explain options of the task."""
 
     @torch.no_grad()

@@ -88,8 +88,10 @@ def choose_kind(texts: Sequence[str]) -> KindChoice:
 def choose_text_kind(characters: int) -> KindChoice:
     """Choose the kind of tokenizer for running text: `characters` for up to two million characters, otherwise `bpe`."""
     if characters <= FEW_CHARACTERS:
-        return KindChoice("characters", f"characters: the text has {characters} characters, too few to learn subwords")
-    return KindChoice("bpe", f"bpe: the text has {characters} characters, enough to learn subwords")
+        return KindChoice(
+            "characters", f"characters: the text has {characters:,} characters, too few to learn subwords"
+        )
+    return KindChoice("bpe", f"bpe: the text has {characters:,} characters, enough to learn subwords")
 
 
 def choose_vocabulary_size(kind: Kind, texts: Sequence[str]) -> int:

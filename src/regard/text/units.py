@@ -20,6 +20,11 @@ class TextUnit(NamedTuple):
     space_indices: tuple[int, ...] = ()  # whitespace tokens before it, which are removed with it
 
 
+def get_unit_name(kind: Kind) -> str:
+    """Return what the units of a text are called: "character" for a tokenizer of characters, otherwise "word"."""
+    return "character" if kind == "characters" else "word"
+
+
 def split_into_units(kind: Kind, text: str, tokens: Sequence[str], words: Sequence[int | None]) -> list[TextUnit]:
     """Split a text into words if its tokens are parts of words, otherwise into tokens."""
     names = text.split()

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
+from regard.data.pair_check import pluralize
 from regard.errors import RegardError
 from regard.files import write_tensors
 from regard.run import Checkpoint, Run, list_checkpoints, save_checkpoint
@@ -139,11 +140,27 @@ class Trainer:
                     self.save()
                     raise KeyboardInterrupt
         if self.counters.finished:
-            steps = self.counters.step
-            self.reporter.info(f"run is complete ({steps:,} steps); pass a larger --steps to continue training")
+            self.reporter.info(self.describe_end())
         else:
             self.finish()
         return self.counters
+
+    def describe_end(self) -> str:
+        """Return why a complete run is not continued, and how to continue it."""
+        assert self.settings.steps is not None
+        steps = pluralize(self.counters.step, "step")
+        if self.counters.step >= self.settings.steps:
+            return f"run is complete ({steps}); pass a larger --steps to continue training"
+        return (
+            f"run is complete: stopped early ({steps} of {self.settings.steps:,}) after {self.describe_early_stop()}; "
+            "pass --patience 0 to continue training"
+        )
+
+    def describe_early_stop(self) -> str:
+        """Return the reason for stopping before the last step."""
+        if self.counters.perfect_validations >= ENOUGH_PERFECT:
+            return f"{ENOUGH_PERFECT} perfect validations"
+        return f"{pluralize(self.counters.patience_used, 'validation')} without improvement"
 
     def update(self) -> None:
         """Make one update of the parameters."""
@@ -269,12 +286,7 @@ class Trainer:
         """Validate the average of the last checkpoints, if enabled, and mark the run as complete."""
         assert self.settings.steps is not None
         if self.counters.step < self.settings.steps:
-            perfect = self.counters.perfect_validations >= ENOUGH_PERFECT
-            reason = (
-                f"{ENOUGH_PERFECT} perfect validations"
-                if perfect
-                else f"{self.counters.patience_used} validations without improvement"
-            )
+            reason = self.describe_early_stop()
             self.reporter.info(f"stopped early after {reason}; pass --patience 0 to train all steps")
         if self.settings.average_checkpoints > 1:
             self.save()

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import RegardError
-from regard.recipe import Recipe, find_marked_settings
-from regard.run import Run, list_checkpoints
+from regard.models import MODELS
+from regard.recipe import Recipe, find_marked_settings, get_model_fields
+from regard.run import Run, list_all_checkpoints, list_checkpoints
 from regard.settings import Table, format_value
 from regard.text import TokenizerPair
 
@@ -48,8 +49,9 @@ def apply_base_recipe(table: Mapping[str, Any], base: Run | None, recipe_name: s
 
 
 def check_same_settings(run: Run, recipe: Recipe) -> None:
-    """Raise a `RegardError` if a run was started with other settings."""
-    saved, current = flatten_table(run.read_recipe()), flatten_table(recipe.to_table())
+    """Raise a `RegardError` if a run was started with other settings; a default may be given or not."""
+    defaults = get_model_defaults(recipe.model["name"])
+    saved, current = ({**defaults, **flatten_table(table)} for table in (run.read_recipe(), recipe.to_table()))
     may_change, read_once = (
         {".".join(setting) for setting in find_marked_settings(mark, [type(recipe)])}
         for mark in ("may_change", "read_once")
@@ -64,10 +66,27 @@ def check_same_settings(run: Run, recipe: Recipe) -> None:
     if differing_names:
         name = differing_names[0]
         more = f", and {len(differing_names) - 1} more settings differ" if len(differing_names) > 1 else ""
+        only_training = all(name.startswith("training.") for name in differing_names)
+        fine_tune = f", with --from {run.path} to start from its parameters" if only_training else ""
         raise RegardError(
             f"{run.path}: cannot resume: run was started with {name} = {format_value(saved.get(name))}, "
-            f"got {format_value(current.get(name))}{more}; choose another --out"
+            f"got {format_value(current.get(name))}{more}; choose another --out{fine_tune}"
         )
+
+
+def get_model_defaults(name: str) -> Table:
+    """Return the settings of a preset that the recipe leaves unset, by dotted name."""
+    fields = {key: field.default for key, field in get_model_fields(name).items()}
+    return flatten_table({"model": {**fields, **MODELS[name].settings}})
+
+
+def check_steps(run: Run, steps: int) -> None:
+    """Raise a `RegardError` if a run has already made more steps."""
+    newer = (checkpoint for checkpoint in reversed(list_all_checkpoints(run)) if checkpoint.step > steps)
+    newest = next((checkpoint for checkpoint in newer if checkpoint.is_intact()), None)
+    if newest is not None:
+        made = f"run already has {newest.step:,} steps, more than the {steps:,} requested"
+        raise RegardError(f"{run.path}: {made}; pass a larger --steps")
 
 
 def check_same_data(run: Run, sha256: str) -> None:

@@ -129,8 +129,8 @@ def record_start(run: Run, prepared: Prepared, model: Model, base: Run | None, r
     reporter.info(f"model: {recipe.model['name']}, {parameters:,} parameters ({sizes})")
     training = recipe.training
     reporter.info(
-        f"training: {training.steps:,} steps of up to {training.batch_tokens:,} {prepared.batch_unit}, "
-        f"learning rate {training.learning_rate:g}, validation every {training.validate_every:,} steps, "
+        f"training: {pluralize(training.steps, 'step')} of up to {training.batch_tokens:,} {prepared.batch_unit}, "
+        f"learning rate {training.learning_rate:g}, validation every {pluralize(training.validate_every, 'step')}, "
         f"best model by {training.metric}"
     )
     reporter.info(f"batches: {prepared.summary}")

@@ -93,7 +93,7 @@ def test_a_language_model_as_json(gpt_run, capsys):
 
 
 def test_a_page_has_the_words_once_for_each_method(label_run, capsys, tmp_path):
-    output(capsys, label_run, "who is <she>", "--html", tmp_path / "why.html")
+    output(capsys, label_run, "who is <she>", "--html", tmp_path / "why.html", "--quiet")
     page = (tmp_path / "why.html").read_text()
     assert page.count("<section>") == 3
     assert page.count("as shares of the sum of all magnitudes") == 3
@@ -117,3 +117,16 @@ def test_what_is_wrong_is_said_in_one_line(label_run, tag_run, reverse_run, caps
         f"regard: explain: --context is for the task label; {reverse_run} is of the task pairs\n"
     )
     assert refusal(capsys, label_run, "") == "regard: explain: the text has no words\n"
+
+
+def test_a_predictor_needs_no_options(label_run):
+    model = load(label_run)
+    assert model.explain("who is she") == explain(model, "who is she")
+
+
+def test_a_page_is_announced_unless_quiet(label_run, tmp_path, capsys):
+    page = tmp_path / "a.html"
+    for flags, line in ([], f"wrote {page}\n"), (["--quiet"], ""), (["-q"], ""):
+        assert main(["explain", str(label_run), "who is she", "--html", str(page), *flags]) == 0
+        assert capsys.readouterr().err == line
+        assert page.read_text().startswith("<!doctype html>")

@@ -4,11 +4,13 @@ import sys
 from dataclasses import replace
 from xml.etree import ElementTree
 
+import jaxtyping
 import numpy as np
 import pytest
 
 from regard.api import look
 from regard.cli import main
+from regard.errors import RegardError
 from regard.tasks.loading import load
 from regard.views.attention_map import AttentionMap
 from regard.views.words import shade_words
@@ -192,3 +194,43 @@ def test_what_is_wrong_is_said_in_one_line(reverse_run, plain_run, label_runs, c
 
 def test_a_text_may_begin_with_a_hyphen(reverse_run, capsys):
     assert output(capsys, reverse_run, "-a b").startswith("bahdanau: -a b → ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["--bogus"], "look: unknown option --bogus; see regard look --help (to use it as the text, put -- before it)"),
+        (["--hed=1", "a b"],
+         "look: unknown option --hed; did you mean --head? (to use it as the text, put -- before it)"),
+        (["a b", "--bogus", "c"],
+         "look: unknown option --bogus; see regard look --help (to use it as the text, put -- before it)"),
+    ],
+)  # fmt: skip
+def test_an_unknown_option_is_not_the_text(reverse_run, capsys, arguments, line):
+    assert refusal(capsys, reverse_run, *arguments) == f"regard: {line}\n"
+
+
+def test_a_text_or_a_value_may_begin_with_hyphens(reverse_run, capsys):
+    assert output(capsys, reverse_run, "--", "--bogus").startswith("bahdanau: --bogus → ")
+    assert output(capsys, reverse_run, "-- a").startswith("bahdanau: -- a → ")
+    assert output(capsys, reverse_run, "a b", "--target", "--b").startswith("bahdanau: a b → --b")
+
+
+def test_a_hugging_face_model_is_answered_with_the_python_that_shows_it(tmp_path, capsys):
+    (tmp_path / "config.json").write_text("{}")
+    assert refusal(capsys, tmp_path, "a") == (
+        f"regard: {tmp_path} is a Hugging Face model, not a run; to look at it, use Python: "
+        "regard.look(AutoModel.from_pretrained(path), AutoTokenizer.from_pretrained(path), text)\n"
+    )
+
+
+def test_a_predictor_needs_no_options(reverse_run):
+    model = load(reverse_run)
+    np.testing.assert_array_equal(model.look("a b").weights, look(model, "a b").weights)
+
+
+@pytest.mark.parametrize(("value", "line"), [(5, "expected a string, got int"), (" ", "the text is empty")])
+def test_a_predictor_looks_at_a_text(reverse_run, value, line, monkeypatch):
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as outside of tests, where any value may come
+    with pytest.raises(RegardError, match=f"^look: {line}$"):
+        load(reverse_run).look(value)

@@ -51,14 +51,14 @@ def test_a_file_is_answered_in_parts(text_run, tmp_path, monkeypatch, capsys):
     assert answer(monkeypatch, capsys, "", "predict", text_run) == []
 
 
-def test_the_surprise_of_each_token(text_run, monkeypatch, capsys):
+def test_the_log_probability_of_each_token(text_run, monkeypatch, capsys):
     (line,) = answer(monkeypatch, capsys, "the  cat zzz", "predict", text_run, "--per-token", "--quiet")
     total, *cells = line.split("\t")
     scored = load(text_run).score_texts("the  cat zzz")
     assert [cell.split(" ")[0] for cell in cells] == ["the", "cat", "zzz", "<eos>"]
-    surprisals = [float(cell.split(" ")[1]) for cell in cells]
-    assert surprisals == pytest.approx([-value for value in scored.log_probabilities], abs=0.006)
-    assert float(total) == pytest.approx(-sum(surprisals), abs=0.03)
+    values = [float(cell.split(" ")[1]) for cell in cells]
+    assert values == pytest.approx(scored.log_probabilities, abs=0.006)
+    assert float(total) == pytest.approx(sum(values), abs=0.03)
 
 
 def test_what_the_model_does_not_know_is_told_once(text_run, monkeypatch, capsys):
@@ -72,7 +72,7 @@ def test_what_the_model_does_not_know_is_told_once(text_run, monkeypatch, capsys
 
 def test_what_is_certain_does_not_surprise():
     scored = ScoredText("a\tb", ("a", "\\t", "b"), (-1.5, 0.0, -0.001))
-    assert scored.lines(PredictText(per_token=True)) == ["-1.5010\ta 1.50\t\\t 0.00\tb 0.00"]
+    assert scored.lines(PredictText(per_token=True)) == ["-1.5010\ta -1.50\t\\t 0.00\tb 0.00"]
     assert scored.lines(PredictText()) == ["-1.5010"]
     assert ScoredText("", (), ()).lines(PredictText(per_token=True)) == ["0.0000"]
 

@@ -311,3 +311,24 @@ def test_requests_of_any_lengths_are_answered_together_as_alone(gpt_run):
         torch.testing.assert_close(text.weights, alone.weights)
     with pytest.raises(RegardError, match=r"^generate: nbest must be at most beam \(2\), got 3$"):
         model.check(GenerationOptions(beam=2, nbest=3))
+
+
+def test_predict_is_answered_with_the_two_methods_it_could_mean():
+    line = r"no attribute 'predict'; use generate\(prompt\) to continue a text, or score_texts\(texts\) for log-prob"
+    with pytest.raises(AttributeError, match=line):
+        predictor().predict("the")
+    assert not hasattr(predictor(), "predict")
+
+
+def test_a_model_of_characters_explains_characters():
+    explanation = predictor().explain("the ca")
+    assert explanation.description.startswith('character 5, "a", probability ')
+    assert explanation.format_lines()[1].split()[0] == "character"
+    assert explanation.words == tuple("the c".replace(" ", "␣")) or explanation.words[:3] == ("t", "h", "e")
+    words = predictor(kind="words").explain("the cat sees")
+    assert words.description.startswith('word 2, "sees", probability ')
+    assert words.format_lines()[1].split()[0] == "word"
+    with pytest.raises(
+        RegardError, match=r"^explain: the character to explain must have at least one character before"
+    ):
+        predictor().explain("t")

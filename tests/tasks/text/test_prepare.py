@@ -166,3 +166,12 @@ def test_tuning_takes_over_tokens_and_parameters(book, tmp_path):
     train(table, tmp_path / "tuned", base=tmp_path / "run", quiet=True)
     before, after = (read_tensors(Run(tmp_path / run).model_file) for run in ("run", "tuned"))
     assert all(torch.allclose(before[name], after[name], atol=1e-6) for name in before)
+
+
+@pytest.mark.parametrize(("name", "noted"), [("pairs.tsv", True), ("book.txt", False)])
+def test_a_table_that_is_read_as_plain_text_is_noted(tmp_path, name, noted, capsys):
+    path = tmp_path / name
+    path.write_text("one two\tthree four\n" * 30)
+    train(recipe(path, "gpt", steps=1), tmp_path / "run")
+    note = f"note: {path} is read as plain text, tabs or commas included; for pairs, choose another --model\n"
+    assert (note in capsys.readouterr().err) == noted

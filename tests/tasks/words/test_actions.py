@@ -69,6 +69,13 @@ def test_each_line_gets_its_label_and_a_blank_line_none(label_runs, answer, tmp_
     assert answer("", "predict", label_runs["one"]) == []
 
 
+def test_the_texts_of_a_table_are_labeled_without_its_labels(label_runs, answer, tmp_path):
+    source = written(tmp_path / "test.tsv", "one good two\tminus", "", "six bad\tplus")
+    assert answer("", "predict", label_runs["one"], "--source", source) == ["plus", "", "minus"]
+    lines = answer("", "predict", label_runs["one"], "--source", source, "--jsonl")
+    assert [json.loads(line)["text"] for line in lines] == ["one good two", "", "six bad"]
+
+
 def test_several_labels_stand_side_by_side(label_runs, answer):
     lines = answer("one bad good\nodd\ntwo", "predict", label_runs["several"])
     assert set(lines[0].split("|")) == {"plus", "minus"}

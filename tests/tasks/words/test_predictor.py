@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import jaxtyping
 import pytest
 import torch
 
@@ -302,3 +303,17 @@ def test_weights_that_are_no_shares_are_not_shown(one):
         "one",
         return_weights=True,
     )
+
+
+@pytest.mark.parametrize(
+    ("value", "line"),
+    [
+        (5, "predict: expected a string or a list of strings or of lists of words, got int"),
+        ([5], "predict: expected a string or a list of words, got int"),
+        ([["a", 5]], "predict: expected words as non-empty strings, got 5"),
+    ],
+)
+def test_what_is_no_sentence(crf, value, line, monkeypatch):
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as outside of tests, where any value may come
+    with pytest.raises(RegardError, match=f"^{line}$"):
+        crf.predict(value)

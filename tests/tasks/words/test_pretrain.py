@@ -277,8 +277,8 @@ def test_what_is_said(data, tmp_path, capsys):
     assert "note: unlabeled text and labeled texts have no words in common" in log
     assert any(line.startswith("words: 15 known") for line in log)
     (begun,) = [line for line in log if line.startswith("pretraining: ")]
-    assert begun.startswith("pretraining: 5 steps of up to 60 words, learning rate 0.01, validation every 1 steps; ")
-    assert begun.endswith(" steps per epoch, labeled texts repeated 1 times; 9 target words")
+    assert begun.startswith("pretraining: 5 steps of up to 60 words, learning rate 0.01, validation every 1 step; ")
+    assert begun.endswith(" steps per epoch, labeled texts repeated 1 time; 9 target words")
     first = next(line for line in log if line.startswith("step      1"))
     assert "  perplexity forwards " in first
     assert "  perplexity backwards " in first

@@ -91,6 +91,11 @@ def find_columns(
     if columns is None:
         if len(cells) == 1 and not tabs and ";" in cells[0]:
             raise RegardError(f"{location}: columns are separated by semicolons; save the file with commas or tabs")
+        if len(cells) == 1:
+            raise RegardError(
+                f"{location}: expected source and target separated by a {'tab' if tabs else 'comma'}, "
+                f"got {quote_text(cells[0])}"
+            )
         if len(cells) != 2:
             raise RegardError(
                 f"{location}: expected 2 columns, got {format_column_count(len(cells), tabs=tabs)}; "

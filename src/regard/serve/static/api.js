@@ -4,7 +4,7 @@
  * @typedef {object} ModelInfo a model of the server
  * @property {string} name
  * @property {string} kind task of the model
- * @property {string} does short description of the task
+ * @property {string} description short description of the task
  * @property {string} preset
  * @property {number} parameters
  * @property {string[]} attention kinds of attention

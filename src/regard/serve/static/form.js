@@ -17,7 +17,7 @@ export class Form {
     this.element = element;
     this.models = models;
     this.limits = limits;
-    this.field("model").replaceChildren(...models.map(({ name, does }) => new Option(`${name} (${does})`, name)));
+    this.field("model").replaceChildren(...models.map(({ name, description }) => new Option(`${name} (${description})`, name)));
     this.field("other").replaceChildren(new Option("none", ""), ...models.map(({ name }) => new Option(name, name)));
     const kinds = [...new Set(models.flatMap(({ attention }) => attention))];
     this.field("kind").replaceChildren(new Option("default", ""), ...kinds.map((kind) => new Option(kind, kind)));

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from cyclopts import Parameter
 
+from regard.messages import print_message
 from regard.tasks.actions import Action, Flag, Invocation
 from regard.tasks.actions.look import read_text
 
@@ -34,9 +35,7 @@ class Explain(Action):
     html: Path | None = None
 
     def run(self, predictor: Any, invocation: Invocation) -> None:
-        from regard.attribution.methods import explain_subject
-
-        explanation = explain_subject(predictor.explain(read_text(invocation.text), self))
+        explanation = predictor.explain(read_text(invocation.text), self)
         print(
             json.dumps(explanation.to_json(), ensure_ascii=False)
             if self.as_json
@@ -44,6 +43,8 @@ class Explain(Action):
         )
         if self.html is not None:
             write_explanation_page(self.html, explanation)
+            if not invocation.quiet:
+                print_message(f"wrote {self.html}")
 
 
 def write_explanation_page(path: Path, explanation: Explanation) -> None:

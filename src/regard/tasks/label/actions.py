@@ -27,7 +27,8 @@ class PredictLabels(PredictFromWords, RankOptions):
     """Print the labels of each line.
 
     Attributes:
-        source: File with one text per line, or two texts with a tab between for a model of text pairs; - is stdin.
+        source: File with one text per line, or two texts with a tab between for a model of text pairs; - is stdin. Of a
+            .tsv, .csv or .jsonl file the texts are read as in training, not the labels.
         nbest: Number of labels to print for each text, with their probabilities, most probable first.
         jsonl: Print one JSON object per text, with its labels, words and weights.
     """
@@ -41,16 +42,28 @@ class PredictLabels(PredictFromWords, RankOptions):
 
         config = predictor.model.config
         previous_texts = deque[str](maxlen=config.context_size)
-        for line_number, line in enumerate(super().iter_inputs(predictor), 1):
-            text, tab, second = line.partition("\t") if config.text_pairs else (line, "", "")
-            if not text.strip():
+        for number, (text, second) in enumerate(self.iter_texts(predictor), 1):
+            if not text:
                 previous_texts.clear()
                 yield None
                 continue
-            if config.text_pairs and not second.strip():
-                raise RegardError(f"line {line_number}: expected two texts separated by a tab, got one")
-            yield LabeledText(text.strip(), (), second.strip() if tab else None, tuple(previous_texts))
-            previous_texts.append(text.strip())
+            if config.text_pairs and not second:
+                raise RegardError(f"line {number}: expected two texts separated by a tab, got one")
+            yield LabeledText(text, (), second or None, tuple(previous_texts))
+            previous_texts.append(text)
+
+    def iter_texts(self, predictor: LabelPredictor) -> Iterator[tuple[str, str]]:
+        """Yield the text of each line or row, and its second text or ""."""
+        from regard.data.labeled import is_table, read_table_texts
+
+        pairs = predictor.model.config.text_pairs
+        if self.text is None and is_table(self.source):
+            for row in read_table_texts(self.source, predictor.recipe.data.columns, text_pairs=pairs):
+                yield row.get("text", "").strip(), row.get("second", "").strip()
+            return
+        for line in super().iter_inputs(predictor):
+            text, _, second = line.partition("\t") if pairs else (line, "", "")
+            yield text.strip(), second.strip()
 
     def format_answer(self, predictor: LabelPredictor, answer: Labeling | None) -> str:
         if answer is None:

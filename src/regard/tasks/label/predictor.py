@@ -250,12 +250,12 @@ class LabelPredictor(Predictor[Labeling]):
             rows, labeling.words, torch.tensor(labeling.weights)[None, None, None].numpy(), title, "words"
         )
 
-    def look(self, text: str, options: LabelLookOptions) -> AttentionMap:
+    def build_map(self, text: str, options: LabelLookOptions) -> AttentionMap:
         from regard.tasks.label.look import look_at_label
 
         return look_at_label(self, text, options)
 
-    def explain(self, text: Any, options: LabelExplainOptions) -> Subject:
+    def build_subject(self, text: Any, options: LabelExplainOptions) -> Subject:
         from regard.tasks.label.explain import LabelSubject
 
         return LabelSubject(self, text, options)

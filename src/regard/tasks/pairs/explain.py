@@ -24,7 +24,7 @@ from regard.decoding.steps import target_log_probabilities
 from regard.errors import RegardError
 from regard.layers.embedding import EmbeddingCall
 from regard.tasks.pairs.options import PairExplainOptions
-from regard.text.units import split_into_units
+from regard.text.units import get_unit_name, split_into_units
 
 if TYPE_CHECKING:
     from regard.tasks.pairs.predictor import PairPredictor
@@ -47,6 +47,7 @@ class PairSubject(Subject):
             prediction.source_words,
         )
         self.predictor, self.prediction, self.word = predictor, prediction, word
+        self.unit, self.target_unit = get_unit_name(source_tokenizer.kind), get_unit_name(target_tokenizer.kind)
         self.words, self.size = tuple(unit.text for unit in self.units), len(prediction.pair.source) + 1
         target_tokens = prediction.target_tokens[: len(prediction.pair.target or ())]  # without <eos>
         self.targets = split_into_units(
@@ -54,9 +55,8 @@ class PairSubject(Subject):
         )
         self.target_positions = list(range(len(prediction.target_tokens)))  # including <eos>
         if word is not None:
-            self.target_positions = list(
-                self.targets[check_word_index(word, self.targets, "of the target")].token_indices
-            )
+            index = check_word_index(word, self.targets, self.target_unit, "of the target")
+            self.target_positions = list(self.targets[index].token_indices)
         self.embedding = predictor.model.input_embedding
         self.without_attention = f"{predictor.name} has no attention from target to source"
 
@@ -91,5 +91,7 @@ class PairSubject(Subject):
 
     def describe(self, log_probability: float) -> str:
         whole = f'the target "{self.prediction.text}"'
-        target_label = whole if self.word is None else f'word {self.word}, "{self.targets[self.word].text}", of {whole}'
+        if self.word is None:
+            return f"{whole}, log-probability {log_probability:.2f}"
+        target_label = f'{self.target_unit} {self.word}, "{self.targets[self.word].text}", of {whole}'
         return f"{target_label}, log-probability {log_probability:.2f}"

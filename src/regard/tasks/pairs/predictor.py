@@ -332,12 +332,12 @@ class PairPredictor(Predictor[Prediction]):
         merged = merge_words(weights, prediction.source_words, prediction.target_words)
         return AttentionMap(tuple(rows), tuple(columns), merged, title, "words")
 
-    def look(self, text: str, options: TargetLookOptions) -> AttentionMap:
+    def build_map(self, text: str, options: TargetLookOptions) -> AttentionMap:
         from regard.tasks.pairs.look import look_at_pair
 
         return look_at_pair(self, text, options)
 
-    def explain(self, text: Any, options: PairExplainOptions) -> Subject:
+    def build_subject(self, text: Any, options: PairExplainOptions) -> Subject:
         from regard.tasks.pairs.explain import PairSubject
 
         return PairSubject(self, text, options)

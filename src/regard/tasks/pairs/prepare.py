@@ -9,7 +9,7 @@ from itertools import compress
 
 from regard.batch import Pair, collate
 from regard.data.example import Example
-from regard.data.pair_check import compute_unknown_share, summarize_pair_data
+from regard.data.pair_check import compute_unknown_share, pluralize, summarize_pair_data
 from regard.errors import RegardError
 from regard.run import Run
 from regard.tasks.pairs.batches import PairBatches, encode_examples
@@ -118,9 +118,8 @@ def encode_split(
         if not any(fits):
             raise RegardError(f"data: every {name} pair has more than {max_tokens} tokens; raise --data.max-tokens")
         if not all(fits):
-            reporter.info(
-                f"{name}: skipped {fits.count(False)} pairs with more than {max_tokens} tokens (--data.max-tokens)"
-            )
+            skipped = pluralize(fits.count(False), "pair")
+            reporter.info(f"{name}: skipped {skipped} with more than {max_tokens} tokens (--data.max-tokens)")
         parts.append((list(compress(examples, fits)), list(compress(pairs, fits))))
     (train_examples, train_pairs), (valid_examples, valid_pairs) = parts
     for side, side_index in (("source", 0), ("target", 1)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
@@ -118,7 +118,12 @@ class TagPredictor(Predictor[Tagging]):
             ('B-PER', 'O', 'O', 'B-LOC')
         """
         one = isinstance(sentences, str)
-        requests = [Request(to_words(sentence), TagOptions()) for sentence in ([sentences] if one else sentences)]
+        if not isinstance(sentences, Iterable):
+            raise RegardError(
+                f"predict: expected a string or a list of strings or of lists of words, got {type(sentences).__name__}"
+            )
+        sentence_list: Sequence[Any] = [sentences] if one else list(sentences)
+        requests = [Request(to_words(sentence), TagOptions()) for sentence in sentence_list]
         taggings = self.answer(requests, return_weights=return_weights, progress=progress)
         return taggings[0] if one else taggings
 
@@ -154,14 +159,14 @@ class TagPredictor(Predictor[Tagging]):
         title = f"{self.name}: {' '.join(tagging.words)}"
         return AttentionMap(tagging.words, tagging.words, tagging.weights.numpy(), title, "words")
 
-    def look(self, text: str, options: LookOptions) -> AttentionMap:
+    def build_map(self, text: str, options: LookOptions) -> AttentionMap:
         from regard.tasks.words.look import look_at_words
 
         self.check_attention()
         options.resolve_kind(self.name, self.model.attentions)
         return look_at_words(self, to_words(text), text, options)
 
-    def explain(self, text: str | Sequence[str], options: TagExplainOptions) -> Subject:
+    def build_subject(self, text: str | Sequence[str], options: TagExplainOptions) -> Subject:
         from regard.tasks.tag.explain import TagSubject
 
         return TagSubject(self, text, options)
@@ -204,6 +209,8 @@ def to_words(sentence: str | Sequence[str]) -> tuple[str, ...]:
     """Split a text into words, or check and return given words."""
     if isinstance(sentence, str):
         return tuple(split_words(sentence))
+    if not isinstance(sentence, Iterable):
+        raise RegardError(f"predict: expected a string or a list of words, got {type(sentence).__name__}")
     words = tuple(sentence)
     for word in words:
         if not isinstance(word, str) or not word:

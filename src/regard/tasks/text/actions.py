@@ -38,7 +38,7 @@ class PredictText(Predict):
 
     Attributes:
         source: File of texts, one per line; - for stdin.
-        per_token: Also write each token with its surprisal, in nats.
+        per_token: Also write each token with its log-probability, in nats.
         jsonl: Write one JSON object per line, with tokens and log-probabilities.
     """
 

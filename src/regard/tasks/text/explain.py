@@ -27,7 +27,7 @@ from regard.decoding.steps import target_log_probabilities
 from regard.errors import RegardError
 from regard.layers.embedding import EmbeddingCall
 from regard.tasks.text.options import TextExplainOptions
-from regard.text.units import split_into_units
+from regard.text.units import get_unit_name, split_into_units
 
 if TYPE_CHECKING:
     from regard.tasks.text.predictor import TextPredictor
@@ -41,11 +41,12 @@ class TextSubject(Subject):
         tokenizer, model = predictor.tokenizer, predictor.model
         encoded = tokenizer.encode_with_words(text)
         units = split_into_units(tokenizer.kind, tokenizer.steps.apply(text), encoded.tokens, encoded.word_indices)
-        self.word = len(units) - 1 if options.word is None else check_word_index(options.word, units)
+        self.unit = get_unit_name(tokenizer.kind)
+        self.word = len(units) - 1 if options.word is None else check_word_index(options.word, units, self.unit)
         if self.word < 1:
-            raise RegardError("explain: the word to explain must have at least one word before it")
-        self.units, self.unit = units[: self.word], units[self.word]
-        first, last = self.unit.token_indices[0], self.unit.token_indices[-1]
+            raise RegardError(f"explain: the {self.unit} to explain must have at least one {self.unit} before it")
+        self.units, self.target = units[: self.word], units[self.word]
+        first, last = self.target.token_indices[0], self.target.token_indices[-1]
         self.context_ids, self.target_ids = encoded.ids[:first], encoded.ids[first : last + 1]
         self.predictor, self.size = predictor, len(self.context_ids) + len(self.target_ids)
         check_text_length(model, torch.zeros(1, self.size, dtype=torch.long), "explain")
@@ -80,7 +81,7 @@ class TextSubject(Subject):
         return self._sum_by_word(to_numpy(values.double())).shares.tolist()
 
     def describe(self, log_probability: float) -> str:
-        return f'word {self.word}, "{self.unit.text}", probability {np.exp(log_probability):.3g}'
+        return f'{self.unit} {self.word}, "{self.target.text}", probability {np.exp(log_probability):.3g}'
 
     def _sum_by_word(self, values: Float[np.ndarray, " positions"]) -> AttentionShares:
         """Sum values of <bos> and the text by word; <bos> counts as elsewhere."""

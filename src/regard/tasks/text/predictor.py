@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, NoReturn, TypedDict, Unpack, overload
 
 import numpy as np
 import torch
@@ -107,11 +107,12 @@ class ScoredText:
         }
 
     def lines(self, options: PredictText) -> list[str]:
-        """Return the log-probability of the text and, with `per_token`, each token with its surprisal."""
+        """Return the log-probability of the text and, with `per_token`, each token with its own."""
         cells = [f"{self.log_probability:.4f}"]
         if options.per_token:
             scored_tokens = zip(self.tokens, self.log_probabilities, strict=True)
-            cells += [f"{token} {abs(value):.2f}" for token, value in scored_tokens]
+            # + 0.0 turns -0.0 into 0.0
+            cells += [f"{token} {round(value, 2) + 0.0:.2f}" for token, value in scored_tokens]
         return ["\t".join(cells)]
 
 
@@ -142,6 +143,13 @@ class TextPredictor(Predictor[GeneratedText]):
     """
 
     task_name = "text"
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Say which method to use instead of `predict`, which could mean either of two."""
+        reason = f"{type(self).__name__!r} object has no attribute {name!r}"
+        if name == "predict":
+            reason += "; use generate(prompt) to continue a text, or score_texts(texts) for log-probabilities"
+        raise AttributeError(reason, name=name, obj=self)
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -342,12 +350,12 @@ class TextPredictor(Predictor[GeneratedText]):
         title = f"{self.name}: {text.prompt}{text.text}"
         return AttentionMap(text.tokens, text.tokens, text.weights.numpy(), title, "tokens")
 
-    def look(self, text: str, options: LookOptions) -> AttentionMap:
+    def build_map(self, text: str, options: LookOptions) -> AttentionMap:
         from regard.tasks.text.look import look_at_language_model
 
         return look_at_language_model(self, text, options)
 
-    def explain(self, text: Any, options: TextExplainOptions) -> Subject:
+    def build_subject(self, text: Any, options: TextExplainOptions) -> Subject:
         from regard.tasks.text.explain import TextSubject
 
         return TextSubject(self, text, options)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from regard.data.documents import read_documents
+from regard.data.labeled import is_table
 from regard.data.pair_check import pluralize
 from regard.data.segments import (
     SCORED_TOKENS,
@@ -59,6 +60,9 @@ def prepare_text(recipe: TextRecipe, run: Run, existing_run: Run | None, device:
     recipe.data.check_train_given("a text file or a folder of text files")
     if "-" in (recipe.data.train, recipe.data.validation):
         raise RegardError("data: text cannot be read from stdin (-); save it to a file")
+    if is_table(str(recipe.data.train)):
+        note = "is read as plain text, tabs or commas included; for pairs, choose another --model"
+        reporter.info(f"note: {recipe.data.train} {note}")
     if existing_run is None:
         tokenizer, reason = choose_text_tokenizer(recipe)
         tokenizers = TokenizerPair(tokenizer, tokenizer)

@@ -201,11 +201,13 @@ def run_pretraining(
         build_bidirectional_lm(text_encoder, texts, recipe.pretraining, recipe.training.seed),
         build_pretraining_settings(recipe),
     )
+    assert settings.steps is not None and settings.validate_every is not None
     target_words = int(model.classes.max()) - EDGE
     reporter.info(
-        f"pretraining: {settings.steps} steps of up to {settings.batch_tokens} words, "
-        f"learning rate {settings.learning_rate:g}, validation every {settings.validate_every} steps; "
-        f"{len(texts.plan(0)):,} steps per epoch, labeled texts repeated {recipe.pretraining.labeled_repeats} times; "
+        f"pretraining: {pluralize(settings.steps, 'step')} of up to {settings.batch_tokens:,} words, "
+        f"learning rate {settings.learning_rate:g}, validation every {pluralize(settings.validate_every, 'step')}; "
+        f"{pluralize(len(texts.plan(0)), 'step')} per epoch, "
+        f"labeled texts repeated {pluralize(recipe.pretraining.labeled_repeats, 'time')}; "
         f"{max(0, target_words):,} target words"
     )
     folder.path.mkdir(exist_ok=True)
