@@ -41,7 +41,7 @@ def test_scores_come_with_their_conditions(here, reverse_run, capsys):
     assert lines[1] == "  exact match 0.7500 (nrefs:1|case:mixed|sentences:4)"  # what the run was validated by
     assert re.fullmatch(r"  BLEU [\d.]+ \(nrefs:1\|case:mixed\|eff:no\|tok:13a\|smooth:exp\|version:.*\)", lines[2])
     assert re.fullmatch(r"  chrF [\d.]+ \(nrefs:1\|case:mixed\|eff:yes\|nc:6\|nw:0\|space:no\|version:.*\)", lines[3])
-    assert lines[4] == "  word error rate 0.1818 (nrefs:1|case:mixed|sentences:4)"  # a c b for b c a: 2 of 11 words
+    assert lines[4] == "  word error rate (edits per word) 0.1818 (nrefs:1|case:mixed|sentences:4)"  # a c b for b c a: 2 of 11 words
     assert lines[6] == "  exact match, sources of 0-10 words, 4 in total: 0.7500 (nrefs:1|case:mixed|sentences:4)"
     assert len(lines) == 7
 

@@ -82,8 +82,9 @@ class EvaluatePairs(Evaluate):
         beam: Beam size; 1 for greedy search (default: from the recipe).
         lowercase: Ignore case.
         tokenize: Tokenization for BLEU: 13a, none, char, intl or zh.
-        against_length: Score to report first and by source length: bleu, chrf, exact_match, word_error_rate or
-            character_error_rate (default: the metric the run was validated with).
+        against_length: Score to report first and by source length: bleu, chrf, exact_match, word_error_rate (edits per
+            word), whole_word_error_rate (1 - exact match), token_error_rate or character_error_rate (default: the
+            metric the run was validated with).
         unit: Unit of length (default: words, or characters if most sources are a single word).
         gold: File of gold word links, one line per pair, in Pharaoh format; scores the attention as word alignment.
         gold_base: Index of the first word in the gold links.
