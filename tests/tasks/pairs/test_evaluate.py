@@ -5,6 +5,7 @@ import sys
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -41,7 +42,9 @@ def test_scores_come_with_their_conditions(here, reverse_run, capsys):
     assert lines[1] == "  exact match 0.7500 (nrefs:1|case:mixed|sentences:4)"  # what the run was validated by
     assert re.fullmatch(r"  BLEU [\d.]+ \(nrefs:1\|case:mixed\|eff:no\|tok:13a\|smooth:exp\|version:.*\)", lines[2])
     assert re.fullmatch(r"  chrF [\d.]+ \(nrefs:1\|case:mixed\|eff:yes\|nc:6\|nw:0\|space:no\|version:.*\)", lines[3])
-    assert lines[4] == "  word error rate (edits per word) 0.1818 (nrefs:1|case:mixed|sentences:4)"  # a c b for b c a: 2 of 11 words
+    assert (
+        lines[4] == "  word error rate (edits per word) 0.1818 (nrefs:1|case:mixed|sentences:4)"
+    )  # a c b for b c a: 2 of 11 words
     assert lines[6] == "  exact match, sources of 0-10 words, 4 in total: 0.7500 (nrefs:1|case:mixed|sentences:4)"
     assert len(lines) == 7
 
@@ -117,12 +120,26 @@ def test_gold_links_score_the_attention(here, reverse_run, capsys):
     (here / "gold").write_text("0-3 1-2 2-1 3-0\n0-1 1-0\n")
     both = ["--source", "s", "--target", "t", "--gold", "gold"]
     lines = output(capsys, reverse_run, *both).splitlines()
-    assert lines[-2] == "attention as word alignment"
+    assert lines[-2] == "attention as alignment of source words and target words"
     pattern = (
         r"  AER 0\.\d+ \(precision .*\|recall .*\|sentences:2\|links:6\|sure:6\) attention 0\.0(, shift 1)?, best on"
     )
     assert re.match(pattern, lines[-1])
     assert output(capsys, reverse_run, *both, "--attention", "mean").splitlines()[-1].endswith("mean, from --attention")
+
+
+def test_gold_links_of_letters_score_the_attention(here, letters_run, capsys):
+    (here / "pairs.tsv").write_text("abe\tA B E\ndeaf\tD E A F\n")
+    (here / "gold").write_text("0-0 1-1 2-2\n0-0 1-1 2-2 3-3\n")
+    options = [letters_run, "pairs.tsv", "--gold", "gold", "--attention", "mean"]
+    alignment = record(capsys, *options)["alignment"]
+    assert (alignment["units"], alignment["sure"]) == ("source characters and target words", 7)
+    forced = load(letters_run).force(["abe", "deaf"], ["A B E", "D E A F"], return_weights=True)
+    right = sum((p.weights.mean((0, 1))[:-1, :-1].argmax(1) == torch.arange(len(p.pair.target))).sum() for p in forced)
+    assert alignment["error_rate"] == pytest.approx(1 - 2 * right.item() / 14)
+    (here / "gold").write_text("0-0 0-1 0-2\n0-0 0-1 0-2 0-3\n")
+    by_word = record(capsys, *options, "--gold-unit", "word")["alignment"]
+    assert (by_word["units"], by_word["error_rate"]) == ("source words and target words", 0)
 
 
 def test_predictions_can_be_kept(here, reverse_run, capsys):

@@ -12,7 +12,16 @@ from regard.tasks.actions import FILE_OR_STDIN, File, Flag, Invocation
 from regard.tasks.actions.evaluate import Evaluate, join_lines, parse_columns, rename_data_options
 from regard.tasks.actions.predict import to_single_line
 from regard.tasks.actions.warnings import Warnings
-from regard.tasks.pairs.links import attend_examples, check_gold, get_shifts, unzip_examples
+from regard.tasks.pairs.links import (
+    WORDS,
+    LinkUnit,
+    check_gold,
+    choose_link_units,
+    force_examples,
+    get_shifts,
+    to_attended,
+    unzip_examples,
+)
 from regard.tasks.pairs.options import SearchOptions
 from regard.tasks.progress import show_counter
 
@@ -37,6 +46,7 @@ class AlignmentResult:
     attention: HeadSelection
     score: AlignmentScore
     chosen_by_gold: bool
+    units: str  # what the links connect, such as source words and target words
 
     def __str__(self) -> str:
         how = "best on these gold links" if self.chosen_by_gold else "from --attention"
@@ -44,12 +54,17 @@ class AlignmentResult:
 
     def to_json(self) -> dict[str, object]:
         """Return values for `json.dumps`."""
-        return {"attention": self.attention._asdict(), "searched": self.chosen_by_gold, **asdict(self.score)}
+        return {
+            "attention": self.attention._asdict(),
+            "searched": self.chosen_by_gold,
+            "units": self.units,
+            **asdict(self.score),
+        }
 
 
 @dataclass(frozen=True)
 class PairReport:
-    """The scores of predictions, and of the attention as word alignment."""
+    """The scores of predictions, and of the attention as alignment."""
 
     texts: dict[str, TextPredictionReport]
     alignment: AlignmentResult | None
@@ -57,7 +72,9 @@ class PairReport:
     def lines(self) -> list[str]:
         """Return the report, one line per score."""
         scores = [line for name, report in self.texts.items() for line in (name, *(f"  {s}" for s in report.lines()))]
-        return scores if self.alignment is None else [*scores, "attention as word alignment", f"  {self.alignment}"]
+        if self.alignment is None:
+            return scores
+        return [*scores, f"attention as alignment of {self.alignment.units}", f"  {self.alignment}"]
 
     def to_json(self) -> dict[str, Any]:
         """Return values for `json.dumps`."""
@@ -86,8 +103,9 @@ class EvaluatePairs(Evaluate):
             word), whole_word_error_rate (1 - exact match), token_error_rate or character_error_rate (default: the
             metric the run was validated with).
         unit: Unit of length (default: words, or characters if most sources are a single word).
-        gold: File of gold word links, one line per pair, in Pharaoh format; scores the attention as word alignment.
-        gold_base: Index of the first word in the gold links.
+        gold: File of gold links, one line per pair, in Pharaoh format; scores the attention as alignment.
+        gold_base: Index of the first word or token in the gold links.
+        gold_unit: What the gold links connect (default: words; tokens for a side that is mostly single words).
         attention: Attention to score: 2.3 for head 3 of layer 2, 2 for the mean of layer 2, or mean for the mean of all
             (default: the best on the gold links).
         shift: Decoder step to take the alignment of a word from: 0 for the step that writes it, 1 for the step that
@@ -111,6 +129,7 @@ class EvaluatePairs(Evaluate):
     unit: Literal["word", "character"] | None = None
     gold: Path | None = None
     gold_base: Literal[0, 1] = 0
+    gold_unit: LinkUnit | None = None
     attention: str | None = None
     shift: Literal[0, 1] | None = None
     out: Path | None = None
@@ -245,17 +264,17 @@ class EvaluatePairs(Evaluate):
                 raise RegardError(
                     f"{self.gold} has {len(gold)} lines, but there are {len(examples)} pairs; line n must align pair n"
                 )
-        attended, attention = attend_examples(predictor, examples), self.parse_attention()
+        forced, attention = force_examples(predictor, examples), self.parse_attention()
+        units = WORDS if self.gold is None else choose_link_units(self.gold_unit, predictor, forced)
+        attended = [to_attended(prediction, units) for prediction in forced]
         if self.gold is not None:
-            check_gold(self.gold, gold, attended)
+            check_gold(self.gold, gold, attended, units)
+        description = units.describe(predictor)
         if attention is None:
             best = search_head(attended, gold, shifts=get_shifts(self.shift))
-            return AlignmentResult(best.selection, best.score, chosen_by_gold=True)
-        return AlignmentResult(
-            attention,
-            alignment_error([align(attended_pair, attention) for attended_pair in attended], gold),
-            chosen_by_gold=False,
-        )
+            return AlignmentResult(best.selection, best.score, chosen_by_gold=True, units=description)
+        links = [align(attended_pair, attention) for attended_pair in attended]
+        return AlignmentResult(attention, alignment_error(links, gold), chosen_by_gold=False, units=description)
 
 
 def group_targets(examples: Sequence[Example]) -> tuple[list[str], list[list[str]]]:
