@@ -52,10 +52,10 @@ class PredictLabels(PredictFromWords, RankOptions):
             yield LabeledText(text.strip(), (), second.strip() if tab else None, tuple(previous_texts))
             previous_texts.append(text.strip())
 
-    def format_answer(self, predictor: LabelPredictor, answer: Labeling | None) -> str:
+    def format_answer(self, predictor: LabelPredictor, answer: Labeling | None, number: int) -> str:
         if answer is None:
             return json.dumps({"text": "", "labels": [], "ranked": [], "words": []}) if self.jsonl else ""
-        return super().format_answer(predictor, answer)
+        return super().format_answer(predictor, answer, number)
 
 
 @dataclass(frozen=True, kw_only=True)
