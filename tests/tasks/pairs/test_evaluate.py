@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from regard.cli import main
+from regard.metrics import paired_bootstrap
 from regard.tasks.loading import load
 
 ROWS = [("a b c d", "d c b a"), ("d a", "a d"), ("b c a", "b c a"), ("c d", "d c")]  # one of four is wrong
@@ -142,6 +143,33 @@ def test_gold_links_of_letters_score_the_attention(here, letters_run, capsys):
     assert (by_word["units"], by_word["error_rate"]) == ("source words and target words", 0)
 
 
+def test_a_run_is_compared_with_another_or_with_its_predictions(here, reverse_run, transformer_run, capsys):
+    output(capsys, transformer_run, "pairs.tsv", "--out", "other.txt")
+    run = output(capsys, reverse_run, "pairs.tsv", "--against", transformer_run).splitlines()
+    file = output(capsys, reverse_run, "pairs.tsv", "--against", "other.txt").splitlines()
+    assert [line.replace(str(transformer_run), "other.txt") for line in run] == file
+    expected = paired_bootstrap(
+        (here / "other.txt").read_text().splitlines(), ["d c b a", "a d", "a c b", "d c"], [t for _, t in ROWS],
+        "exact_match",
+    )  # fmt: skip
+    assert file[-2:] == [
+        f"other.txt and {reverse_run}, {expected}",
+        expected.describe_verdict("other.txt", reverse_run),
+    ]
+    against = record(capsys, reverse_run, "pairs.tsv", "--against", "other.txt")["against"]
+    assert against["second"]["value"] == 0.75
+    assert against["verdict"] == file[-1]
+
+
+@pytest.mark.parametrize("metric", ["bleu", "chrf", "word_error_rate", "character_error_rate"])
+def test_runs_are_compared_by_the_score_that_comes_first(metric, here, reverse_run, capsys):
+    (here / "right.txt").write_text("".join(f"{target.upper()}\n" for _, target in ROWS))
+    options = ["pairs.tsv", "--against", "right.txt", "--against-length", metric, "--lowercase"]
+    against = record(capsys, reverse_run, *options)["against"]
+    assert against["first"]["value"] == pytest.approx(0 if metric.endswith("error_rate") else 100)
+    assert against["lower_is_better"] == metric.endswith("error_rate")
+
+
 def test_predictions_can_be_kept(here, reverse_run, capsys):
     output(capsys, reverse_run, "--source", "s", "--target", "t", "--out", "new/out.txt")
     assert (here / "new/out.txt").read_text() == "d c b a\na d\na c b\nd c\n"
@@ -200,6 +228,10 @@ BOTH = ["--source", "s", "--target", "t"]
             ["RUN", *BOTH, "--against-length", "blue"],
             'evaluate_text: unknown against_length "blue"; did you mean "bleu"?',
         ),
+        (["RUN", *BOTH, "--against", "one"],
+         "one has 1 lines, but there are 4 sources; line n must be the prediction for source n"),
+        (["RUN", *BOTH, "--against", "none"], "none: not found; expected a run folder or a file of predictions"),
+        (["RUN", *BOTH, "--against", "."], ". is not a run folder: run.json is missing"),
         (["RUN", *BOTH, "--gold", "one"], "one has 1 lines, but there are 4 pairs; line n must align pair n"),
         (["RUN", *BOTH, "--gold", "far"],
          "far, line 1: word 4 of the source is out of range (4 words, counted from 0); "
@@ -233,6 +265,7 @@ OPTIONS = [
     "--tokenize",
     "--unit",
     "--gold",
+    "--against",
     "--out",
 ]
 WORDS = st.sampled_from(

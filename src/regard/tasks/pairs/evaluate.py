@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from regard.errors import RegardError
 from regard.tasks.actions import FILE_OR_STDIN, File, Flag, Invocation
-from regard.tasks.actions.evaluate import Evaluate, join_lines, parse_columns, rename_data_options
+from regard.tasks.actions.evaluate import ComparisonReport, Evaluate, join_lines, parse_columns, rename_data_options
 from regard.tasks.actions.predict import to_single_line
 from regard.tasks.actions.warnings import Warnings
 from regard.tasks.pairs.links import (
@@ -110,6 +110,8 @@ class EvaluatePairs(Evaluate):
             (default: the best on the gold links).
         shift: Decoder step to take the alignment of a word from: 0 for the step that writes it, 1 for the step that
             reads it (default: 0, or the better one if the attention is searched).
+        against: Another run, or a file of its predictions, one per line, to compare with by paired bootstrap on the
+            score that is reported first.
         out: Write the predictions to this file.
     """
 
@@ -132,6 +134,7 @@ class EvaluatePairs(Evaluate):
     gold_unit: LinkUnit | None = None
     attention: str | None = None
     shift: Literal[0, 1] | None = None
+    against: Path | None = None
     out: Path | None = None
 
     def check(self) -> None:
@@ -151,10 +154,12 @@ class EvaluatePairs(Evaluate):
 
         return None if self.attention is None else parse_selection(self.attention, self.shift or 0)
 
-    def build_report(self, predictor: PairPredictor, invocation: Invocation) -> PairReport:
+    def build_report(self, predictor: PairPredictor, invocation: Invocation) -> PairReport | ComparisonReport:
         from regard.files import write_text
+        from regard.metrics import paired_bootstrap
 
         predictor.check(SearchOptions(beam=self.beam))
+        other = self.load_other(predictor, invocation)
         if self.gold is not None:
             predictor.check_attention()
         examples = self.load_examples(predictor)
@@ -169,7 +174,48 @@ class EvaluatePairs(Evaluate):
             for prediction in predictions:
                 warnings.add_line(prediction.pair.source, prediction.source)
             warnings.print_all()
-        return PairReport(dict(self.iter_text_scores(predictor, predictions, answers)), alignment)
+        report = PairReport(dict(self.iter_text_scores(predictor, predictions, answers)), alignment)
+        if self.against is None:
+            return report
+        texts = [prediction.text for prediction in predictions]
+        other_texts = self.predict_other(other, sources, invocation)
+        comparison = paired_bootstrap(
+            other_texts,
+            texts,
+            answers,
+            report.texts["text"].against_length,
+            lowercase=self.lowercase,
+            tokenize=self.tokenize,
+        )
+        return ComparisonReport(report, comparison, (self.against, invocation.run))
+
+    def load_other(self, predictor: PairPredictor, invocation: Invocation) -> PairPredictor | None:
+        """Load the run of --against; None if it is a file of predictions, or not given."""
+        from regard.tasks.loading import load_same_task
+
+        if self.against is None or self.against.is_file():
+            return None
+        if not self.against.exists():
+            raise RegardError(f"{self.against}: not found; expected a run folder or a file of predictions")
+        other: PairPredictor = load_same_task(predictor, self.against, invocation)
+        other.check(SearchOptions(beam=self.beam))
+        return other
+
+    def predict_other(self, other: PairPredictor | None, sources: Sequence[str], invocation: Invocation) -> list[str]:
+        """Return the predictions of the other run, or those of its file."""
+        from regard.data.formats import read_lines
+
+        assert self.against is not None
+        if other is not None:
+            with show_counter(invocation.quiet) as show:
+                return [prediction.text for prediction in other.predict(sources, beam=self.beam, progress=show)]
+        texts = list(read_lines(self.against))
+        if len(texts) != len(sources):
+            raise RegardError(
+                f"{self.against} has {len(texts)} lines, but there are {len(sources)} sources; "
+                "line n must be the prediction for source n"
+            )
+        return texts
 
     @rename_data_options()
     def load_examples(self, predictor: PairPredictor) -> Sequence[Example]:
