@@ -17,7 +17,7 @@ BLOCKS = {  # page -> how many Python blocks it has
     "README.md": 1,
     "docs/README.md": 0,
     "docs/align.md": 8,
-    "docs/attend.md": 23,
+    "docs/attend.md": 24,
     "docs/coming-from.md": 0,
     "docs/data.md": 14,
     "docs/explain.md": 2,
