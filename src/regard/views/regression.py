@@ -90,7 +90,7 @@ def draw_regression(path: Path) -> Path:
         from matplotlib import rc_context
         from matplotlib.figure import Figure
     except ImportError:
-        raise RegardError("pictures require matplotlib: pip install 'regard[plot]'") from None
+        raise RegardError("pictures require matplotlib: pip install matplotlib") from None
     content = io.BytesIO()
     with rc_context(STYLE):
         figure = Figure(figsize=(11, 5.6), dpi=130, layout="constrained")
