@@ -175,6 +175,14 @@ def test_predictions_can_be_kept(here, reverse_run, capsys):
     assert (here / "new/out.txt").read_text() == "d c b a\na d\na c b\nd c\n"
 
 
+def test_mistakes_can_be_listed(here, reverse_run, capsys):
+    output(capsys, reverse_run, "pairs.tsv", "--mistakes", "wrong.tsv")
+    assert (here / "wrong.tsv").read_text() == "b c a\ta c b\tb c a\n"
+    (here / "pairs.tsv").write_text("a b\tb a\na b\ta b\nc d\tC D\nc d\tx\n")
+    output(capsys, reverse_run, "pairs.tsv", "--mistakes", "wrong.tsv", "--variants")
+    assert (here / "wrong.tsv").read_text() == "c d\td c\tC D\tx\n"
+
+
 def test_prepared_text_is_scored_as_well(here, subword_run, capsys):
     (here / "pairs.tsv").write_text("The cats\tCATS the\n")
     report = record(capsys, subword_run, "--data", "pairs.tsv", "--beam", 1)

@@ -113,6 +113,7 @@ class EvaluatePairs(Evaluate):
         against: Another run, or a file of its predictions, one per line, to compare with by paired bootstrap on the
             score that is reported first.
         out: Write the predictions to this file.
+        mistakes: Write the wrong predictions to this file: source, prediction and references, separated by tabs.
     """
 
     source: File | None = None
@@ -136,6 +137,7 @@ class EvaluatePairs(Evaluate):
     shift: Literal[0, 1] | None = None
     against: Path | None = None
     out: Path | None = None
+    mistakes: Path | None = None
 
     def check(self) -> None:
         self.parse_attention()
@@ -169,6 +171,8 @@ class EvaluatePairs(Evaluate):
             predictions = predictor.predict(sources, beam=self.beam, progress=show)
         if self.out is not None:
             write_text(self.out, join_lines(to_single_line(prediction.text) for prediction in predictions))
+        if self.mistakes is not None:
+            write_text(self.mistakes, join_lines(self.iter_mistakes(predictions, answers)))
         if not invocation.quiet:
             warnings = Warnings("source tokens")
             for prediction in predictions:
@@ -188,6 +192,18 @@ class EvaluatePairs(Evaluate):
             tokenize=self.tokenize,
         )
         return ComparisonReport(report, comparison, (self.against, invocation.run))
+
+    def iter_mistakes(
+        self, predictions: Sequence[Prediction], answers: Sequence[str] | Sequence[list[str]]
+    ) -> Iterator[str]:
+        """Yield a line for each prediction that equals no reference: source, prediction and references."""
+        from regard.metrics.sequences import find_matches
+
+        matches = find_matches([prediction.text for prediction in predictions], answers, lowercase=self.lowercase)
+        for prediction, accepted, is_right in zip(predictions, answers, matches, strict=True):
+            if not is_right:
+                references = [accepted] if isinstance(accepted, str) else accepted
+                yield "\t".join(map(to_single_line, (prediction.source, prediction.text, *references)))
 
     def load_other(self, predictor: PairPredictor, invocation: Invocation) -> PairPredictor | None:
         """Load the run of --against; None if it is a file of predictions, or not given."""
