@@ -116,7 +116,12 @@ def test_conditions_can_be_set(gpt_run, monkeypatch, capsys):
 def test_two_runs_are_compared(text_run, gpt_run, tmp_path, monkeypatch, capsys):
     path = tmp_path / "text.txt"
     path.write_text("the cat sees a bird\n" * 25)
-    command = ("evaluate", text_run, path, "--against", gpt_run)
+    assert main(["evaluate", str(text_run), str(path), "--against", str(gpt_run)]) == 0
+    assert capsys.readouterr().err == (
+        f"{gpt_run} was trained with --documents file, but is scored with line as {text_run} was trained, "
+        "which may favor the latter; pass --documents to choose\n"
+    )
+    command = ("evaluate", text_run, path, "--against", gpt_run, "--documents", "line")
     lines = answer(monkeypatch, capsys, "", *command)
     assert lines[:-2] == evaluate_text_file(load(text_run), path).lines()
     assert lines[-2].startswith(f"{gpt_run} and {text_run}, bits per character ")

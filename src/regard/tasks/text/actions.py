@@ -95,6 +95,13 @@ class EvaluateText(Evaluate):
         scored = self.score(predictor, documents, invocation)
         if other is None or self.against is None:
             return scored.report
+        other_documents = other.recipe.data.documents
+        if self.documents is None and other_documents != documents and not invocation.quiet:
+            print(
+                f"{self.against} was trained with --documents {other_documents}, but is scored with {documents} "
+                f"as {invocation.run} was trained, which may favor the latter; pass --documents to choose",
+                file=sys.stderr,
+            )
         other_scored = self.score(other, documents, invocation)
         comparison = compare_scored_files((other, other_scored), (predictor, scored), self.data, documents)
         return ComparisonReport(scored.report, comparison, (self.against, invocation.run))
