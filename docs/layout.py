@@ -27,6 +27,7 @@ ORDER = [  # a module imports only from lines above its own; a package stands fo
     "attention.visible",
     "attention.base_score",
     "attention.score_checks",
+    "attention.function_score",
     "attention.kernel_scores",
     "attention.scores",
     "attention.normalizers",

@@ -2,6 +2,7 @@ import os
 import shutil
 import signal
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,23 @@ def plain_run(share) -> Path:
     text = {"source_tokenizer": "characters", "target_tokenizer": "characters"}
     recipe = {**REVERSE, "text": text, "model": model, "training": ONE_STEP}
     return share("plain", lambda folder: train(recipe, folder / "plain", quiet=True)) / "plain"
+
+
+@pytest.fixture(scope="session")
+def letters_run(share) -> Path:
+    """A model from letters to phones, one phone for each letter and single words as sources, hardly trained."""
+
+    def fill(folder: Path) -> None:
+        words = ["".join(letters) for letters in product("abc", "de", "abc", "def")]
+        (folder / "letters.tsv").write_text("".join(f"{word}\t{' '.join(word.upper())}\n" for word in words))
+        recipe = {
+            "data": {"train": str(folder / "letters.tsv"), "validation_share": 0.2},
+            "text": {"source_tokenizer": "characters", "target_tokenizer": "words"},
+            "model": {"name": "luong-dot", "hidden": 8, "embedding": 8},
+        }
+        train({**recipe, "training": ONE_STEP}, folder / "letters", quiet=True)
+
+    return share("letters", fill) / "letters"
 
 
 @pytest.fixture(scope="session")

@@ -136,10 +136,16 @@ def test_all_names_are_listed():
         ("scaled-dot", 'unknown score "scaled-dot"; did you mean "scaled_dot"?'),
         ("additive", 'score "additive" has parameters; use regard.attention.build_score("additive", ...)'),
         (
-            torch.dot,
-            "score must be a name or a score such as regard.attention.Gaussian(), got builtin_function_or_method",
+            3,
+            "score must be a name, a score such as regard.attention.Gaussian(), or a function of (query, keys), "
+            "got int",
         ),
-        (Gaussian, "score must be a name or a score such as regard.attention.Gaussian(), got the class Gaussian"),
+        (
+            Gaussian,
+            "score must be a name, a score such as regard.attention.Gaussian(), or a function of (query, keys), "
+            "got the class Gaussian",
+        ),
+        (lambda q: q, "score function <lambda>: expected a function of (query, keys), got (q)"),
     ],
 )
 def test_a_wrong_score_is_said(score, message):

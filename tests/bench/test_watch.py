@@ -108,4 +108,4 @@ def test_bad_options_are_one_line(options, line, capsys):
 def test_without_transformers_there_is_nothing_to_watch(monkeypatch, capsys):
     monkeypatch.setattr(watch, "find_spec", lambda _: None)
     assert main(["bench", "watch", "--quick"]) == 2
-    assert capsys.readouterr().err == "regard: bench watch: Transformers is not installed; pip install 'regard[hf]'\n"
+    assert capsys.readouterr().err == "regard: bench watch: Transformers is not installed; pip install transformers\n"

@@ -76,7 +76,8 @@ def test_the_command_is_a_module_too(tmp_path):
         ),
         (
             ["bench", "atention"],
-            'unknown command "atention". Did you mean "attention"? Available commands: attention, training, watch.',
+            'unknown command "atention". Did you mean "attention"? '
+            "Available commands: attention, training, cost, scaling, watch.",
         ),
         (["plot"], 'unknown command "plot"; did you mean "regard look"?'),
         (["xyzzy"], 'unknown command "xyzzy"; see regard --help'),
@@ -161,7 +162,8 @@ def test_every_command_is_listed(capsys):
     assert main(["--help"]) == 0
     out = capsys.readouterr().out
     assert re.findall(r"^│ ([a-z]+) ", out, re.MULTILINE) == [
-        "align", "bench", "demo", "evaluate", "explain", "generate", "inspect", "look", "predict", "serve", "train",
+        "align", "bench", "compare", "demo", "evaluate", "explain", "generate", "inspect", "look", "predict", "serve",
+        "train",
     ]  # fmt: skip
 
 

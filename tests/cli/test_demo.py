@@ -67,7 +67,7 @@ def test_the_real_recipe_is_a_recipe():
 def test_what_is_missing_is_said_before_anything_is_trained(quick, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert main(["demo"]) == 2
-    assert capsys.readouterr() == ("", "regard: pictures require matplotlib: pip install 'regard[plot]'\n")
+    assert capsys.readouterr() == ("", "regard: pictures require matplotlib: pip install matplotlib\n")
     assert not (quick / "demo").exists()
 
 

@@ -26,7 +26,7 @@ def python(code, *arguments):
 def test_without_fastapi_it_says_what_to_install():
     result = python(WITHOUT, "serve", "runs/none")
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr == "regard: regard serve requires FastAPI and uvicorn: pip install 'regard[serve]'\n"
+    assert result.stderr == "regard: regard serve requires FastAPI and uvicorn: pip install fastapi uvicorn\n"
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from regard.metrics.items import (
     draw_samples,
     score_bands,
 )
-from regard.metrics.significance import count_ngrams, paired_bootstrap
+from regard.metrics.significance import Conditions, count_ngrams, paired_bootstrap
 
 
 def build_items(counts, metric="accuracy", lengths=None, unknown=None) -> ItemCounts:
@@ -41,7 +41,7 @@ def test_a_score_is_a_function_of_summed_counts(metric, counts, value):
 
 def test_bleu_of_items_is_that_of_the_corpus():
     predictions, references = ["a b c d e", "x y z u v w"], ["a b c d f", "x y z u v q"]
-    counts = count_ngrams(predictions, references)
+    counts = count_ngrams(predictions, references, Conditions())[0]
     assert build_items(counts, "bleu").value == pytest.approx(bleu(predictions, references).value)
 
 
@@ -77,7 +77,7 @@ def test_one_seed_is_compared_as_by_paired_bootstrap():
     first = [text if i % 2 else "word a b" for i, text in enumerate(references)]
     second = [text if i % 3 else "word a b c" for i, text in enumerate(references)]
     expected = paired_bootstrap(first, second, references, "bleu")
-    items = [build_items(count_ngrams(texts, references), "bleu") for texts in (first, second)]
+    items = [build_items(count_ngrams(texts, references, Conditions())[0], "bleu") for texts in (first, second)]
     comparison = compare_items([items[0]], [items[1]])
     assert comparison.p_value == expected.p_value
     assert (comparison.low, comparison.high) == pytest.approx((expected.low, expected.high))
@@ -126,6 +126,8 @@ def test_items_must_match():
 def test_every_metric_says_which_way_is_better():
     assert {name for name, metric in ITEM_METRICS.items() if not metric.higher_is_better} == {
         "word_error_rate",
+        "whole_word_error_rate",
+        "token_error_rate",
         "character_error_rate",
         "loss",
         "perplexity",

@@ -21,6 +21,8 @@ def test_one_right_answer_or_several():
         "chrf": "chrF",
         "exact_match": "exact match",
         "word_error_rate": "word error rate",
+        "whole_word_error_rate": "exact match",
+        "token_error_rate": "word error rate",
         "character_error_rate": "character error rate",
     }.items(),
 )

@@ -2,7 +2,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.metrics import character_error_rate, edit_distance, exact_match, word_error_rate
+from regard.metrics import (
+    character_error_rate,
+    edit_distance,
+    exact_match,
+    token_error_rate,
+    whole_word_error_rate,
+    word_error_rate,
+)
 
 words = st.text("abc", max_size=9)
 
@@ -46,7 +53,17 @@ def test_exact_match_counts_any_right_answer():
 def test_word_error_rate_is_of_the_whole_corpus():
     score = word_error_rate(["the cat sat", "yes"], ["a cat sat down", "no"])  # 2 and 1 edits of 4 and 1 words
     assert score.value == 3 / 5
-    assert str(score) == "word error rate 0.6000 (nrefs:1|case:mixed|sentences:2)"
+    assert str(score) == "word error rate (edits per word) 0.6000 (nrefs:1|case:mixed|sentences:2)"
+
+
+def test_error_rates_of_letters_to_phones():
+    predictions, references = ["a b i", "a b s", "s ɛ t"], ["a b i", "a b ɛ", "s ɛ t"]
+    phones, words = token_error_rate(predictions, references), whole_word_error_rate(predictions, references)
+    assert str(phones) == (
+        "token error rate (edits per token, such as a phone) 0.1111 (nrefs:1|case:mixed|sentences:3)"  # 1 of 9 phones
+    )
+    assert str(words) == "word error rate (1 - exact match) 0.3333 (nrefs:1|case:mixed|sentences:3)"  # 1 of 3 words
+    assert whole_word_error_rate(["A b"], ["a b"], lowercase=True).value == 0
 
 
 def test_character_error_rate_counts_spaces():
@@ -64,7 +81,7 @@ def test_empty_texts():
     assert word_error_rate(["a b"], [""]).value == 2
 
 
-@pytest.mark.parametrize("metric", [word_error_rate, character_error_rate])
+@pytest.mark.parametrize("metric", [word_error_rate, token_error_rate, whole_word_error_rate, character_error_rate])
 @given(texts=st.lists(words, min_size=1))
 def test_what_is_right_has_no_errors(metric, texts):
     assert metric(texts, texts).value == 0

@@ -2,10 +2,13 @@ import json
 
 import numpy as np
 import pytest
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.significance import PairedTest
 
 from regard.errors import RegardError
 from regard.metrics import METRICS, compare_f1, paired_bootstrap
-from regard.metrics.significance import BOOTSTRAP_METRICS
+from regard.metrics.significance import BOOTSTRAP_METRICS, SEED, Conditions, sample_differences
 
 random = np.random.default_rng(0)
 REFERENCES = [" ".join(random.choice(list("abcdefgh"), random.integers(3, 12))) for _ in range(60)]
@@ -17,13 +20,70 @@ def spoilt(share, seed):
     return [f"x {text[2:]}" if bad else text for text, bad in zip(REFERENCES, wrong, strict=True)]
 
 
+def test_every_metric_can_be_compared():
+    assert list(BOOTSTRAP_METRICS) == list(METRICS)
+
+
 @pytest.mark.parametrize("metric", BOOTSTRAP_METRICS)
 def test_counts_give_the_score_itself(metric):
-    predictions = spoilt(0.5, seed=1)
-    count, score = BOOTSTRAP_METRICS[metric]
-    assert score(count(predictions, REFERENCES).sum(axis=0)) == pytest.approx(
-        METRICS[metric](predictions, REFERENCES).value
+    predictions = [text.upper() if index % 3 else text for index, text in enumerate(spoilt(0.5, seed=1))]
+    several = [[text, "a b"] if index % 2 else text for index, text in enumerate(REFERENCES)]
+    for lowercase in (False, True):
+        counts, score = BOOTSTRAP_METRICS[metric](predictions, several, Conditions(lowercase=lowercase))
+        assert score(counts.sum(axis=0)) == pytest.approx(
+            METRICS[metric](predictions, several, lowercase=lowercase).value
+        )
+
+
+def test_the_tokenizer_of_bleu_is_heard():
+    counts, score = BOOTSTRAP_METRICS["bleu"](["abcd ef"], ["abcd xf"], Conditions(tokenize="char"))
+    assert score(counts.sum(axis=0)) == pytest.approx(METRICS["bleu"](["abcd ef"], ["abcd xf"], tokenize="char").value)
+    assert paired_bootstrap(["ab cd"], ["AB CD"], ["ab cd"], "bleu", tokenize="char").first.value > 0
+
+
+@pytest.mark.parametrize(("metric", "judge"), [("bleu", BLEU), ("chrf", CHRF)])
+def test_the_samples_are_those_of_sacrebleu(metric, judge, monkeypatch):
+    monkeypatch.delenv("SACREBLEU_SEED", raising=False)
+    first, second = spoilt(0.4, seed=1), spoilt(0.3, seed=2)
+    test = PairedTest(
+        [("Baseline: first", first), ("second", second)], {metric: judge()}, [REFERENCES], test_type="bs", n_samples=300
     )
+    (_, results) = test()
+    _, theirs = next(iter(item for item in results.items() if item[0] != "System"))
+    (before, score), (after, _) = (
+        BOOTSTRAP_METRICS[metric](texts, REFERENCES, Conditions()) for texts in (first, second)
+    )
+    differences = sample_differences(before, after, score, samples=300, seed=SEED)
+    size = np.abs(differences)
+    real = abs(METRICS[metric](second, REFERENCES).value - METRICS[metric](first, REFERENCES).value)
+    assert (np.sum(size - size.mean() > real) + 1) / 301 == theirs[1].p_value
+    zero = np.zeros_like(after)  # against a system that scores 0, differences are the scores of the samples
+    scores = np.sort(sample_differences(zero, after, score, samples=300, seed=SEED))
+    assert scores.mean() == pytest.approx(theirs[1].mean, abs=1e-3)
+    assert (scores[300 - 300 // 40 - 1] - scores[300 // 40]) / 2 == pytest.approx(theirs[1].ci, abs=1e-3)
+
+
+def test_a_p_value_by_hand():
+    first, second, gold = ["x", "x", "c", "x"], ["a", "b", "x", "d"], ["a", "b", "c", "d"]
+    wins = np.array([1, 1, -1, 1])  # the second is right, or the first
+    draws = np.random.default_rng(7).choice(4, size=(50, 4), replace=True)
+    differences = np.array([wins[draw].sum() / 4 for draw in draws])
+    comparison = paired_bootstrap(first, second, gold, "exact_match", samples=50, seed=7)
+    extreme = np.abs(differences - differences.mean()) >= 0.5
+    assert 0 < extreme.sum() < 50
+    assert comparison.p_value == (extreme.sum() + 1) / 51
+    assert [comparison.low, comparison.high] == pytest.approx(np.quantile(differences, [0.025, 0.975]).tolist())
+
+
+@pytest.mark.parametrize(("metric", "better"), [("exact_match", "new"), ("character_error_rate", "new")])
+def test_a_verdict_names_the_better_one(metric, better):
+    good, bad = spoilt(0.1, seed=1), spoilt(0.8, seed=2)
+    comparison = paired_bootstrap(bad, good, REFERENCES, metric, samples=200)
+    assert comparison.describe_verdict("old", "new") == f"{better} is significantly better than old (p 0.0050)"
+    turned = paired_bootstrap(good, bad, REFERENCES, metric, samples=200)
+    assert turned.describe_verdict("new", "old") == f"{better} is significantly better than old (p 0.0050)"
+    same = paired_bootstrap(good, good, REFERENCES, metric, samples=50)
+    assert same.describe_verdict("old", "new") == "no significant difference between old and new (p 1.0000)"
 
 
 @pytest.mark.parametrize("metric", BOOTSTRAP_METRICS)
@@ -70,8 +130,8 @@ def test_a_comparison_prints_its_conditions_and_repeats():
 def test_what_is_refused():
     with pytest.raises(RegardError, match=r"^paired_bootstrap: samples must be at least 1, got 0$"):
         paired_bootstrap(["a"], ["a"], ["a"], samples=0)
-    with pytest.raises(RegardError, match=r'^paired_bootstrap: unknown metric "chrf"; choose from bleu, '):
-        paired_bootstrap(["a"], ["a"], ["a"], "chrf")
+    with pytest.raises(RegardError, match=r'^paired_bootstrap: unknown metric "loss"; choose from bleu, '):
+        paired_bootstrap(["a"], ["a"], ["a"], "loss")
     with pytest.raises(
         RegardError, match=r"^exact match: expected one reference per prediction, got 2 predictions and 1 ref"
     ):

@@ -47,7 +47,7 @@ def test_without_sacremoses_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "sacremoses", None)
     with pytest.raises(RegardError) as caught:
         TextSteps(moses="en").apply("a")
-    assert str(caught.value) == "moses: sacremoses is not installed; pip install 'regard[moses]'"
+    assert str(caught.value) == "moses: sacremoses is not installed; pip install sacremoses"
 
 
 def test_a_language_is_a_code():

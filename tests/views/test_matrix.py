@@ -180,4 +180,4 @@ def test_without_matplotlib_the_message_says_what_to_install(monkeypatch, tmp_pa
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(RegardError) as caught:
         save_matrix(crossing(), tmp_path / "look.png")
-    assert str(caught.value) == "pictures require matplotlib: pip install 'regard[plot]'"
+    assert str(caught.value) == "pictures require matplotlib: pip install matplotlib"

@@ -72,4 +72,4 @@ def test_without_matplotlib_the_message_says_what_to_install(monkeypatch, tmp_pa
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(RegardError) as caught:
         draw_regression(tmp_path / "regression.png")
-    assert str(caught.value) == "pictures require matplotlib: pip install 'regard[plot]'"
+    assert str(caught.value) == "pictures require matplotlib: pip install matplotlib"

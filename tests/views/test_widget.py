@@ -36,4 +36,4 @@ def test_without_anywidget_the_message_says_what_to_install(monkeypatch):
     get_widget_class.cache_clear()
     with pytest.raises(RegardError) as caught:
         build_widget(PICTURE)
-    assert str(caught.value) == "the widget requires anywidget: pip install 'regard[notebook]'"
+    assert str(caught.value) == "the widget requires anywidget: pip install anywidget"

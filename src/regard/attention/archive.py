@@ -155,7 +155,7 @@ def describe_score(score: Score, parameters: tuple[Tensor, ...], tensors: dict[s
     if type(score) in SAVED_KERNELS.values():
         tensors["width"] = named["width"]
         return {"kind": type(score).__name__, "power": score.power if isinstance(score, Epanechnikov) else None}
-    raise RegardError(f"save: cannot save lazy weights of {type(score).__name__}; save weights.materialize() instead")
+    raise RegardError(f"save: cannot save lazy weights of {score.title}; save weights.materialize() instead")
 
 
 def rebuild_score(record: dict[str, Any], tensors: dict[str, Tensor]) -> Score:

@@ -10,7 +10,7 @@ they support it. Your own score only has to define `forward`.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
@@ -69,9 +69,11 @@ class Score(nn.Module):
     numbers_each: int | None = None  # elements `compare` holds per pair; None: the query's width
     stochastic: bool = True  # whether it may draw random numbers; False for classes that set `form`
     dot_scale: float | None = None  # set if the score is this times q·k
+    title: str  # what messages call it; defaults to the name of the class
 
     def __init_subclass__(cls, **settings: Any) -> None:
         super().__init_subclass__(**settings)
+        cls.title = cls.__name__
         cls.stochastic = "form" not in vars(cls)
         if cls.stochastic:
             cls.form = "other" if cls.as_dot is Score.as_dot else "dot"
@@ -97,6 +99,14 @@ class Score(nn.Module):
     def precompute_keys(self, keys: Float[Tensor, "..."]) -> tuple[Score, Tensor]:
         """Do the work per key once; return a score and keys for queries that arrive one by one."""
         return self, keys
+
+    def needs_autograd(self, query: Tensor, keys: Tensor) -> bool:
+        """Return whether tensors need a gradient that are neither query, keys nor parameters; tiles cannot give it."""
+        return False
+
+    def iter_captured_tensors(self) -> Iterator[Tensor]:
+        """Iterate over tensors that the scores depend on, besides query, keys and parameters, as far as known."""
+        return iter(())
 
     def extra_repr(self) -> str:
         parameters = ((name, p) for name, p in self.named_parameters(recurse=False))

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from regard.attention.base_score import Score
 from regard.attention.call import Call, Terms
+from regard.attention.function_score import ScoreFunction
 from regard.attention.inputs import check_dropout, prepare_bias, prepare_inputs
 from regard.attention.kernels.dispatch import choose_kernel, get_kernel, run_kernel
 from regard.attention.lazy_weights import build_weights
@@ -26,24 +27,27 @@ from regard.attention.weights import Weights
 
 @overload
 def attend(
-    query: Tensor, keys: Tensor, values: Tensor, score: str | Score = ..., *, visible: Rule | Tensor | None = ...,
-    bias: Tensor | None = ..., normalizer: str = ..., dropout: float = ..., path: str | None = ...,
+    query: Tensor, keys: Tensor, values: Tensor, score: str | Score | ScoreFunction = ..., *,
+    visible: Rule | Tensor | None = ..., bias: Tensor | None = ..., normalizer: str = ..., dropout: float = ...,
+    path: str | None = ...,
     return_weights: Literal[False] = ..., lazy: bool = ...,
 ) -> Tensor: ...  # fmt: skip
 
 
 @overload
 def attend(
-    query: Tensor, keys: Tensor, values: Tensor, score: str | Score = ..., *, visible: Rule | Tensor | None = ...,
-    bias: Tensor | None = ..., normalizer: str = ..., dropout: float = ..., path: str | None = ...,
+    query: Tensor, keys: Tensor, values: Tensor, score: str | Score | ScoreFunction = ..., *,
+    visible: Rule | Tensor | None = ..., bias: Tensor | None = ..., normalizer: str = ..., dropout: float = ...,
+    path: str | None = ...,
     return_weights: Literal[True], lazy: bool = ...,
 ) -> tuple[Tensor, Weights]: ...  # fmt: skip
 
 
 @overload
 def attend(
-    query: Tensor, keys: Tensor, values: Tensor, score: str | Score = ..., *, visible: Rule | Tensor | None = ...,
-    bias: Tensor | None = ..., normalizer: str = ..., dropout: float = ..., path: str | None = ...,
+    query: Tensor, keys: Tensor, values: Tensor, score: str | Score | ScoreFunction = ..., *,
+    visible: Rule | Tensor | None = ..., bias: Tensor | None = ..., normalizer: str = ..., dropout: float = ...,
+    path: str | None = ...,
     return_weights: bool, lazy: bool = ...,
 ) -> Tensor | tuple[Tensor, Weights]: ...  # fmt: skip
 
@@ -52,7 +56,7 @@ def attend(
     query: Float[Tensor, "*query_batch queries query_width"],
     keys: Float[Tensor, "*keys_batch keys key_width"],
     values: Float[Tensor, "*values_batch keys width"],
-    score: str | Score = "scaled_dot",
+    score: str | Score | ScoreFunction = "scaled_dot",
     *,
     visible: Rule | Tensor | None = None,
     bias: Float[Tensor, "..."] | None = None,
@@ -73,7 +77,9 @@ def attend(
         keys: The keys to compare them with, (*batch, m, key width).
         values: The values to average, one per key.
         score: The name of a score (`dot`, `scaled_dot`, `gaussian`, `boxcar`, `epanechnikov`, `uniform`,
-            `exact` or `hard`), or a module such as `regard.attention.Additive(...)` or your own `Score`.
+            `exact` or `hard`), a module such as `regard.attention.Additive(...)` or your own `Score`, or a
+            function that returns scores (*batch, n, m) for query and keys, such as `lambda q, k: q @ k.mT`. The
+            score of a query and a key may depend on these two only.
         visible: The keys each query may attend to: a bool tensor that broadcasts to (*batch, n, m), True
             where the key is visible, or a rule: `causal()`, `lengths(...)`, `window(...)` or
             `documents(...)`, combined with `&`, `|` and `~`.

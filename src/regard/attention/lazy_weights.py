@@ -52,6 +52,7 @@ class LazyWeights(Weights):
         """Iterate over all tensors that the weights are computed from."""
         yield self.statistic
         yield from (tensor for tensor in self.call.inputs if tensor is not None)
+        yield from self.call.terms.score.iter_captured_tensors()
         if self.call.terms.visible is not None:
             yield from self.call.terms.visible.iter_tensors()
 
@@ -112,7 +113,7 @@ class LazyWeights(Weights):
         """Raise a `RegardError` if the weights cannot be recomputed as they were in the call."""
         if self.used_rng:
             raise RegardError(
-                f"weights: cannot recompute them, since {type(self.call.terms.score).__name__} drew random numbers "
+                f"weights: cannot recompute them, since {self.call.terms.score.title} drew random numbers "
                 '(dropout in training?); call attend with path="reference"'
             )
         if [get_version(tensor) for tensor in self.iter_tensors()] != self._versions:

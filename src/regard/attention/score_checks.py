@@ -68,11 +68,10 @@ def check_same_width(score: Score, query: Tensor, keys: Tensor) -> None:
 def check_scores(score: Score, scores: object, shape: tuple[int, ...]) -> None:
     """Raise a `RegardError` unless scores have shape (*batch, queries, keys), where axes of *batch may be 1."""
     if not isinstance(scores, Tensor) or not scores.is_floating_point():
-        raise RegardError(f"{type(score).__name__}: scores must be a float tensor, got {describe_type(scores)}")
+        raise RegardError(f"{score.title}: scores must be a float tensor, got {describe_type(scores)}")
     if scores.shape[-2:] != shape[-2:] or not broadcasts_to(scores.shape[:-2], shape[:-2]):
         raise RegardError(
-            f"{type(score).__name__}: scores must have shape (*batch, queries, keys) = {tuple(shape)}, "
-            f"got {tuple(scores.shape)}"
+            f"{score.title}: scores must have shape (*batch, queries, keys) = {tuple(shape)}, got {tuple(scores.shape)}"
         )
 
 

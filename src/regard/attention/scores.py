@@ -26,6 +26,7 @@ from regard.attention.base_score import (
     upcast,
     upcast_matmul,
 )
+from regard.attention.function_score import FunctionScore
 from regard.attention.kernel_scores import Boxcar, Epanechnikov, Exact, Gaussian
 from regard.attention.score_checks import check_positive_sizes, check_same_width, check_type
 from regard.errors import RegardError, unknown_name
@@ -302,12 +303,17 @@ EQUAL_WIDTHS = frozenset(PARAMETER_FREE) - {"uniform"}
 
 
 def as_score(score: object) -> Score:
-    """Return a score as is, or create one from a name that requires no parameters."""
+    """Return a score as is, or create one from a function or from a name that requires no parameters."""
     if isinstance(score, Score):
         return score
+    if callable(score) and not isinstance(score, type):
+        return FunctionScore(score)
     if not isinstance(score, str):
         type_name = f"the class {score.__name__}" if isinstance(score, type) else type(score).__name__
-        raise RegardError(f"score must be a name or a score such as regard.attention.Gaussian(), got {type_name}")
+        raise RegardError(
+            "score must be a name, a score such as regard.attention.Gaussian(), or a function of (query, keys), "
+            f"got {type_name}"
+        )
     if score in PARAMETER_FREE:
         return PARAMETER_FREE[score]()
     if score in SCORES:

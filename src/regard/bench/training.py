@@ -236,7 +236,7 @@ def describe_conditions(rows: list[Speed], settings: TrainingBench) -> Iterator[
 def iter_notes(rows: list[Speed]) -> Iterator[str]:
     """Yield notes on what was not measured and why, and what was measured on a busy machine."""
     if not has_transformers():
-        yield "gpt: skipped: Transformers is not installed; pip install 'regard[hf]'"
+        yield "gpt: skipped: Transformers is not installed; pip install transformers"
     for row in rows:
         if row.by == OURS and not row.quiet:
             yield f"{row.model}: other programs were running; these times are unreliable"

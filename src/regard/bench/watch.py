@@ -50,7 +50,7 @@ class WatchRow:
 def check_transformers() -> None:
     """Raise a `RegardError` if Transformers is not installed."""
     if find_spec("transformers") is None:
-        raise RegardError("bench watch: Transformers is not installed; pip install 'regard[hf]'")
+        raise RegardError("bench watch: Transformers is not installed; pip install transformers")
 
 
 def build_gpt2(settings: WatchBench) -> GPT2Model:

@@ -50,7 +50,7 @@ def serve(
 def check_serve_installed() -> None:
     """Raise a `RegardError` if FastAPI or uvicorn is not installed."""
     if not all(find_spec(name) for name in ("fastapi", "uvicorn")):
-        raise RegardError("regard serve requires FastAPI and uvicorn: pip install 'regard[serve]'")
+        raise RegardError("regard serve requires FastAPI and uvicorn: pip install fastapi uvicorn")
 
 
 def read_token(file: Path | None) -> str | None:

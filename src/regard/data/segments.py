@@ -280,6 +280,13 @@ def build_evaluation_windows(spans: Spans, *, stride: int, warmup: int) -> Windo
     return np.stack([read_from, score_from, np.minimum(score_from + stride, spans[owner, 1])], axis=1)
 
 
+class PositionedBatch(NamedTuple):
+    """A batch, and the position of each target in the token file."""
+
+    batch: TextBatch
+    positions: Int[torch.Tensor, "rows time"]
+
+
 def iter_window_batches(
     windows: Windows, file: TokenFile, *, batch_tokens: int, segment_length: int
 ) -> Iterator[list[TextBatch]]:
@@ -288,6 +295,14 @@ def iter_window_batches(
     Targets that are not scored are PAD. Every row starts with its window, so results do not depend on the other
     rows of the group or on the token budget.
     """
+    for segments in iter_positioned_batches(windows, file, batch_tokens=batch_tokens, segment_length=segment_length):
+        yield [segment.batch for segment in segments]
+
+
+def iter_positioned_batches(
+    windows: Windows, file: TokenFile, *, batch_tokens: int, segment_length: int
+) -> Iterator[list[PositionedBatch]]:
+    """Yield the batches of `iter_window_batches` with the positions of their targets."""
     spans = windows[:, [0, 2]]
     lengths = count_targets(spans)
     order = np.argsort(-lengths, kind="stable")
@@ -298,5 +313,6 @@ def iter_window_batches(
             batch = build_text_batch(file, rows, fresh=number == 0)
             positions = torch.from_numpy(rows[:, :1] + 1 + np.arange(batch.targets.shape[1]))
             scored = positions >= torch.from_numpy(windows[group, 1:2])
-            batches.append(TextBatch(batch.tokens, batch.targets.where(scored, PAD), batch.fresh))
+            targets = batch.targets.where(scored, PAD)
+            batches.append(PositionedBatch(TextBatch(batch.tokens, targets, batch.fresh), positions))
         yield batches

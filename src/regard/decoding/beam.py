@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -18,6 +18,8 @@ from regard.decoding.topk import stable_topk
 from regard.errors import RegardError
 from regard.models.seq2seq import Seq2Seq
 from regard.models.state import State
+
+Number = TypeVar("Number", float, Tensor)
 
 
 def beam_search(
@@ -109,6 +111,11 @@ def check_beam(width: int, nbest: int, length_penalty: float) -> None:
         raise RegardError(f"beam_search: length_penalty must be at least 0 and finite, got {length_penalty}")
 
 
+def compute_length_penalty(length: Number, alpha: float) -> Number:
+    """Return the number that divides the log-probability of a target of some tokens, <eos> included, to rank it."""
+    return ((5 + length) / 6) ** alpha
+
+
 class Candidates(NamedTuple):
     """The candidates of a step: live hypotheses extended by one token, best first."""
 
@@ -143,7 +150,7 @@ class BeamSearch:
         self.done = torch.zeros_like(limits, dtype=torch.bool)
         self.last_tokens = last.repeat_interleave(width)
         self.length = 0
-        self.penalties = ((5 + torch.arange(self.capacity + 1, device=limits.device)) / 6) ** alpha
+        self.penalties = compute_length_penalty(torch.arange(self.capacity + 1, device=limits.device), alpha)
         self.live = limits.new_full((len(limits), width, self.capacity), PAD)
         self.totals = torch.full(self.live.shape[:2], -torch.inf, device=limits.device)
         self.totals[:, 0] = 0  # all copies are equal before the first token, so only one counts

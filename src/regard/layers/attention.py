@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.base_score import Score
+from regard.attention.function_score import ScoreFunction
 from regard.attention.functional import attend
 from regard.attention.inputs import check_dropout
 from regard.attention.normalizers import as_normalizer
@@ -34,7 +35,7 @@ class MultiHeadAttention(nn.Module):
         width: Width of the queries and of the output.
         heads: Number of heads.
         head_width: Width of each head. Defaults to width / heads.
-        score: A name from `regard.attention.SCORES`, or a module.
+        score: A name from `regard.attention.SCORES`, a module, or a function of (query, keys) as in `attend`.
         key_width: Width of the input keys. Defaults to `width`.
         value_width: Width of the input values. Defaults to `key_width`.
         groups: Number of key and value heads, each shared by heads / groups query heads (grouped-query
@@ -59,7 +60,7 @@ class MultiHeadAttention(nn.Module):
         width: int,
         heads: int,
         head_width: int | None = None,
-        score: str | Score = "scaled_dot",
+        score: str | Score | ScoreFunction = "scaled_dot",
         *,
         key_width: int | None = None,
         value_width: int | None = None,

@@ -4,7 +4,14 @@ from regard.metrics.alignment import AlignmentScore, ScoredHead, alignment_error
 from regard.metrics.by_length import LengthRow, score_by_length
 from regard.metrics.evaluation import METRICS, TextPredictionReport, evaluate_text
 from regard.metrics.score import MetricScore
-from regard.metrics.sequences import character_error_rate, edit_distance, exact_match, word_error_rate
+from regard.metrics.sequences import (
+    character_error_rate,
+    edit_distance,
+    exact_match,
+    token_error_rate,
+    whole_word_error_rate,
+    word_error_rate,
+)
 from regard.metrics.significance import Comparison, compare_f1, paired_bootstrap
 from regard.metrics.translation import bleu, chrf
 
@@ -27,5 +34,7 @@ __all__ = [
     "paired_bootstrap",
     "score_by_length",
     "search_head",
+    "token_error_rate",
+    "whole_word_error_rate",
     "word_error_rate",
 ]

@@ -9,7 +9,14 @@ from functools import partial
 from regard.errors import unknown_name
 from regard.metrics.by_length import EDGES, LengthRow, score_by_length
 from regard.metrics.score import MetricScore, References
-from regard.metrics.sequences import LengthUnit, character_error_rate, exact_match, word_error_rate
+from regard.metrics.sequences import (
+    LengthUnit,
+    character_error_rate,
+    exact_match,
+    token_error_rate,
+    whole_word_error_rate,
+    word_error_rate,
+)
 from regard.metrics.translation import bleu, chrf, has_four_words
 
 METRICS: dict[str, Callable[..., MetricScore]] = {
@@ -17,8 +24,14 @@ METRICS: dict[str, Callable[..., MetricScore]] = {
     "chrf": chrf,
     "exact_match": exact_match,
     "word_error_rate": word_error_rate,
+    "whole_word_error_rate": whole_word_error_rate,
+    "token_error_rate": token_error_rate,
     "character_error_rate": character_error_rate,
 }
+SENTENCE_METRICS = ("bleu", "chrf", "exact_match", "word_error_rate", "character_error_rate")
+WORD_METRICS = ("exact_match", "whole_word_error_rate", "token_error_rate", "character_error_rate", "chrf", "bleu")
+"""Scores to report for sources that are sentences, and for sources that are single words; keys of `METRICS`."""
+
 NO_BLEU = "BLEU: not meaningful, because no target has four words"
 
 
@@ -29,18 +42,26 @@ class TextPredictionReport:
     bleu: MetricScore
     chrf: MetricScore
     exact_match: MetricScore
-    word_error_rate: MetricScore
+    word_error_rate: MetricScore  # edits per word
+    whole_word_error_rate: MetricScore  # 1 - exact match
+    token_error_rate: MetricScore
     character_error_rate: MetricScore
     by_length: tuple[LengthRow, ...]
     unit: LengthUnit  # unit of the lengths
     against_length: str = "bleu"  # key in `METRICS` of the score given by length
     has_four_words: bool = True  # whether any reference has four words, as BLEU requires
+    single_words: bool = False  # whether most sources are a single word
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Keys in `METRICS` of the scores to report, starting with the one given by length."""
+        names = WORD_METRICS if self.single_words else SENTENCE_METRICS
+        return (self.against_length, *(name for name in names if name != self.against_length))
 
     @property
     def scores(self) -> tuple[MetricScore, ...]:
         """Scores of the whole corpus, starting with the one given by length."""
-        names = [self.against_length, *(name for name in METRICS if name != self.against_length)]
-        return tuple(getattr(self, name) for name in names)
+        return tuple(getattr(self, name) for name in self.metrics)
 
     def lines(self) -> Iterator[str]:
         """Yield each score followed by its conditions."""
@@ -52,7 +73,7 @@ class TextPredictionReport:
 
     def to_json(self) -> dict[str, object]:
         """Return a dictionary for `json.dumps`: each score by its key in `METRICS`, in full precision."""
-        scores: dict[str, object] = {name: getattr(self, name).to_json() for name in METRICS}
+        scores: dict[str, object] = {name: getattr(self, name).to_json() for name in self.metrics}
         rows = {"unit": self.unit, "rows": [row.to_json() for row in self.by_length]}
         return scores | {"by_length": rows}
 
@@ -82,7 +103,7 @@ def evaluate_text(
         unit: Unit of length. By default words, or characters if sources average fewer than two words.
 
     Returns:
-        All scores.
+        All scores. The report of single words has the error rates of words and of tokens, such as phones.
 
     Raises:
         RegardError: An argument is invalid, or the numbers of texts differ.
@@ -108,6 +129,7 @@ def evaluate_text(
         unit=unit,
         against_length=against_length,
         has_four_words=long_enough,
+        single_words=choose_unit(sources) == "character",
     )
 
 

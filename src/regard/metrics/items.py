@@ -15,7 +15,15 @@ from jaxtyping import Bool, Float, Int
 
 from regard.errors import RegardError, unknown_name
 from regard.metrics.language import safe_exp
-from regard.metrics.significance import BOOTSTRAP_METRICS, ScoreFunction, f1_from_counts, ratio
+from regard.metrics.significance import (
+    SEED,
+    ScoreFunction,
+    bleu_from_counts,
+    chrf_from_counts,
+    f1_from_counts,
+    ratio,
+    resample_counts,
+)
 
 SAMPLES = 1000
 """Number of bootstrap samples."""
@@ -46,9 +54,12 @@ def bits_per_character(counts: Float[np.ndarray, " counts"]) -> float:
 
 
 ITEM_METRICS: dict[str, ItemMetric] = {
-    "bleu": ItemMetric("BLEU", BOOTSTRAP_METRICS["bleu"][1], higher_is_better=True, decimals=2),
+    "bleu": ItemMetric("BLEU", bleu_from_counts, higher_is_better=True, decimals=2),
+    "chrf": ItemMetric("chrF", chrf_from_counts, higher_is_better=True, decimals=2),
     "exact_match": ItemMetric("exact match", ratio, higher_is_better=True, decimals=4),
     "word_error_rate": ItemMetric("word error rate", ratio, higher_is_better=False, decimals=4),
+    "whole_word_error_rate": ItemMetric("word error rate (1 - exact match)", ratio, higher_is_better=False, decimals=4),
+    "token_error_rate": ItemMetric("token error rate", ratio, higher_is_better=False, decimals=4),
     "character_error_rate": ItemMetric("character error rate", ratio, higher_is_better=False, decimals=4),
     "accuracy": ItemMetric("accuracy", ratio, higher_is_better=True, decimals=4),
     "micro_f1": ItemMetric("micro F1", f1_from_counts, higher_is_better=True, decimals=4),
@@ -131,10 +142,10 @@ class ItemComparison:
     p_value: float
 
 
-def draw_samples(items: int, samples: int = SAMPLES, seed: int = 0) -> Int[np.ndarray, "samples items"]:
+def draw_samples(items: int, samples: int = SAMPLES, seed: int = SEED) -> Int[np.ndarray, "samples items"]:
     """Draw bootstrap samples; each row is the number of times that each item is drawn."""
     random = np.random.default_rng(seed)
-    return np.stack([np.bincount(random.integers(items, size=items), minlength=items) for _ in range(samples)])
+    return np.stack([resample_counts(random, items) for _ in range(samples)])
 
 
 def score_samples(
@@ -150,7 +161,7 @@ def mean_value(systems: Sequence[ItemCounts]) -> float:
     return float(np.mean([system.value for system in systems]))
 
 
-def bootstrap_interval(systems: Sequence[ItemCounts], *, samples: int = SAMPLES, seed: int = 0) -> Interval:
+def bootstrap_interval(systems: Sequence[ItemCounts], *, samples: int = SAMPLES, seed: int = SEED) -> Interval:
     """Return the mean score of systems trained with several seeds, with its bootstrap interval over the items.
 
     Args:
@@ -164,7 +175,7 @@ def bootstrap_interval(systems: Sequence[ItemCounts], *, samples: int = SAMPLES,
 
 
 def compare_items(
-    first: Sequence[ItemCounts], second: Sequence[ItemCounts], *, samples: int = SAMPLES, seed: int = 0
+    first: Sequence[ItemCounts], second: Sequence[ItemCounts], *, samples: int = SAMPLES, seed: int = SEED
 ) -> ItemComparison:
     """Compare two models, each trained with several seeds, by paired bootstrap over the same items (Koehn 2004).
 

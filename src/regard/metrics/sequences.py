@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from regard.metrics.score import MetricScore, References, collect_references
@@ -29,6 +30,18 @@ def exact_match(predictions: Sequence[str], references: References, *, lowercase
     return MetricScore("exact match", sum(right) / len(right), build_signature(references, lowercase))
 
 
+def whole_word_error_rate(
+    predictions: Sequence[str], references: References, *, lowercase: bool = False
+) -> MetricScore:
+    """Return the share of predictions that equal no reference, 1 - exact match.
+
+    This is what "word error rate" means if each source is one word, as in grapheme-to-phoneme
+    conversion. The arguments are those of `exact_match`.
+    """
+    exact = exact_match(predictions, references, lowercase=lowercase)
+    return replace(exact, name="word error rate (1 - exact match)", value=1 - exact.value)
+
+
 def word_error_rate(predictions: Sequence[str], references: References, *, lowercase: bool = False) -> MetricScore:
     """Return the number of word edits per reference word; 0 is perfect, and values above 1 are possible.
 
@@ -37,7 +50,18 @@ def word_error_rate(predictions: Sequence[str], references: References, *, lower
         references: Reference, or several references, for each prediction; the nearest counts.
         lowercase: Whether to ignore case.
     """
-    return error_rate(predictions, references, "word", lowercase=lowercase)
+    rate = error_rate(predictions, references, "word", lowercase=lowercase)
+    return replace(rate, name="word error rate (edits per word)")
+
+
+def token_error_rate(predictions: Sequence[str], references: References, *, lowercase: bool = False) -> MetricScore:
+    """Return the number of token edits per reference token, for targets whose tokens are separated by spaces.
+
+    Tokens are phones, for example: this is the phone error rate of grapheme-to-phoneme
+    conversion. The value and the arguments are those of `word_error_rate`.
+    """
+    rate = error_rate(predictions, references, "word", lowercase=lowercase)
+    return replace(rate, name="token error rate (edits per token, such as a phone)")
 
 
 def character_error_rate(predictions: Sequence[str], references: References, *, lowercase: bool = False) -> MetricScore:

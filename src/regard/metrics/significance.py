@@ -4,18 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 import numpy as np
-from jaxtyping import Int, Num
+from jaxtyping import Float, Int, Num
 
 from regard.errors import RegardError, unknown_name
 from regard.metrics.evaluation import METRICS
 from regard.metrics.score import MetricScore, References, collect_references
-from regard.metrics.sequences import count_edits, find_matches
+from regard.metrics.sequences import LengthUnit, count_edits, find_matches
 
-SentenceCounts = Int[np.ndarray, "sentences counts"]
-CountFunction = Callable[[Sequence[str], References], SentenceCounts]
+SEED = 12345
+"""Seed of the resampling; the samples are those of sacrebleu's paired bootstrap, which has the same default."""
+
+SIGNIFICANT = 0.05
+"""p-value below which a difference counts as significant."""
+
+SentenceCounts = Num[np.ndarray, "sentences counts"]
 ScoreFunction = Callable[[Num[np.ndarray, " counts"]], float]
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """How texts are compared."""
+
+    lowercase: bool = False
+    tokenize: str = "13a"  # tokenizer of BLEU
+
+
+Counter = Callable[[Sequence[str], References, Conditions], tuple[SentenceCounts, ScoreFunction]]
+"""Returns counts per sentence, and a function from summed counts to the score."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +46,7 @@ class Comparison:
     high: float  # upper bound
     p_value: float  # probability of a difference at least this large by chance
     samples: int
+    lower_is_better: bool = False
 
     @property
     def difference(self) -> float:
@@ -42,6 +61,13 @@ class Comparison:
             f"p {self.p_value:.4f}|paired bootstrap, {self.samples} samples|{self.first.signature})"
         )
 
+    def describe_verdict(self, first: object, second: object) -> str:
+        """Say which of two systems is better, or that the difference may be due to chance."""
+        if self.p_value >= SIGNIFICANT or not self.difference:
+            return f"no significant difference between {first} and {second} (p {self.p_value:.4f})"
+        better, worse = (second, first) if (self.difference > 0) != self.lower_is_better else (first, second)
+        return f"{better} is significantly better than {worse} (p {self.p_value:.4f})"
+
     def to_json(self) -> dict[str, object]:
         """Return a dictionary for `json.dumps`."""
         return vars(self) | {"first": self.first.to_json(), "second": self.second.to_json()}
@@ -53,19 +79,24 @@ def paired_bootstrap(
     references: References,
     metric: str = "bleu",
     *,
+    lowercase: bool = False,
+    tokenize: str = "13a",
     samples: int = 1000,
-    seed: int = 0,
+    seed: int = SEED,
 ) -> Comparison:
     """Compare two systems by paired bootstrap resampling of the sentences.
 
     The p-value is the share of samples, including the real one, whose difference deviates from
-    the mean difference at least as much as the real difference deviates from zero.
+    the mean difference at least as much as the real difference deviates from zero. The samples are
+    those of sacrebleu. Its p-value counts deviations in one direction only, so it is smaller.
 
     Args:
         first: Predictions of the first system.
         second: Predictions of the second system for the same sources.
         references: Reference, or several references, for each source.
-        metric: A key of `BOOTSTRAP_METRICS`.
+        metric: A key of `METRICS`.
+        lowercase: Whether to ignore case.
+        tokenize: Tokenizer of BLEU, as in `bleu`.
         samples: Number of bootstrap samples.
         seed: Seed of the resampling.
 
@@ -84,10 +115,19 @@ def paired_bootstrap(
         raise unknown_name("paired_bootstrap: metric", metric, BOOTSTRAP_METRICS)
     if samples < 1:
         raise RegardError(f"paired_bootstrap: samples must be at least 1, got {samples}")
-    first_score, second_score = (METRICS[metric](predictions, references) for predictions in (first, second))
-    count, score = BOOTSTRAP_METRICS[metric]
-    first_counts, second_counts = (count(predictions, references) for predictions in (first, second))
-    return compare_counts((first_score, first_counts), (second_score, second_counts), score, samples=samples, seed=seed)
+    conditions = Conditions(lowercase, tokenize)
+    options = {"lowercase": lowercase} | ({"tokenize": tokenize} if metric == "bleu" else {})
+    first_score, second_score = (METRICS[metric](predictions, references, **options) for predictions in (first, second))
+    count = BOOTSTRAP_METRICS[metric]
+    (first_counts, score), (second_counts, _) = (count(texts, references, conditions) for texts in (first, second))
+    return compare_counts(
+        (first_score, first_counts),
+        (second_score, second_counts),
+        score,
+        samples=samples,
+        seed=seed,
+        lower_is_better=metric.endswith("error_rate"),
+    )
 
 
 def compare_counts(
@@ -96,19 +136,28 @@ def compare_counts(
     score: ScoreFunction,
     *,
     samples: int = 1000,
-    seed: int = 0,
+    seed: int = SEED,
+    lower_is_better: bool = False,
 ) -> Comparison:
     """Compare two systems, each given as its score and counts per sentence; `score` maps summed counts to a score."""
     (first_score, first_counts), (second_score, second_counts) = first, second
-    random = np.random.default_rng(seed)
-    differences = np.empty(samples)
-    for sample in range(samples):
-        times = resample_counts(random, len(first_counts))
-        differences[sample] = score(times @ second_counts) - score(times @ first_counts)
+    differences = sample_differences(first_counts, second_counts, score, samples=samples, seed=seed)
     low, high = np.quantile(differences, [0.025, 0.975])
     extreme = np.abs(differences - differences.mean()) >= abs(second_score.value - first_score.value)
     p_value = (int(extreme.sum()) + 1) / (samples + 1)
-    return Comparison(first_score, second_score, float(low), float(high), p_value, samples)
+    return Comparison(first_score, second_score, float(low), float(high), p_value, samples, lower_is_better)
+
+
+def sample_differences(
+    first: SentenceCounts, second: SentenceCounts, score: ScoreFunction, *, samples: int, seed: int
+) -> Float[np.ndarray, " samples"]:
+    """Return the difference of the scores, second minus first, in each bootstrap sample of the sentences."""
+    random = np.random.default_rng(seed)
+    differences = np.empty(samples)
+    for sample in range(samples):
+        times = resample_counts(random, len(first))
+        differences[sample] = score(times @ second) - score(times @ first)
+    return differences
 
 
 def compare_f1(
@@ -117,7 +166,7 @@ def compare_f1(
     gold: Sequence[Collection[Hashable]],
     *,
     samples: int = 1000,
-    seed: int = 0,
+    seed: int = SEED,
 ) -> Comparison:
     """Compare two systems by micro F1 of labels or spans, by paired bootstrap resampling.
 
@@ -161,16 +210,22 @@ def resample_counts(random: np.random.Generator, sentences: int) -> Int[np.ndarr
     return np.bincount(random.integers(sentences, size=sentences), minlength=sentences)
 
 
-def count_ngrams(predictions: Sequence[str], references: References) -> SentenceCounts:
+def count_ngrams(
+    predictions: Sequence[str], references: References, conditions: Conditions
+) -> tuple[SentenceCounts, ScoreFunction]:
     """Return, per sentence, the matching n-grams, all n-grams, its length and that of the nearest reference."""
     from sacrebleu.metrics.bleu import BLEU
 
-    metric = BLEU(effective_order=True)  # does not change the counts; avoids sacrebleu's warning about single sentences
+    metric = BLEU(  # effective_order does not change the counts; it avoids sacrebleu's warning about single sentences
+        lowercase=conditions.lowercase, tokenize=conditions.tokenize, effective_order=True, force=True
+    )
     answers = collect_references("BLEU", predictions, references)
     scores = [
         metric.sentence_score(prediction, accepted) for prediction, accepted in zip(predictions, answers, strict=True)
     ]
-    return np.array([[*score.counts, *score.totals, score.sys_len, score.ref_len] for score in scores])
+    return np.array(
+        [[*score.counts, *score.totals, score.sys_len, score.ref_len] for score in scores]
+    ), bleu_from_counts
 
 
 def bleu_from_counts(counts: Num[np.ndarray, " counts"]) -> float:
@@ -182,23 +237,63 @@ def bleu_from_counts(counts: Num[np.ndarray, " counts"]) -> float:
     return BLEU.compute_bleu(grams[:half], grams[half:], prediction_length, reference_length, smooth_method="exp").score
 
 
+def count_character_ngrams(
+    predictions: Sequence[str], references: References, conditions: Conditions
+) -> tuple[SentenceCounts, ScoreFunction]:
+    """Return, per sentence and for each length, the character n-grams of both sides and those that match."""
+    from sacrebleu.metrics.chrf import CHRF
+
+    metric = CHRF(lowercase=conditions.lowercase)
+    streams = list(zip_longest(*collect_references("chrF", predictions, references)))
+    return np.array(metric._extract_corpus_statistics(list(predictions), streams)), chrf_from_counts
+
+
+def chrf_from_counts(counts: Num[np.ndarray, " counts"]) -> float:
+    """Return the chrF of summed counts."""
+    from sacrebleu.metrics.chrf import CHRF
+
+    return float(CHRF()._compute_score_from_stats(counts.tolist()).score)
+
+
+def count_matching_texts(
+    predictions: Sequence[str], references: References, conditions: Conditions
+) -> tuple[SentenceCounts, ScoreFunction]:
+    """Return, per sentence, whether it matches a reference, and 1."""
+    matches = find_matches(predictions, references, lowercase=conditions.lowercase)
+    return np.array([[match, 1] for match in matches], dtype=int), ratio
+
+
+def count_wrong_texts(
+    predictions: Sequence[str], references: References, conditions: Conditions
+) -> tuple[SentenceCounts, ScoreFunction]:
+    """Return, per sentence, whether it matches no reference, and 1."""
+    matches = find_matches(predictions, references, lowercase=conditions.lowercase)
+    return np.array([[not match, 1] for match in matches], dtype=int), ratio
+
+
+def count_edits_by(unit: LengthUnit) -> Counter:
+    """Return a function that counts edits, and the length of the reference, in words or characters."""
+
+    def count(
+        predictions: Sequence[str], references: References, conditions: Conditions
+    ) -> tuple[SentenceCounts, ScoreFunction]:
+        return np.array(count_edits(predictions, references, unit, lowercase=conditions.lowercase)), ratio
+
+    return count
+
+
 def ratio(counts: Num[np.ndarray, " two"]) -> float:
     """Return the first count divided by the second."""
     return float(counts[0] / max(counts[1], 1))
 
 
-BOOTSTRAP_METRICS: dict[str, tuple[CountFunction, ScoreFunction]] = {
-    "bleu": (count_ngrams, bleu_from_counts),
-    "exact_match": (
-        lambda predictions, references: np.array(
-            [[match, 1] for match in find_matches(predictions, references)], dtype=int
-        ),
-        ratio,
-    ),
-    "word_error_rate": (lambda predictions, references: np.array(count_edits(predictions, references, "word")), ratio),
-    "character_error_rate": (
-        lambda predictions, references: np.array(count_edits(predictions, references, "character")),
-        ratio,
-    ),
+BOOTSTRAP_METRICS: dict[str, Counter] = {
+    "bleu": count_ngrams,
+    "chrf": count_character_ngrams,
+    "exact_match": count_matching_texts,
+    "word_error_rate": count_edits_by("word"),
+    "whole_word_error_rate": count_wrong_texts,
+    "token_error_rate": count_edits_by("word"),
+    "character_error_rate": count_edits_by("character"),
 }
-"""Metrics that are functions of summed sentence counts: the counts of each sentence, and the score of a sum."""
+"""The metrics of `METRICS` as functions of summed sentence counts."""

@@ -68,5 +68,5 @@ def load_moses_tool(name: str, language: str) -> Any:
     try:
         sacremoses = import_module("sacremoses")
     except ModuleNotFoundError as error:  # sacremoses or one of its dependencies
-        raise RegardError(f"moses: {error.name} is not installed; pip install 'regard[moses]'") from None
+        raise RegardError(f"moses: {error.name} is not installed; pip install sacremoses") from None
     return getattr(sacremoses, name)(lang=language)

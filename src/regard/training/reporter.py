@@ -138,7 +138,7 @@ class Reporter:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
             raise RegardError(
-                "training.tensorboard requires the package tensorboard: pip install 'regard[tensorboard]'"
+                "training.tensorboard requires the package tensorboard: pip install tensorboard"
             ) from None
         writer = SummaryWriter(str(run.path / "tensorboard"), purge_step=step + 1)
 

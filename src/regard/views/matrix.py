@@ -124,7 +124,7 @@ def use_matplotlib() -> Iterator[None]:
     try:
         from matplotlib import font_manager, rc_context
     except ImportError:
-        raise RegardError("pictures require matplotlib: pip install 'regard[plot]'") from None
+        raise RegardError("pictures require matplotlib: pip install matplotlib") from None
     installed = set(font_manager.fontManager.get_font_names())
     style: dict[Any, Any] = {
         "font.family": [family for family in FAMILIES if family in installed],

@@ -4,7 +4,7 @@
     widget  # in a cell
     widget.layer, widget.head = 2, "mean"  # updates the viewer; choices made there can be read back
 
-Requires anywidget: pip install 'regard[notebook]'.
+Requires anywidget: pip install anywidget.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def get_widget_class() -> Any:
         from anywidget import AnyWidget
         from traitlets import Dict, Enum, Int, Union
     except ImportError:
-        raise RegardError("the widget requires anywidget: pip install 'regard[notebook]'") from None
+        raise RegardError("the widget requires anywidget: pip install anywidget") from None
 
     class MapWidget(AnyWidget):
         """Notebook widget of an attention map."""

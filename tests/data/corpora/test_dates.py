@@ -112,4 +112,4 @@ def test_without_babel_the_extra_is_named(monkeypatch):
     list_patterns.cache_clear()
     with pytest.raises(RegardError) as caught:
         generate_examples("dates", 1)
-    assert str(caught.value) == "dates: Babel is not installed; pip install 'regard[demo]'"
+    assert str(caught.value) == "dates: Babel is not installed; pip install Babel"

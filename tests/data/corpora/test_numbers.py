@@ -98,4 +98,4 @@ def test_without_num2words_the_extra_is_named(monkeypatch):
     get_converter.cache_clear()
     with pytest.raises(RegardError) as caught:
         generate_examples("numbers", 1)
-    assert str(caught.value) == "numbers: num2words is not installed; pip install 'regard[demo]'"
+    assert str(caught.value) == "numbers: num2words is not installed; pip install num2words"

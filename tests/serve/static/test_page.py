@@ -17,7 +17,9 @@ def test_a_text_is_answered_and_looked_into(shown, predictors):
     texts = page.page.locator(".best .text").all_text_contents()
     assert texts == [each.text for each in expected.alternatives]
     numbers = page.page.locator(".best .number").all_text_contents()
-    assert numbers == [f"log p {each.log_probability:.2f}" for each in expected.alternatives]
+    assert numbers == [
+        f"score {each.ranking_score:.2f}, log p {each.log_probability:.2f}" for each in expected.alternatives
+    ]
     assert page.page.get_by_role("tab", selected=True).text_content() == "Lines"
     spoken = page.page.locator("#status").text_content()
     assert re.fullmatch(r"Done in [0-9.]+ s\. reverse: c b a", spoken)

@@ -96,6 +96,86 @@ def test_gold_links_choose_the_attention(here, transformer_run, capsys):
     assert again == (lines, err)
 
 
+def compute_expected(run, rows) -> list[set[tuple[int, int]]]:
+    """The letter with the most weight for each phone, from the weights themselves."""
+    forced = load(run).force([source for source, _ in rows], [target for _, target in rows], return_weights=True)
+    return [
+        {(row.argmax().item(), index) for index, row in enumerate(prediction.weights.mean((0, 1))[:-1, :-1])}
+        for prediction in forced
+    ]
+
+
+LETTERS = [("abe", "A B E"), ("deaf", "D E A F"), ("bad", "B A D")]
+
+
+def test_letters_are_aligned_where_sources_are_single_words(here, letters_run, capsys):
+    (here / "letters.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in LETTERS))
+    lines, err = output(capsys, letters_run, "letters.tsv")
+    assert err == "links connect source characters and target words (--unit)\n"
+    assert [links(line) for line in lines] == compute_expected(letters_run, LETTERS)
+    assert output(capsys, letters_run, "--data", "letters.tsv", "--unit", "token", "--quiet") == (lines, "")
+    by_word, err = output(capsys, letters_run, "letters.tsv", "--unit", "word")
+    assert by_word == ["0-0 0-1 0-2", "0-0 0-1 0-2 0-3", "0-0 0-1 0-2"]
+    assert err == "links connect source words and target words (--unit)\n"
+
+
+def test_sentences_of_characters_are_aligned_by_word(here, subword_run, capsys):
+    (here / "s").write_text("the cats\ncats\nthe dogs\n")
+    (here / "t").write_text("cats the\ncats\ndogs the\n")
+    lines, err = output(capsys, subword_run, "s", "t")
+    assert err == "links connect source words and target words (--unit)\n"
+    assert max(max(link) for line in lines for link in links(line)) <= 1
+    tokens, err = output(capsys, subword_run, "s", "t", "--unit", "token")
+    assert err == "links connect source tokens and target tokens (--unit)\n"
+    forced = load(subword_run).force(["the cats", "cats", "the dogs"], ["cats the", "cats", "dogs the"])
+    for line, prediction in zip(tokens, forced, strict=True):
+        assert {target for _, target in links(line)} == set(range(len(prediction.pair.target)))
+
+
+def test_links_can_be_written_as_text(here, letters_run, capsys):
+    (here / "letters.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in LETTERS))
+    lines, _ = output(capsys, letters_run, "letters.tsv", "--text")
+    for line, (source, target), expected in zip(lines, LETTERS, compute_expected(letters_run, LETTERS), strict=True):
+        assert line.split() == [f"{source[s]}-{target.split()[t]}" for s, t in sorted(expected)]
+
+
+def test_gold_links_of_letters_choose_the_attention(here, letters_run, capsys):
+    (here / "letters.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in LETTERS))
+    (here / "gold").write_text("0-0 1-1 2-2\n0-0 1-1 2-2 3-3\n")
+    _, err = output(capsys, letters_run, "letters.tsv", "--gold", "gold")
+    assert err.endswith("|sentences:2|links:7|sure:7) on the gold links\n")
+    (here / "gold").write_text("0-0 3-1\n")
+    assert main(["align", str(letters_run), "letters.tsv", "--gold", "gold", "--quiet"]) == 2
+    assert capsys.readouterr().err == (
+        "regard: gold, line 1: token 3 of the source is out of range (3 tokens, counted from 0); "
+        "if the links count from 1, pass --gold-base 1\n"
+    )
+
+
+def test_two_directions_of_tokens_are_joined(here, subword_run, capsys):
+    (here / "pairs.tsv").write_text("the cats\tcats the\n")
+    (here / "turned.tsv").write_text("cats the\tthe cats\n")
+    forward, backward = (
+        links(output(capsys, subword_run, name, "--unit", "token")[0][0]) for name in ("pairs.tsv", "turned.tsv")
+    )
+    options = ["--unit", "token", "--backward", subword_run, "--symmetrize", "union"]
+    line = output(capsys, subword_run, "pairs.tsv", *options)[0][0]
+    assert links(line) == forward | {(s, t) for t, s in backward}
+
+
+def test_two_directions_must_have_the_same_tokens(here, letters_run, capsys):
+    (here / "letters.tsv").write_text("abe\tA B E\n")
+    assert main(["align", str(letters_run), "letters.tsv", "--backward", str(letters_run), "--quiet"]) == 2
+    line = '--backward: the two runs split "abe" into 3 and 1 parts; expected equal tokens, or pass --unit word'
+    assert capsys.readouterr() == ("", f"regard: {line}\n")
+
+
+def test_line_n_of_the_links_is_pair_n_of_the_file(here, letters_run, capsys):
+    (here / "letters.tsv").write_text("abe\tA B E\n\nbad\t\ndab\tD A B\n")
+    lines, _ = output(capsys, letters_run, "letters.tsv")
+    assert [bool(line) for line in lines] == [True, False, False, True]
+
+
 def test_a_shift_is_tried_alone_if_asked_for(here, transformer_run, capsys):
     (here / "gold").write_text("0-3 1-2 2-1 3-0\n")
     for shift in (0, 1):
@@ -134,8 +214,15 @@ def test_gold_links_choose_both_attentions(here, reverse_run, transformer_run, c
             ["RUN", "--source", "s", "--target", "two"],
             "s has 3 lines, two 2; line n of one must translate line n of the other",
         ),
-        (["RUN", "--backward", "RUN"], "--backward requires --target"),
-        (["RUN", "--gold", "two"], "--gold requires --target"),
+        (["RUN", "--backward", "RUN"], "--backward requires --target or --data"),
+        (["RUN", "--gold", "two"], "--gold requires --target or --data"),
+        (["BOTH", "--data", "pairs.tsv"], "--source cannot be combined with --data"),
+        (["RUN", "--target", "t", "--data", "pairs.tsv"], "--target cannot be combined with --data"),
+        (["RUN", "pairs.tsv", "--out", "x"], "--out cannot be combined with --data: it writes predictions"),
+        (["RUN", "--data", "two"],
+         "two: cannot infer the format from the file name; pass --format, or use one of .csv, .gmo, .jsonl, .mo, "
+         ".ndjson, .po, .tab, .tmx, .tsv; for plain text, choose a language model (--model lstm-lm)"),
+        (["RUN", "pairs.tsv", "--columns", "1"], "data.columns: expected 2 columns, source and target, got 1"),
         (["BOTH", "--symmetrize", "union"], "--symmetrize requires --backward"),
         (["BOTH", "--out", "x"], "--out cannot be combined with --target: it writes predictions"),
         (
@@ -178,7 +265,13 @@ def test_gold_links_choose_both_attentions(here, reverse_run, transformer_run, c
     ],
 )  # fmt: skip
 def test_what_a_user_can_put_right_is_one_line(arguments, line, here, reverse_run, plain_run, capsys):
-    for name, text in {"two": "x\ny\n", "empty": "", "five": "0-0\n" * 5, "far": "4-4\n"}.items():
+    for name, text in {
+        "two": "x\ny\n",
+        "empty": "",
+        "five": "0-0\n" * 5,
+        "far": "4-4\n",
+        "pairs.tsv": "a\ta\n",
+    }.items():
         (here / name).write_text(text)
     run = [str(reverse_run)]
     known = {"RUN": run, "PLAIN": [str(plain_run)], "BOTH": [*run, "--source", "s", "--target", "t"]}
@@ -186,8 +279,23 @@ def test_what_a_user_can_put_right_is_one_line(arguments, line, here, reverse_ru
     assert capsys.readouterr() == ("", f"regard: {line}\n")
 
 
-OPTIONS = ["--source", "--target", "--attention", "--shift", "--method", "--threshold", "--gold", "--backward", "--out"]
-WORDS = st.sampled_from([*OPTIONS, "s", "t", "-", "0", "1", "0.5", "mean", "threshold", "run", "x", "--symmetrize"])
+OPTIONS = [
+    "--source",
+    "--target",
+    "--data",
+    "--unit",
+    "--text",
+    "--attention",
+    "--shift",
+    "--method",
+    "--threshold",
+    "--gold",
+    "--backward",
+    "--out",
+]
+WORDS = st.sampled_from(
+    [*OPTIONS, "s", "t", "token", "pairs.tsv", "-", "0", "1", "0.5", "mean", "threshold", "run", "x", "--symmetrize"]
+)
 
 
 @pytest.mark.slow

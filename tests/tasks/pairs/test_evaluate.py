@@ -5,10 +5,12 @@ import sys
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from regard.cli import main
+from regard.metrics import paired_bootstrap
 from regard.tasks.loading import load
 
 ROWS = [("a b c d", "d c b a"), ("d a", "a d"), ("b c a", "b c a"), ("c d", "d c")]  # one of four is wrong
@@ -41,7 +43,9 @@ def test_scores_come_with_their_conditions(here, reverse_run, capsys):
     assert lines[1] == "  exact match 0.7500 (nrefs:1|case:mixed|sentences:4)"  # what the run was validated by
     assert re.fullmatch(r"  BLEU [\d.]+ \(nrefs:1\|case:mixed\|eff:no\|tok:13a\|smooth:exp\|version:.*\)", lines[2])
     assert re.fullmatch(r"  chrF [\d.]+ \(nrefs:1\|case:mixed\|eff:yes\|nc:6\|nw:0\|space:no\|version:.*\)", lines[3])
-    assert lines[4] == "  word error rate 0.1818 (nrefs:1|case:mixed|sentences:4)"  # a c b for b c a: 2 of 11 words
+    assert (
+        lines[4] == "  word error rate (edits per word) 0.1818 (nrefs:1|case:mixed|sentences:4)"
+    )  # a c b for b c a: 2 of 11 words
     assert lines[6] == "  exact match, sources of 0-10 words, 4 in total: 0.7500 (nrefs:1|case:mixed|sentences:4)"
     assert len(lines) == 7
 
@@ -117,7 +121,7 @@ def test_gold_links_score_the_attention(here, reverse_run, capsys):
     (here / "gold").write_text("0-3 1-2 2-1 3-0\n0-1 1-0\n")
     both = ["--source", "s", "--target", "t", "--gold", "gold"]
     lines = output(capsys, reverse_run, *both).splitlines()
-    assert lines[-2] == "attention as word alignment"
+    assert lines[-2] == "attention as alignment of source words and target words"
     pattern = (
         r"  AER 0\.\d+ \(precision .*\|recall .*\|sentences:2\|links:6\|sure:6\) attention 0\.0(, shift 1)?, best on"
     )
@@ -125,9 +129,58 @@ def test_gold_links_score_the_attention(here, reverse_run, capsys):
     assert output(capsys, reverse_run, *both, "--attention", "mean").splitlines()[-1].endswith("mean, from --attention")
 
 
+def test_gold_links_of_letters_score_the_attention(here, letters_run, capsys):
+    (here / "pairs.tsv").write_text("abe\tA B E\ndeaf\tD E A F\n")
+    (here / "gold").write_text("0-0 1-1 2-2\n0-0 1-1 2-2 3-3\n")
+    options = [letters_run, "pairs.tsv", "--gold", "gold", "--attention", "mean"]
+    alignment = record(capsys, *options)["alignment"]
+    assert (alignment["units"], alignment["sure"]) == ("source characters and target words", 7)
+    forced = load(letters_run).force(["abe", "deaf"], ["A B E", "D E A F"], return_weights=True)
+    right = sum((p.weights.mean((0, 1))[:-1, :-1].argmax(1) == torch.arange(len(p.pair.target))).sum() for p in forced)
+    assert alignment["error_rate"] == pytest.approx(1 - 2 * right.item() / 14)
+    (here / "gold").write_text("0-0 0-1 0-2\n0-0 0-1 0-2 0-3\n")
+    by_word = record(capsys, *options, "--gold-unit", "word")["alignment"]
+    assert (by_word["units"], by_word["error_rate"]) == ("source words and target words", 0)
+
+
+def test_a_run_is_compared_with_another_or_with_its_predictions(here, reverse_run, transformer_run, capsys):
+    output(capsys, transformer_run, "pairs.tsv", "--out", "other.txt")
+    run = output(capsys, reverse_run, "pairs.tsv", "--against", transformer_run).splitlines()
+    file = output(capsys, reverse_run, "pairs.tsv", "--against", "other.txt").splitlines()
+    assert [line.replace(str(transformer_run), "other.txt") for line in run] == file
+    expected = paired_bootstrap(
+        (here / "other.txt").read_text().splitlines(), ["d c b a", "a d", "a c b", "d c"], [t for _, t in ROWS],
+        "exact_match",
+    )  # fmt: skip
+    assert file[-2:] == [
+        f"other.txt and {reverse_run}, {expected}",
+        expected.describe_verdict("other.txt", reverse_run),
+    ]
+    against = record(capsys, reverse_run, "pairs.tsv", "--against", "other.txt")["against"]
+    assert against["second"]["value"] == 0.75
+    assert against["verdict"] == file[-1]
+
+
+@pytest.mark.parametrize("metric", ["bleu", "chrf", "word_error_rate", "character_error_rate"])
+def test_runs_are_compared_by_the_score_that_comes_first(metric, here, reverse_run, capsys):
+    (here / "right.txt").write_text("".join(f"{target.upper()}\n" for _, target in ROWS))
+    options = ["pairs.tsv", "--against", "right.txt", "--against-length", metric, "--lowercase"]
+    against = record(capsys, reverse_run, *options)["against"]
+    assert against["first"]["value"] == pytest.approx(0 if metric.endswith("error_rate") else 100)
+    assert against["lower_is_better"] == metric.endswith("error_rate")
+
+
 def test_predictions_can_be_kept(here, reverse_run, capsys):
     output(capsys, reverse_run, "--source", "s", "--target", "t", "--out", "new/out.txt")
     assert (here / "new/out.txt").read_text() == "d c b a\na d\na c b\nd c\n"
+
+
+def test_mistakes_can_be_listed(here, reverse_run, capsys):
+    output(capsys, reverse_run, "pairs.tsv", "--mistakes", "wrong.tsv")
+    assert (here / "wrong.tsv").read_text() == "b c a\ta c b\tb c a\n"
+    (here / "pairs.tsv").write_text("a b\tb a\na b\ta b\nc d\tC D\nc d\tx\n")
+    output(capsys, reverse_run, "pairs.tsv", "--mistakes", "wrong.tsv", "--variants")
+    assert (here / "wrong.tsv").read_text() == "c d\td c\tC D\tx\n"
 
 
 def test_prepared_text_is_scored_as_well(here, subword_run, capsys):
@@ -183,6 +236,10 @@ BOTH = ["--source", "s", "--target", "t"]
             ["RUN", *BOTH, "--against-length", "blue"],
             'evaluate_text: unknown against_length "blue"; did you mean "bleu"?',
         ),
+        (["RUN", *BOTH, "--against", "one"],
+         "one has 1 lines, but there are 4 sources; line n must be the prediction for source n"),
+        (["RUN", *BOTH, "--against", "none"], "none: not found; expected a run folder or a file of predictions"),
+        (["RUN", *BOTH, "--against", "."], ". is not a run folder: run.json is missing"),
         (["RUN", *BOTH, "--gold", "one"], "one has 1 lines, but there are 4 pairs; line n must align pair n"),
         (["RUN", *BOTH, "--gold", "far"],
          "far, line 1: word 4 of the source is out of range (4 words, counted from 0); "
@@ -216,6 +273,7 @@ OPTIONS = [
     "--tokenize",
     "--unit",
     "--gold",
+    "--against",
     "--out",
 ]
 WORDS = st.sampled_from(

@@ -43,21 +43,37 @@ def test_a_file_and_options(reverse_run, tmp_path, monkeypatch, capsys):
     assert answer(monkeypatch, capsys, "", reverse_run, *options) == ["d c"]
 
 
-def test_the_n_best_of_every_source_take_n_lines(reverse_run, monkeypatch, capsys):
-    lines = answer(monkeypatch, capsys, "a b\n\nd\n", reverse_run, "--nbest", 3, "--log-probabilities")
-    values, texts = zip(*(line.split("\t") for line in lines), strict=True)
+def test_each_line_of_an_n_best_list_has_its_source_and_the_score_that_ranks_it(reverse_run, monkeypatch, capsys):
+    lines = answer(monkeypatch, capsys, "a b\n\nd\n", reverse_run, "--nbest", 3, "--quiet")
     best = load(reverse_run).predict("a b", nbest=3).alternatives
-    assert list(texts[:3]) == [prediction.text for prediction in best]
-    assert values[:3] == tuple(f"{prediction.log_probability:.4f}" for prediction in best)
-    assert (texts[3:6], values[3:6]) == (("", "", ""), ("0.0000", "-inf", "-inf"))  # only one empty target
-    assert len(lines) == 9
+    assert [line.split("\t") for line in lines[:3]] == [
+        ["1", f"{prediction.ranking_score:.4f}", f"{prediction.log_probability:.4f}", prediction.text]
+        for prediction in best
+    ]
+    assert lines[3] == "2\t0.0000\t0.0000\t"  # there is only one empty target
+    assert [line.split("\t")[0] for line in lines] == ["1", "1", "1", "2", "3", "3", "3"]
+
+
+def test_the_columns_of_an_n_best_list_are_named(reverse_run, capsys):
+    assert main(["predict", str(reverse_run), "a b", "--nbest", "2"]) == 0
+    line = "columns: source number, score (log-probability / length penalty), log-probability, target\n"
+    assert capsys.readouterr().err == line
+    assert main(["predict", str(reverse_run), "a b", "--nbest", "2", "--jsonl"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_one_target_can_have_its_log_probability(reverse_run, monkeypatch, capsys):
+    (line,) = answer(monkeypatch, capsys, "a b\n", reverse_run, "--log-probabilities")
+    prediction = load(reverse_run).predict("a b")
+    assert line == f"{prediction.log_probability:.4f}\t{prediction.text}"
 
 
 def test_json_has_tokens_alternatives_and_weights(reverse_run, monkeypatch, capsys):
     (line,) = answer(monkeypatch, capsys, "a ü\n", reverse_run, "--jsonl", "--weights", "--nbest", 2, "--quiet")
     record = json.loads(line)
     assert list(record) == [
-        "source", "text", "log_probability", "source_tokens", "target_tokens", "weights", "alternatives",
+        "source", "text", "log_probability", "ranking_score", "source_tokens", "target_tokens", "weights",
+        "alternatives",
     ]  # fmt: skip
     assert (record["source"], record["source_tokens"]) == ("a ü", ["a", "ü", "<eos>"])
     (layer,) = record["weights"]
@@ -66,7 +82,7 @@ def test_json_has_tokens_alternatives_and_weights(reverse_run, monkeypatch, caps
     assert all(sum(row) == pytest.approx(1, abs=1e-5) for row in head)
     best, other = record["alternatives"]
     assert best == {name: value for name, value in record.items() if name not in ("source", "alternatives")}
-    assert best["log_probability"] >= other["log_probability"]
+    assert best["ranking_score"] >= other["ranking_score"]
 
 
 def test_attention_is_drawn_beneath_each_target(reverse_run, monkeypatch, capsys):
@@ -114,7 +130,7 @@ def test_a_stream_is_answered_in_parts(reverse_run, monkeypatch, capsys):
 def test_what_a_model_writes_stays_on_its_line(reverse_run):
     assert to_single_line("a\nb\r\nc") == "a b  c"
     prediction = load(reverse_run).predict("a b")
-    assert prediction.lines(PredictPairs(nbest=2)) == ["b a", ""]
+    assert prediction.lines(PredictPairs()) == ["b a"]
 
 
 class Terminal(io.StringIO):

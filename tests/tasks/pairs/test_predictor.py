@@ -69,14 +69,31 @@ def test_several_at_once_are_what_each_is_alone(any_model):
     ],
 )
 def test_a_search_that_is_watched_finds_what_predict_does(any_model, settings):
-    for search in any_model.search("a b c d", SearchOptions(**settings)):
+    options = SearchOptions(**settings)
+    for search in any_model.search("a b c d", options):
         assert search.length >= 1
-    prediction, expected = any_model.finish_search("a b c d", search), any_model.predict("a b c d", **settings)
+    prediction, expected = any_model.finish_search("a b c d", search, options), any_model.predict("a b c d", **settings)
     assert len(prediction.alternatives) == len(expected.alternatives)
     for one, other in zip(prediction.alternatives, expected.alternatives, strict=True):
         assert (one.text, one.log_probability) == (other.text, other.log_probability)
+        assert one.ranking_score == other.ranking_score
         assert (one.source_tokens, one.target_tokens) == (other.source_tokens, other.target_tokens)
     assert prediction.text == expected.text
+
+
+@pytest.mark.parametrize("length_penalty", [0.0, 1.0, 2.5])
+def test_targets_are_ranked_by_a_score_that_is_given(any_model, length_penalty):
+    best = any_model.predict("a b c d", beam=6, nbest=6, length_penalty=length_penalty).alternatives
+    scores = [prediction.ranking_score for prediction in best]
+    assert scores == sorted(scores, reverse=True)
+    for prediction in best:
+        length = len(prediction.target_tokens)  # with <eos>
+        expected = prediction.log_probability / ((5 + length) / 6) ** length_penalty
+        assert prediction.ranking_score == pytest.approx(expected)
+    given = any_model.force(["a b c d"], [best[0].text])[0]  # with the penalty of the recipe, 1
+    assert given.ranking_score == pytest.approx(given.log_probability / ((5 + len(given.target_tokens)) / 6))
+    greedy = any_model.predict("a b c d", beam=1, length_penalty=length_penalty)
+    assert greedy.ranking_score == greedy.log_probability
 
 
 def test_tokens_are_the_axes_of_the_weights_and_rows_sum_to_one(any_model):

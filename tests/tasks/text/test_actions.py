@@ -113,6 +113,30 @@ def test_conditions_can_be_set(gpt_run, monkeypatch, capsys):
     assert lines[1].endswith(" (tokens:12|context:9|stride:2|documents:paragraph)")  # five letters and <eos>, twice
 
 
+def test_two_runs_are_compared(text_run, gpt_run, tmp_path, monkeypatch, capsys):
+    path = tmp_path / "text.txt"
+    path.write_text("the cat sees a bird\n" * 25)
+    assert main(["evaluate", str(text_run), str(path), "--against", str(gpt_run)]) == 0
+    assert capsys.readouterr().err == (
+        f"{gpt_run} was trained with --documents file, but is scored with line as {text_run} was trained, "
+        "which may favor the latter; pass --documents to choose\n"
+    )
+    command = ("evaluate", text_run, path, "--against", gpt_run, "--documents", "line")
+    lines = answer(monkeypatch, capsys, "", *command)
+    assert lines[:-2] == evaluate_text_file(load(text_run), path).lines()
+    assert lines[-2].startswith(f"{gpt_run} and {text_run}, bits per character ")
+    assert "|paired bootstrap, 1000 samples|different tokens|documents:25|" in lines[-2]
+    (line,) = answer(monkeypatch, capsys, "", *command, "--json")
+    against = json.loads(line)["against"]
+    assert against["verdict"] == lines[-1]
+    for name, run in (("first", gpt_run), ("second", text_run)):
+        scores = {score.name: score.value for score in evaluate_text_file(load(run), path, documents="line").scores}
+        assert against[name]["value"] == pytest.approx(scores["bits per character"])
+    same = answer(monkeypatch, capsys, "", "evaluate", text_run, path, "--against", text_run)
+    assert same[-1] == f"no significant difference between {text_run} and {text_run} (p 1.0000)"
+    assert ", loss " in same[-2]
+
+
 # inspect and generate
 
 
@@ -236,6 +260,11 @@ def test_options_of_pairs_are_refused(command, option, text_run, tmp_path, monke
         ("evaluate TEXT", "--data is required: a text file or a folder of text files"),
         ("evaluate TEXT --data none.txt", "cannot read none.txt: not found"),
         ("evaluate TEXT --data blank.txt", "blank.txt: no text"),
+        (
+            "evaluate TEXT --data - --against GPT",
+            "--against cannot be combined with --data -: both runs read the data",
+        ),
+        ("evaluate TEXT --data in.txt --against PAIRS", "PAIRS: expected a run of the task text, got pairs"),
         (
             "evaluate TEXT --data in.txt --context-length 0",
             "--context-length must be at least 1, got 0",

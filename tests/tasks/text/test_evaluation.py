@@ -113,14 +113,14 @@ def test_every_target_is_scored_once(name, path, monkeypatch):
     """Count the targets that the model is asked for, by what they are."""
     targets: list[int] = []
     counts: list[int] = []
-    real = segments.iter_window_batches
+    real = segments.iter_positioned_batches
 
     def counting(*arguments, **options):
         for group in real(*arguments, **options):
-            targets.extend(token for batch in group for token in batch.targets[batch.targets != PAD].tolist())
+            targets.extend(token for batch, _ in group for token in batch.targets[batch.targets != PAD].tolist())
             yield group
 
-    monkeypatch.setattr("regard.tasks.text.evaluation.iter_window_batches", counting)
+    monkeypatch.setattr("regard.tasks.text.evaluation.iter_positioned_batches", counting)
     monkeypatch.setattr("regard.tasks.text.evaluation.measure_loss_by_distance", lambda *_: [])
     expected = sorted(token for ids in documents_of(path.read_text()) for token in ids[1:])
     for context, stride in [(10, 3), (10, 10), (2, 1)]:

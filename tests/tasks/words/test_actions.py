@@ -323,7 +323,9 @@ def test_two_runs_are_compared(label_runs, answer, complaint, tmp_path):
     right = sum(each.labels == (label,) for each, label in zip(
         load(mean).predict(["good", "bad", "great one", "awful"]), ["plus", "minus"] * 2, strict=True
     ))  # fmt: skip
-    assert answer("", *command)[-1].startswith(f"{mean} and {one}, micro F1 {right / 4:.4f} and 1.0000: ")
+    *_, line, verdict = answer("", *command)
+    assert line.startswith(f"{mean} and {one}, micro F1 {right / 4:.4f} and 1.0000: ")
+    assert verdict.startswith(f"no significant difference between {mean} and {one} (p ")
     record = json.loads(answer("", *command, "--json")[0])
     assert record["accuracy"]["value"] == 1
     assert record["against"]["first"]["value"] == right / 4

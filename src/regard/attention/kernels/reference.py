@@ -43,4 +43,9 @@ def is_small(call: Call) -> bool:
     return math.prod(call.terms.shape) * call.numbers_per_pair() <= SMALL
 
 
-REFERENCE = AttentionKernel("reference", worthwhile=is_small, forward=forward, differentiable=True)
+def is_worthwhile(call: Call) -> bool:
+    """Return whether the matrix is small, or only torch's autograd gives all gradients."""
+    return is_small(call) or call.terms.score.needs_autograd(call.query, call.keys)
+
+
+REFERENCE = AttentionKernel("reference", worthwhile=is_worthwhile, forward=forward, differentiable=True)

@@ -145,4 +145,18 @@ def reduce(call: Call, statistic: Float[Tensor, "*batch queries 1"], names: Sequ
     return reduce_rows(walk_rows(call, statistic), names, call.terms.shape, statistic)
 
 
-TILED = AttentionKernel("tiled", forward=forward, backward=backward, reduce=reduce, rows=walk_rows)
+def get_unsupported_reason(call: Call, job: str) -> str | None:
+    """Return why tiles cannot compute a call, or None."""
+    if job == "forward" and call.terms.score.needs_autograd(call.query, call.keys):
+        return f"{call.terms.score.title} closes over tensors that need a gradient"
+    return None
+
+
+TILED = AttentionKernel(
+    "tiled",
+    unsupported_reason=get_unsupported_reason,
+    forward=forward,
+    backward=backward,
+    reduce=reduce,
+    rows=walk_rows,
+)

@@ -66,4 +66,4 @@ def import_extra(corpus: str, module: str, package: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name != module.split(".")[0]:
             raise
-        raise RegardError(f"{corpus}: {package} is not installed; pip install 'regard[demo]'") from None
+        raise RegardError(f"{corpus}: {package} is not installed; pip install {package}") from None

@@ -53,14 +53,31 @@ def read_pairs(
     Example:
         >>> examples = list(read_pairs("train.tsv", columns=("de", "en")))
     """
+    chosen = choose_format(path, format)
+    location = f"{format_path(path)}, {'entry' if chosen == 'mo' else 'line'}"
+    return build_pairs(read_numbered_pairs(path, format=chosen, columns=columns), location, on_empty)
+
+
+def choose_format(path: Path, format: str | None) -> str:  # noqa: A002
+    """Return a key of `FORMATS`: the given format, or that of the file name."""
     chosen = format or guess_format(path, ENDINGS, "for plain text, choose a language model (--model lstm-lm)")
     if chosen not in FORMATS:
         raise unknown_name("data.format", chosen, FORMATS)
+    return chosen
+
+
+def read_numbered_pairs(
+    path: Path,
+    *,
+    format: str | None = None,  # noqa: A002
+    columns: Sequence[str | int] | None = None,
+) -> Iterator[NumberedPair]:
+    """Yield the pairs of one file as they are, with empty ones; the arguments are those of `read_pairs`."""
+    chosen = choose_format(path, format)
     if columns is not None and len(columns) != 2:
         raise RegardError(f"data.columns: expected 2 columns, source and target, got {len(columns)}")
     two = None if columns is None else (columns[0], columns[1])
-    location = f"{format_path(path)}, {'entry' if chosen == 'mo' else 'line'}"
-    return build_pairs(FORMATS[chosen](path, two), location, on_empty)
+    return FORMATS[chosen](path, two)
 
 
 def read_parallel(source_path: Path, target_path: Path, *, on_empty: str = "error") -> Iterator[Example]:

@@ -12,7 +12,7 @@
  * @property {{beam?: number}} defaults defaults of options that depend on the model
  *
  * @typedef {{max_bytes: number, max_characters: number, max_beam: number, max_tokens: number, timeout: number}} Limits
- * @typedef {{text: string, log_probability: number}} Scored
+ * @typedef {{text: string, log_probability: number, ranking_score?: number}} Scored
  *
  * @typedef {object} Answer the response of /api/predict; its fields depend on the task
  * @property {string} [text]

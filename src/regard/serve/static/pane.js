@@ -241,10 +241,11 @@ function visible(text) {
 }
 
 /** @param {Scored} scored */
-function scoredLine({ text, log_probability }) {
+function scoredLine({ text, log_probability, ranking_score }) {
   const shown = element("span", "text", visible(text) || "(empty)");
   shown.dir = "auto";
-  return [shown, element("span", "number", `log p ${log_probability.toFixed(2)}`)];
+  const rank = ranking_score === undefined ? "" : `score ${ranking_score.toFixed(2)}, `;
+  return [shown, element("span", "number", `${rank}log p ${log_probability.toFixed(2)}`)];
 }
 
 /** @param {string} label @param {number} probability */

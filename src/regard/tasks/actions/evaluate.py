@@ -8,13 +8,16 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, runtime_checkable
 
 from cyclopts import Parameter
 
 from regard.errors import RegardError
 from regard.messages import escape_lines
 from regard.tasks.actions import FILE_OR_STDIN, Action, Flag, Invocation
+
+if TYPE_CHECKING:
+    from regard.metrics import Comparison
 
 
 @runtime_checkable
@@ -73,17 +76,19 @@ class ComparisonReport:
     """A report, with a comparison to another run."""
 
     report: PrintableReport
-    comparison: Any
-    runs: tuple[Path | str, Path | str]
+    comparison: Comparison
+    runs: tuple[Path, Path]  # the other one, and the one of the report
 
     def lines(self) -> list[str]:
-        """Return the lines of the report, and a line that compares the runs."""
+        """Return the lines of the report, a line that compares the runs, and a verdict."""
         other, this_run = self.runs
-        return [*self.report.lines(), f"{other} and {this_run}, {self.comparison}"]
+        verdict = self.comparison.describe_verdict(other, this_run)
+        return [*self.report.lines(), f"{other} and {this_run}, {self.comparison}", verdict]
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as a JSON object."""
-        return {**self.report.to_json(), "against": self.comparison.to_json()}
+        comparison = {**self.comparison.to_json(), "verdict": self.comparison.describe_verdict(*self.runs)}
+        return {**self.report.to_json(), "against": comparison}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -82,8 +82,8 @@ class Predict(Action):
             predictor.check_attention()
         predictor.check(self)
 
-    def format_answer(self, predictor: Any, answer: Any) -> str:
-        """Format an answer for printing; None stands for a line without an answer."""
+    def format_answer(self, predictor: Any, answer: Any, number: int) -> str:
+        """Format the answer to an input, counted from 1, for printing; None stands for a line without an answer."""
         return json.dumps(answer.record(), ensure_ascii=False) if self.jsonl else "\n".join(answer.lines(self))
 
     def update_warnings(self, warnings: Warnings, predictor: Any, answer: Any) -> None:
@@ -92,14 +92,15 @@ class Predict(Action):
 
     def run(self, predictor: Any, invocation: Invocation) -> None:
         self.check_model(predictor)
-        warnings, shaded, done = Warnings(self.token_name), list[Shaded](), 0
+        warnings, shaded, done, number = Warnings(self.token_name), list[Shaded](), 0, 0
         with show_counter(invocation.quiet, self.unit) as show:
             for chunk in iter_chunks(self.iter_inputs(predictor), self.get_chunk_size(predictor)):
                 nonempty = [input_ for input_ in chunk if input_ is not None]
                 answers = iter(self.compute_answers(predictor, nonempty, offset_progress(done, show)))
                 for input_ in chunk:
                     answer = None if input_ is None else next(answers)
-                    print(self.format_answer(predictor, answer))
+                    number += 1
+                    print(self.format_answer(predictor, answer, number))
                     if answer is not None:
                         self.update_warnings(warnings, predictor, answer)
                         shaded += self.get_shaded_words(answer)

@@ -65,10 +65,10 @@ class PredictLabels(PredictFromWords, RankOptions):
             text, _, second = line.partition("\t") if pairs else (line, "", "")
             yield text.strip(), second.strip()
 
-    def format_answer(self, predictor: LabelPredictor, answer: Labeling | None) -> str:
+    def format_answer(self, predictor: LabelPredictor, answer: Labeling | None, number: int) -> str:
         if answer is None:
             return json.dumps({"text": "", "labels": [], "ranked": [], "words": []}) if self.jsonl else ""
-        return super().format_answer(predictor, answer)
+        return super().format_answer(predictor, answer, number)
 
 
 @dataclass(frozen=True, kw_only=True)

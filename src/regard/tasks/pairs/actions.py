@@ -10,12 +10,15 @@ from typing import Any, ClassVar
 
 from regard.errors import RegardError
 from regard.maps.options import TargetLookOptions
-from regard.tasks.actions import Flag, OptionalText
+from regard.messages import print_message
+from regard.tasks.actions import Flag, Invocation, OptionalText
 from regard.tasks.actions.explain import Explain
 from regard.tasks.actions.look import Look
 from regard.tasks.actions.predict import Predict, require_single_line
 from regard.tasks.actions.warnings import Warnings
 from regard.tasks.pairs.options import PairExplainOptions, SearchOptions
+
+NBEST_COLUMNS = ("source number", "score (log-probability / length penalty)", "log-probability", "target")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +27,8 @@ class PredictPairs(Predict, SearchOptions):
 
     Attributes:
         source: File of sources, one per line; - for stdin.
-        nbest: Number of targets per source, one per line, best first; padded with empty lines.
+        nbest: Number of targets per source, best first. Above 1, each line has the number of the source, the score that
+            ranks the targets (log-probability / length penalty), the log-probability and the target, separated by tabs.
         log_probabilities: Prefix each target with its log-probability and a tab.
         jsonl: Write one JSON object per source, with tokens, log-probabilities and alternatives.
         weights: Include attention weights in the JSON, indexed by layer, head, target and source token; requires
@@ -59,13 +63,22 @@ class PredictPairs(Predict, SearchOptions):
         lines = super().iter_inputs(predictor)
         return lines if self.picture is None else require_single_line(lines)
 
-    def format_answer(self, predictor: Any, answer: Any) -> str:
+    def run(self, predictor: Any, invocation: Invocation) -> None:
+        self.check_model(predictor)
+        if self.nbest > 1 and not self.jsonl and not invocation.quiet:
+            print_message(f"columns: {', '.join(NBEST_COLUMNS)}")
+        super().run(predictor, invocation)
+
+    def format_answer(self, predictor: Any, answer: Any, number: int) -> str:
         if self.picture is not None:
             predictor.attention_map(answer).save_picture(self.picture)
         if self.jsonl and not self.weights:
             return json.dumps(remove_weights(answer.record()), ensure_ascii=False)
         drawing = f"\n{predictor.attention_map(answer).draw()}\n" if self.draw else ""
-        return super().format_answer(predictor, answer) + drawing
+        lines = super().format_answer(predictor, answer, number)
+        if self.nbest > 1 and not self.jsonl:
+            lines = "\n".join(f"{number}\t{line}" for line in lines.split("\n"))
+        return lines + drawing
 
     def update_warnings(self, warnings: Warnings, predictor: Any, answer: Any) -> None:
         warnings.add_line(answer.pair.source, answer.source)

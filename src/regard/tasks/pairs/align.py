@@ -1,4 +1,4 @@
-"""The command `regard align`: word alignments from attention."""
+"""The command `regard align`: alignments of words or tokens from attention."""
 
 from __future__ import annotations
 
@@ -11,34 +11,59 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple
 from regard.bounds import Bounds
 from regard.errors import RegardError
 from regard.messages import print_message
-from regard.tasks.actions import Action, File, Invocation
-from regard.tasks.actions.evaluate import join_lines
+from regard.tasks.actions import FILE_OR_STDIN, Action, File, Flag, Invocation
+from regard.tasks.actions.evaluate import join_lines, parse_columns, rename_data_options
 from regard.tasks.actions.predict import AT_ONCE, to_single_line
-from regard.tasks.pairs.links import attend_examples, check_gold, get_shifts, to_attended
+from regard.tasks.pairs.links import (
+    WORDS,
+    LinkUnit,
+    LinkUnits,
+    check_gold,
+    choose_link_units,
+    count_indices,
+    force_examples,
+    get_linked_texts,
+    get_shifts,
+    to_attended,
+)
 from regard.tasks.progress import Progress, iter_chunks, offset_progress, show_counter
 
 if TYPE_CHECKING:
     from regard.alignment import AttentionExample, GoldLinks, HeadSelection
     from regard.data.example import Example, Links
-    from regard.tasks.pairs.predictor import PairPredictor
+    from regard.tasks.pairs.predictor import PairPredictor, Prediction
 
 Symmetrization = Literal["grow-diag-final-and", "grow-diag-final", "grow-diag", "intersection", "union"]
 
 
-class AttendedBothWays(NamedTuple):
-    """The attention of a model on one pair, and that of a model for the reverse direction, if any."""
+class PredictedChunk(NamedTuple):
+    """Some pairs with the attention of a model, and with that of a model for the reverse direction, if any."""
 
+    forward: Sequence[Prediction]
+    backward: Sequence[Prediction] | None = None
+
+
+class AttendedBothWays(NamedTuple):
+    """A pair, the attention of a model on it, and that of a model for the reverse direction, if any."""
+
+    prediction: Prediction
+    units: LinkUnits
     forward: AttentionExample
     backward: AttentionExample | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Align(Action):
-    """Align the words of each source and target, in Pharaoh format: 0-0 1-2.
+    """Align the words or tokens of each source and target, in Pharaoh format: 0-0 1-2.
 
     Attributes:
-        source: File of sources, one per line; - for stdin.
+        source: File of sources, one per line; - for stdin. A file of pairs is read as --data.
         target: File of targets, one per line (default: align the model's predictions).
+        data: File of pairs, instead of --source and --target.
+        format: Format of the file of pairs (default: from the file name).
+        columns: Columns of the file of pairs, separated by commas: source,target (default: from the recipe).
+        unit: What to align (default: words; tokens, such as letters, for a side that is mostly single words).
+        text: Write the linked words or tokens instead of their indices: dogs-Hunde.
         attention: Attention to use: 2.3 for head 3 of layer 2, 2 for the mean of layer 2, or mean for the mean of all
             (default: mean).
         shift: Decoder step to take the alignment of a word from: 0 for the step that writes it, 1 for the step that
@@ -46,19 +71,24 @@ class Align(Action):
         method: Link each target word to the source word with the most weight (argmax), or to all above the threshold.
         threshold: Minimum weight of a link, for --method threshold (default: 0.2).
         gold: File of gold links for the first lines, in Pharaoh format; selects the attention that matches them best.
-        gold_base: Index of the first word in the gold links.
-        backward: Run for the reverse direction, whose links are merged with these; requires --target.
+        gold_base: Index of the first word or token in the gold links.
+        backward: Run for the reverse direction, whose links are merged with these; requires targets.
         symmetrize: How to merge the two directions (default: grow-diag-final-and); requires --backward.
-        out: Write the tokenized predictions to this file; cannot be combined with --target.
+        out: Write the tokenized predictions to this file; cannot be combined with targets.
     """
 
-    summary: ClassVar[str] = "Align the words of sources and targets by attention."
+    summary: ClassVar[str] = "Align the words or letters of sources and targets by attention."
     example: ClassVar[str] = "align runs/mine t.en t.de > links.txt"
-    hint: ClassVar[str] = "pass one file of sources and one of targets"
+    hint: ClassVar[str] = "pass a file of pairs, or one file of sources and one of targets"
     positional: ClassVar[tuple[str, ...]] = ("source", "target")
 
     source: File = Path("-")
     target: File | None = None
+    data: Annotated[str | None, FILE_OR_STDIN] = None
+    format: str | None = None
+    columns: str | None = None
+    unit: LinkUnit | None = None
+    text: Flag = False
     attention: str | None = None
     shift: Literal[0, 1] | None = None
     method: Literal["argmax", "threshold"] = "argmax"
@@ -69,18 +99,32 @@ class Align(Action):
     symmetrize: Symmetrization | None = None
     out: Path | None = None
 
+    @property
+    def pairs_file(self) -> str | None:
+        """The file of pairs: --data, or a source without a target whose name is that of a file of pairs."""
+        from regard.data.formats.pairs import ENDINGS
+
+        if self.data is not None or self.target is not None:
+            return self.data
+        name = self.source.name.lower().removesuffix(".gz")
+        return str(self.source) if name.endswith(tuple(ENDINGS)) else None
+
     def check(self) -> None:
-        if self.target is None and self.source.name.removesuffix(".gz").endswith(".tsv"):
-            raise RegardError(f"align: expected a file of sources and a file of targets, got {self.source}")
-        for option, required in (("backward", "target"), ("gold", "target"), ("symmetrize", "backward")):
-            if getattr(self, option) is not None and getattr(self, required) is None:
-                raise RegardError(f"--{option} requires --{required}")
-        for option, other, why in (
-            ("attention", "gold", "the gold links select the attention"),
-            ("out", "target", "it writes predictions"),
-        ):
-            if getattr(self, option) is not None and getattr(self, other) is not None:
-                raise RegardError(f"--{option} cannot be combined with --{other}: {why}")
+        if self.data is not None:
+            for option in ("source", "target"):
+                if getattr(self, option) != getattr(Align, option):
+                    raise RegardError(f"--{option} cannot be combined with --data")
+        has_targets = self.target is not None or self.pairs_file is not None
+        for option in ("backward", "gold"):
+            if getattr(self, option) is not None and not has_targets:
+                raise RegardError(f"--{option} requires --target or --data")
+        if self.symmetrize is not None and self.backward is None:
+            raise RegardError("--symmetrize requires --backward")
+        if self.attention is not None and self.gold is not None:
+            raise RegardError("--attention cannot be combined with --gold: the gold links select the attention")
+        if self.out is not None and has_targets:
+            given = "--data" if self.target is None else "--target"
+            raise RegardError(f"--out cannot be combined with {given}: it writes predictions")
         self.parse_attention()
 
     def parse_attention(self) -> HeadSelection:
@@ -90,16 +134,14 @@ class Align(Action):
         return parse_selection(self.attention or "mean", self.shift or 0)
 
     def run(self, predictor: PairPredictor, invocation: Invocation) -> None:
-        from regard.alignment import symmetrize, to_pharaoh
+        from regard.alignment import symmetrize
         from regard.tasks.loading import load_same_task
 
         other = None if self.backward is None else load_same_task(predictor, self.backward, invocation)
+        has_targets = self.target is not None or self.pairs_file is not None
         with show_counter(invocation.quiet) as show:
-            attended_pairs = (
-                self.attend_predictions(predictor, show)
-                if self.target is None
-                else self.attend_given_targets(predictor, other, show)
-            )
+            chunks = self.force_given_targets(predictor, other, show) if has_targets else self.predict(predictor, show)
+            attended_pairs = self.attend(chunks, predictor, quiet=invocation.quiet)
             attentions = (self.parse_attention(), self.parse_attention())
             if self.gold is not None:
                 gold = read_gold(self.gold, self.gold_base)
@@ -111,10 +153,21 @@ class Align(Action):
                 if attended.backward is not None:
                     backward_links = reverse_links(self.compute_links(attended.backward, attentions[1]))
                     links = symmetrize(links, backward_links, self.symmetrize or "grow-diag-final-and")
-                print(to_pharaoh(links))
+                print(self.format_links(predictor, attended, links))
 
-    def attend_predictions(self, predictor: PairPredictor, show: Progress | None) -> Iterator[AttendedBothWays]:
-        """Yield the attention of the model while it predicts each target."""
+    def format_links(self, predictor: PairPredictor, attended: AttendedBothWays, links: Links) -> str:
+        """Format links as indices or, with --text, as words or tokens."""
+        from regard.alignment import to_pharaoh
+
+        if not self.text:
+            return to_pharaoh(links)
+        source, target = get_linked_texts(predictor, attended.prediction, attended.units)
+        return " ".join(
+            f"{source[source_index]}-{target[target_index]}" for source_index, target_index in sorted(links)
+        )
+
+    def predict(self, predictor: PairPredictor, show: Progress | None) -> Iterator[PredictedChunk]:
+        """Yield the predictions of the model for each source, with its attention."""
         from regard.data.formats import read_lines
         from regard.files import write_text
 
@@ -125,26 +178,59 @@ class Align(Action):
             predictions = predictor.predict(chunk, return_weights=True, progress=offset_progress(done, show))
             prediction_lines += [to_single_line(prediction.raw_text) for prediction in predictions] if self.out else []
             done += len(chunk)
-            yield from (AttendedBothWays(to_attended(prediction)) for prediction in predictions)
+            yield PredictedChunk(predictions)
         if self.out is not None:
             write_text(self.out, join_lines(prediction_lines))
 
-    def attend_given_targets(
+    def force_given_targets(
         self, predictor: PairPredictor, other: PairPredictor | None, show: Progress | None
-    ) -> Iterator[AttendedBothWays]:
-        """Yield the attention on each given pair, and that of the reverse model, if any."""
-        assert self.target is not None
+    ) -> Iterator[PredictedChunk]:
+        """Yield the given pairs with the attention of the model, and of the reverse model, if any."""
         for loaded in (predictor, other):
             if loaded is not None:
                 loaded.check_attention()
         done = 0
-        for chunk in iter_chunks(read_parallel_lines(self.source, self.target), AT_ONCE):
-            forward = attend_examples(predictor, chunk)
-            backward = None if other is None else attend_examples(other, [swap_sides(example) for example in chunk])
+        for chunk in iter_chunks(self.read_examples(predictor), AT_ONCE):
+            forward = force_examples(predictor, chunk)
+            backward = None if other is None else force_examples(other, [swap_sides(example) for example in chunk])
             done += len(chunk)
             if show is not None:
                 show(done)
-            yield from map(AttendedBothWays, forward) if backward is None else map(AttendedBothWays, forward, backward)
+            yield PredictedChunk(forward, backward)
+
+    def read_examples(self, predictor: PairPredictor) -> Iterator[Example]:
+        """Yield the given pairs, including empty ones, so that line n of the output aligns pair n of the input."""
+        from regard.data.example import Example
+        from regard.data.formats.pairs import read_numbered_pairs, zip_lines
+
+        if self.target is not None:
+            if self.source == self.target == Path("-"):
+                raise RegardError("--source and --target cannot both be stdin")
+            pairs = zip_lines(self.source, self.target)
+        else:
+            assert self.pairs_file is not None
+            columns = parse_columns(self.columns, predictor) or None
+            with rename_data_options():
+                pairs = read_numbered_pairs(self.pairs_file, format=self.format, columns=columns)
+        with rename_data_options():
+            yield from (Example(pair.source.strip(), pair.target.strip()) for pair in pairs)
+
+    def attend(
+        self, chunks: Iterator[PredictedChunk], predictor: PairPredictor, *, quiet: bool
+    ) -> Iterator[AttendedBothWays]:
+        """Yield the attention on each pair; the units are those of the first pairs."""
+        units: LinkUnits | None = None
+        for forward, backward in chunks:
+            if units is None:
+                units = choose_link_units(self.unit, predictor, forward)
+                if not quiet:
+                    report_units(units, predictor)
+            for index, prediction in enumerate(forward):
+                attended, reverse = to_attended(prediction, units), None
+                if backward is not None:
+                    reverse = to_attended(backward[index], units.swap())
+                    check_same_units(attended, reverse, prediction)
+                yield AttendedBothWays(prediction, units, attended, reverse)
 
     def compute_links(self, attended: AttentionExample, attention: HeadSelection) -> Links:
         """Return the links of one attention."""
@@ -165,7 +251,7 @@ class Align(Action):
         forward = [attended_pair.forward for attended_pair in first]
         backward = [attended_pair.backward for attended_pair in first if attended_pair.backward is not None]
         assert self.gold is not None
-        check_gold(self.gold, gold, forward)
+        check_gold(self.gold, gold, forward, first[0].units)
         attention = self.find_best_attention(forward, gold, None if quiet else "attention")
         if not backward:
             return attention, attention
@@ -185,14 +271,25 @@ class Align(Action):
         return best.selection
 
 
-def read_parallel_lines(source: Path, target: Path) -> Iterator[Example]:
-    """Yield the pairs of two files, including empty ones, so that line n of the output aligns line n of the input."""
-    from regard.data.example import Example
-    from regard.data.formats.pairs import zip_lines
+def check_same_units(forward: AttentionExample, backward: AttentionExample, prediction: Prediction) -> None:
+    """Raise a `RegardError` if the models of the two directions split a text differently."""
+    for text, words, backward_words in (
+        (prediction.source, forward.source_words, backward.target_words),
+        (prediction.text, forward.target_words, backward.source_words),
+    ):
+        count, backward_count = count_indices(words), count_indices(backward_words)
+        if count != backward_count:
+            raise RegardError(
+                f'--backward: the two runs split "{text}" into {count} and {backward_count} parts; '
+                "expected equal tokens, or pass --unit word"
+            )
 
-    if source == target == Path("-"):
-        raise RegardError("--source and --target cannot both be stdin")
-    return (Example(pair.source.strip(), pair.target.strip()) for pair in zip_lines(source, target))
+
+def report_units(units: LinkUnits, predictor: PairPredictor) -> None:
+    """Print what the links connect, unless both sides are words and have no other tokens."""
+    kinds = {predictor.tokenizers.source.kind, predictor.tokenizers.target.kind}
+    if units != WORDS or kinds != {"words"}:
+        print_message(f"links connect {units.describe(predictor)} (--unit)")
 
 
 def swap_sides(example: Example) -> Example:

@@ -10,10 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from regard.bounds import Bounds
 from regard.errors import RegardError
 from regard.tasks.actions import FILE_OR_STDIN, File, Flag, Invocation
-from regard.tasks.actions.evaluate import Evaluate, join_lines, parse_columns, rename_data_options
+from regard.tasks.actions.evaluate import ComparisonReport, Evaluate, join_lines, parse_columns, rename_data_options
 from regard.tasks.actions.predict import to_single_line
 from regard.tasks.actions.warnings import Warnings
-from regard.tasks.pairs.links import attend_examples, check_gold, get_shifts, unzip_examples
+from regard.tasks.pairs.links import (
+    WORDS,
+    LinkUnit,
+    check_gold,
+    choose_link_units,
+    force_examples,
+    get_shifts,
+    to_attended,
+    unzip_examples,
+)
 from regard.tasks.pairs.options import BeamBounds, SearchOptions
 from regard.tasks.progress import show_counter
 from regard.tasks.settings import get_split_seed
@@ -39,6 +48,7 @@ class AlignmentResult:
     attention: HeadSelection
     score: AlignmentScore
     chosen_by_gold: bool
+    units: str  # what the links connect, such as source words and target words
 
     def __str__(self) -> str:
         how = "best on these gold links" if self.chosen_by_gold else "from --attention"
@@ -46,12 +56,17 @@ class AlignmentResult:
 
     def to_json(self) -> dict[str, object]:
         """Return values for `json.dumps`."""
-        return {"attention": self.attention._asdict(), "searched": self.chosen_by_gold, **asdict(self.score)}
+        return {
+            "attention": self.attention._asdict(),
+            "searched": self.chosen_by_gold,
+            "units": self.units,
+            **asdict(self.score),
+        }
 
 
 @dataclass(frozen=True)
 class PairReport:
-    """The scores of predictions, and of the attention as word alignment."""
+    """The scores of predictions, and of the attention as alignment."""
 
     texts: dict[str, TextPredictionReport]
     alignment: AlignmentResult | None
@@ -59,7 +74,9 @@ class PairReport:
     def lines(self) -> list[str]:
         """Return the report, one line per score."""
         scores = [line for name, report in self.texts.items() for line in (name, *(f"  {s}" for s in report.lines()))]
-        return scores if self.alignment is None else [*scores, "attention as word alignment", f"  {self.alignment}"]
+        if self.alignment is None:
+            return scores
+        return [*scores, f"attention as alignment of {self.alignment.units}", f"  {self.alignment}"]
 
     def to_json(self) -> dict[str, Any]:
         """Return values for `json.dumps`."""
@@ -84,16 +101,21 @@ class EvaluatePairs(Evaluate):
         beam: Beam size; 1 for greedy search (default: from the recipe).
         lowercase: Ignore case.
         tokenize: Tokenization for BLEU: 13a, none, char, intl or zh.
-        against_length: Score to report first and by source length: bleu, chrf, exact_match, word_error_rate or
-            character_error_rate (default: the metric the run was validated with).
+        against_length: Score to report first and by source length: bleu, chrf, exact_match, word_error_rate (edits per
+            word), whole_word_error_rate (1 - exact match), token_error_rate or character_error_rate (default: the
+            metric the run was validated with).
         unit: Unit of length (default: words, or characters if most sources are a single word).
-        gold: File of gold word links, one line per pair, in Pharaoh format; scores the attention as word alignment.
-        gold_base: Index of the first word in the gold links.
+        gold: File of gold links, one line per pair, in Pharaoh format; scores the attention as alignment.
+        gold_base: Index of the first word or token in the gold links.
+        gold_unit: What the gold links connect (default: words; tokens for a side that is mostly single words).
         attention: Attention to score: 2.3 for head 3 of layer 2, 2 for the mean of layer 2, or mean for the mean of all
             (default: the best on the gold links).
         shift: Decoder step to take the alignment of a word from: 0 for the step that writes it, 1 for the step that
             reads it (default: 0, or the better one if the attention is searched).
+        against: Another run, or a file of its predictions, one per line, to compare with by paired bootstrap on the
+            score that is reported first.
         out: Write the predictions to this file.
+        mistakes: Write the wrong predictions to this file: source, prediction and references, separated by tabs.
     """
 
     source: File | None = None
@@ -112,9 +134,12 @@ class EvaluatePairs(Evaluate):
     unit: Literal["word", "character"] | None = None
     gold: Path | None = None
     gold_base: Literal[0, 1] = 0
+    gold_unit: LinkUnit | None = None
     attention: str | None = None
     shift: Literal[0, 1] | None = None
+    against: Path | None = None
     out: Path | None = None
+    mistakes: Path | None = None
 
     def check(self) -> None:
         self.parse_attention()
@@ -131,10 +156,12 @@ class EvaluatePairs(Evaluate):
 
         return None if self.attention is None else parse_selection(self.attention, self.shift or 0)
 
-    def build_report(self, predictor: PairPredictor, invocation: Invocation) -> PairReport:
+    def build_report(self, predictor: PairPredictor, invocation: Invocation) -> PairReport | ComparisonReport:
         from regard.files import write_text
+        from regard.metrics import paired_bootstrap
 
         predictor.check(SearchOptions(beam=self.beam))
+        other = self.load_other(predictor, invocation)
         if self.gold is not None:
             predictor.check_attention()
         examples = self.load_examples(predictor)
@@ -144,12 +171,67 @@ class EvaluatePairs(Evaluate):
             predictions = predictor.predict(sources, beam=self.beam, progress=show)
         if self.out is not None:
             write_text(self.out, join_lines(to_single_line(prediction.text) for prediction in predictions))
+        if self.mistakes is not None:
+            write_text(self.mistakes, join_lines(self.iter_mistakes(predictions, answers)))
         if not invocation.quiet:
             warnings = Warnings("source tokens")
             for prediction in predictions:
                 warnings.add_line(prediction.pair.source, prediction.source)
             warnings.print_all()
-        return PairReport(dict(self.iter_text_scores(predictor, predictions, answers)), alignment)
+        report = PairReport(dict(self.iter_text_scores(predictor, predictions, answers)), alignment)
+        if self.against is None:
+            return report
+        texts = [prediction.text for prediction in predictions]
+        other_texts = self.predict_other(other, sources, invocation)
+        comparison = paired_bootstrap(
+            other_texts,
+            texts,
+            answers,
+            report.texts["text"].against_length,
+            lowercase=self.lowercase,
+            tokenize=self.tokenize,
+        )
+        return ComparisonReport(report, comparison, (self.against, invocation.run))
+
+    def iter_mistakes(
+        self, predictions: Sequence[Prediction], answers: Sequence[str] | Sequence[list[str]]
+    ) -> Iterator[str]:
+        """Yield a line for each prediction that equals no reference: source, prediction and references."""
+        from regard.metrics.sequences import find_matches
+
+        matches = find_matches([prediction.text for prediction in predictions], answers, lowercase=self.lowercase)
+        for prediction, accepted, is_right in zip(predictions, answers, matches, strict=True):
+            if not is_right:
+                references = [accepted] if isinstance(accepted, str) else accepted
+                yield "\t".join(map(to_single_line, (prediction.source, prediction.text, *references)))
+
+    def load_other(self, predictor: PairPredictor, invocation: Invocation) -> PairPredictor | None:
+        """Load the run of --against; None if it is a file of predictions, or not given."""
+        from regard.tasks.loading import load_same_task
+
+        if self.against is None or self.against.is_file():
+            return None
+        if not self.against.exists():
+            raise RegardError(f"{self.against}: not found; expected a run folder or a file of predictions")
+        other: PairPredictor = load_same_task(predictor, self.against, invocation)
+        other.check(SearchOptions(beam=self.beam))
+        return other
+
+    def predict_other(self, other: PairPredictor | None, sources: Sequence[str], invocation: Invocation) -> list[str]:
+        """Return the predictions of the other run, or those of its file."""
+        from regard.data.formats import read_lines
+
+        assert self.against is not None
+        if other is not None:
+            with show_counter(invocation.quiet) as show:
+                return [prediction.text for prediction in other.predict(sources, beam=self.beam, progress=show)]
+        texts = list(read_lines(self.against))
+        if len(texts) != len(sources):
+            raise RegardError(
+                f"{self.against} has {len(texts)} lines, but there are {len(sources)} sources; "
+                "line n must be the prediction for source n"
+            )
+        return texts
 
     @rename_data_options()
     def load_examples(self, predictor: PairPredictor) -> Sequence[Example]:
@@ -244,17 +326,17 @@ class EvaluatePairs(Evaluate):
                 raise RegardError(
                     f"{self.gold} has {len(gold)} lines, but there are {len(examples)} pairs; line n must align pair n"
                 )
-        attended, attention = attend_examples(predictor, examples), self.parse_attention()
+        forced, attention = force_examples(predictor, examples), self.parse_attention()
+        units = WORDS if self.gold is None else choose_link_units(self.gold_unit, predictor, forced)
+        attended = [to_attended(prediction, units) for prediction in forced]
         if self.gold is not None:
-            check_gold(self.gold, gold, attended)
+            check_gold(self.gold, gold, attended, units)
+        description = units.describe(predictor)
         if attention is None:
             best = search_head(attended, gold, shifts=get_shifts(self.shift))
-            return AlignmentResult(best.selection, best.score, chosen_by_gold=True)
-        return AlignmentResult(
-            attention,
-            alignment_error([align(attended_pair, attention) for attended_pair in attended], gold),
-            chosen_by_gold=False,
-        )
+            return AlignmentResult(best.selection, best.score, chosen_by_gold=True, units=description)
+        links = [align(attended_pair, attention) for attended_pair in attended]
+        return AlignmentResult(attention, alignment_error(links, gold), chosen_by_gold=False, units=description)
 
 
 def group_targets(examples: Sequence[Example]) -> tuple[list[str], list[list[str]]]:

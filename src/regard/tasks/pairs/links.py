@@ -1,10 +1,10 @@
-"""Attention on given pairs and gold links, for `regard evaluate` and `regard align`."""
+"""Attention on given pairs, the units that links connect, and gold links, for `regard evaluate` and `regard align`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from regard.errors import RegardError
 
@@ -12,14 +12,84 @@ if TYPE_CHECKING:
     from regard.alignment import AttentionExample, GoldLinks
     from regard.data.example import Example
     from regard.tasks.pairs.predictor import PairPredictor, Prediction
+    from regard.text import Tokenizer
+
+LinkUnit = Literal["word", "token"]
 
 
-def to_attended(prediction: Prediction) -> AttentionExample:
-    """Return the weights of a prediction and the word of each token."""
+class LinkUnits(NamedTuple):
+    """What links connect: the words or the tokens of each side."""
+
+    source: LinkUnit = "word"
+    target: LinkUnit = "word"
+
+    def swap(self) -> LinkUnits:
+        """Return the units of the reverse direction."""
+        return LinkUnits(self.target, self.source)
+
+    def describe(self, predictor: PairPredictor) -> str:
+        """Describe the units with the kind of tokens: source characters and target words."""
+        tokenizers = predictor.tokenizers
+        source, target = name_unit(self.source, tokenizers.source), name_unit(self.target, tokenizers.target)
+        return f"source {source} and target {target}"
+
+
+WORDS = LinkUnits()
+
+
+def name_unit(unit: LinkUnit, tokenizer: Tokenizer) -> str:
+    """Return the plural name of a unit; tokens that are characters or bytes are called so."""
+    return tokenizer.kind if unit == "token" and tokenizer.kind in ("characters", "bytes") else f"{unit}s"
+
+
+def choose_link_units(unit: LinkUnit | None, predictor: PairPredictor, predictions: Sequence[Prediction]) -> LinkUnits:
+    """Return the given unit for both sides; by default tokens for a side that is mostly single words, else words."""
+    if unit is not None:
+        return LinkUnits(unit, unit)
+    tokenizers = predictor.tokenizers
+    return LinkUnits(
+        choose_link_unit(tokenizers.source, [prediction.source_words for prediction in predictions]),
+        choose_link_unit(tokenizers.target, [prediction.target_words for prediction in predictions]),
+    )
+
+
+def choose_link_unit(tokenizer: Tokenizer, words_of_tokens: Sequence[Sequence[int | None]]) -> LinkUnit:
+    """Return `token` if most texts are a single word of several possible tokens, otherwise `word`."""
+    counts = [count_indices(words) for words in words_of_tokens]
+    is_single = sum(count == 1 for count in counts) > sum(count > 1 for count in counts)
+    return "token" if is_single and tokenizer.kind != "words" else "word"
+
+
+def count_indices(words: Sequence[int | None]) -> int:
+    """Return the number of different words of some tokens."""
+    return len({word for word in words if word is not None})
+
+
+def to_attended(prediction: Prediction, units: LinkUnits = WORDS) -> AttentionExample:
+    """Return the weights of a prediction and the word of each token; with tokens as units, each is its own word."""
     from regard.alignment import AttentionExample
 
     assert prediction.weights is not None
-    return AttentionExample(prediction.weights, prediction.source_words, prediction.target_words)
+    source, target = prediction.source_words, prediction.target_words
+    pair = prediction.pair
+    if units.source == "token":
+        source = (*range(len(pair.source)), *[None] * (len(source) - len(pair.source)))
+    if units.target == "token":
+        length = len(pair.target or ())
+        target = (*range(length), *[None] * (len(target) - length))
+    return AttentionExample(prediction.weights, source, target)
+
+
+def get_linked_texts(
+    predictor: PairPredictor, prediction: Prediction, units: LinkUnits
+) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the words or tokens of both sides that link indices refer to."""
+    source, target = prediction.source_tokens, prediction.target_tokens
+    if units.source == "word":
+        source = tuple(predictor.tokenizers.source.steps.apply(prediction.source).split())
+    if units.target == "word":
+        target = tuple(prediction.raw_text.split())
+    return source, target
 
 
 def unzip_examples(examples: Sequence[Example]) -> tuple[list[str], list[str]]:
@@ -27,23 +97,25 @@ def unzip_examples(examples: Sequence[Example]) -> tuple[list[str], list[str]]:
     return [example.source for example in examples], [example.target for example in examples]
 
 
-def attend_examples(model: PairPredictor, examples: Sequence[Example]) -> list[AttentionExample]:
-    """Return the attention of a model on given pairs."""
-    return [to_attended(prediction) for prediction in model.force(*unzip_examples(examples), return_weights=True)]
+def force_examples(model: PairPredictor, examples: Sequence[Example]) -> list[Prediction]:
+    """Return given pairs as predictions of a model, with its attention."""
+    return model.force(*unzip_examples(examples), return_weights=True)
 
 
-def check_gold(path: Path, gold: Sequence[GoldLinks], attended: Sequence[AttentionExample]) -> None:
-    """Raise a `RegardError` for a link to a word that does not exist."""
+def check_gold(
+    path: Path, gold: Sequence[GoldLinks], attended: Sequence[AttentionExample], units: LinkUnits = WORDS
+) -> None:
+    """Raise a `RegardError` for a link to a word or token that does not exist."""
     for line_number, (links, attended_pair) in enumerate(zip(gold, attended, strict=True), start=1):
-        for side, words, word_indices in (
-            ("source", attended_pair.source_words, [source for source, _ in links.possible]),
-            ("target", attended_pair.target_words, [target for _, target in links.possible]),
+        for side, unit, words, word_indices in (
+            ("source", units.source, attended_pair.source_words, [source for source, _ in links.possible]),
+            ("target", units.target, attended_pair.target_words, [target for _, target in links.possible]),
         ):
-            count = len({word for word in words if word is not None})
+            count = count_indices(words)
             if word_indices and max(word_indices) >= count:
                 raise RegardError(
-                    f"{path}, line {line_number}: word {max(word_indices)} of the {side} is out of range "
-                    f"({count} words, counted from 0); if the links count from 1, pass --gold-base 1"
+                    f"{path}, line {line_number}: {unit} {max(word_indices)} of the {side} is out of range "
+                    f"({count} {unit}s, counted from 0); if the links count from 1, pass --gold-base 1"
                 )
 
 

@@ -62,10 +62,11 @@ def predict_with_alternatives(
     if options.target is not None:
         return predictor.force([text], [options.target])[0], None
     steps: list[list[Hypothesis]] = []
-    for search in predictor.search(text, SearchOptions(max_length=options.max_length)):
+    search_options = SearchOptions(max_length=options.max_length)
+    for search in predictor.search(text, search_options):
         if search.length <= LONG:
             steps += search.get_candidates()
-    prediction = predictor.finish_search(text, search)
+    prediction = predictor.finish_search(text, search, search_options)
     size = len(prediction.target_tokens)
     if predictor.recipe.decoding.beam == 1 or size > LONG:
         return prediction, None

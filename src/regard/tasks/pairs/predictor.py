@@ -12,7 +12,7 @@ from torch import Tensor
 from regard.batch import EOS, Pair, collate
 from regard.data.batches import plan_epoch
 from regard.decoding import Hypothesis, decode_all, forced_weights, score_targets
-from regard.decoding.beam import BeamSearch, check_beam, iter_beam_search
+from regard.decoding.beam import BeamSearch, check_beam, compute_length_penalty, iter_beam_search
 from regard.decoding.steps import resolve_limits
 from regard.errors import RegardError
 from regard.tasks.actions.predict import to_single_line
@@ -47,6 +47,7 @@ class Prediction:
     text: str
     raw_text: str = field(repr=False)  # the model's output before postprocessing
     log_probability: float
+    ranking_score: float  # the log-probability divided by the length penalty, by which targets are ranked
     source_tokens: tuple[str, ...]
     target_tokens: tuple[str, ...]
     source_words: tuple[int | None, ...] = field(repr=False)  # the word index of each token
@@ -61,10 +62,14 @@ class Prediction:
         return {"source": self.source, **targets[0], "alternatives": targets}
 
     def lines(self, options: PredictPairs) -> list[str]:
-        """Return exactly `nbest` lines, padded with empty ones, so that output lines can be matched to sources."""
-        targets = [(alternative.log_probability, to_single_line(alternative.text)) for alternative in self.alternatives]
-        targets += [(float("-inf"), "")] * (options.nbest - len(targets))
-        return [f"{value:.4f}\t{text}" if options.log_probabilities else text for value, text in targets]
+        """Return the target or, with `nbest` above 1, a line for each: ranking score, log-probability and target."""
+        if options.nbest > 1:
+            return [
+                f"{target.ranking_score:.4f}\t{target.log_probability:.4f}\t{to_single_line(target.text)}"
+                for target in self.alternatives
+            ]
+        text = to_single_line(self.text)
+        return [f"{self.log_probability:.4f}\t{text}" if options.log_probabilities else text]
 
 
 class PairPredictOptions(PredictOptions, total=False):
@@ -142,6 +147,11 @@ class PairPredictor(Predictor[Prediction]):
         """Return the length penalty of the options, or of the recipe."""
         return self.recipe.decoding.length_penalty if options.length_penalty is None else options.length_penalty
 
+    def _get_ranking_penalty(self, options: SearchOptions) -> float:
+        """Return the length penalty that ranks hypotheses; none for a beam of one, which is greedy."""
+        width = options.resolve_beam(self.recipe.decoding.beam)
+        return self._get_length_penalty(options) if width > 1 else 0.0
+
     def answer(
         self, requests: Sequence[Request], *, return_weights: bool = False, progress: Progress | None = None
     ) -> list[Prediction]:
@@ -164,9 +174,11 @@ class PairPredictor(Predictor[Prediction]):
             device=self.device,
             progress=progress,
         )
-        hypotheses = iter(best)
+        hypotheses, length_penalty = iter(best), self._get_ranking_penalty(options)
         predictions = [
-            self._build_predictions(text, source, next(hypotheses) if text.strip() else [EMPTY_HYPOTHESIS])
+            self._build_predictions(
+                text, source, next(hypotheses) if text.strip() else [EMPTY_HYPOTHESIS], length_penalty
+            )
             for text, source in zip(texts, sources, strict=True)
         ]
         return self._attach_alternatives(predictions, return_weights)
@@ -202,7 +214,7 @@ class PairPredictor(Predictor[Prediction]):
                 for hypothesis in search.get_live()[0]
             ]
             yield [PartialAnswer({"beam": [{"text": text, "log_probability": value} for text, value in hypotheses]})]
-        yield [self.finish_search(request.input, search)]
+        yield [self.finish_search(request.input, search, options)]
 
     def search(self, text: str, options: SearchOptions) -> Iterator[BeamSearch]:
         """Yield the search of `predict` for one source, which must not be empty, after each step."""
@@ -214,15 +226,14 @@ class PairPredictor(Predictor[Prediction]):
             collate([Pair(source.ids)]).to(self.device),
             width,
             options.nbest,
-            self._get_length_penalty(options) if width > 1 else 0.0,  # a beam of one is greedy
+            self._get_ranking_penalty(options),
             max_length=options.max_length,
         )
 
-    def finish_search(self, text: str, search: BeamSearch) -> Prediction:
+    def finish_search(self, text: str, search: BeamSearch, options: SearchOptions) -> Prediction:
         """Return the best target of a finished search, with the others as its alternatives."""
-        predictions = self._build_predictions(
-            text, self.tokenizers.source.encode_with_words(text), search.get_results()[0]
-        )
+        source, length_penalty = self.tokenizers.source.encode_with_words(text), self._get_ranking_penalty(options)
+        predictions = self._build_predictions(text, source, search.get_results()[0], length_penalty)
         return self._attach_alternatives([predictions], return_weights=False)[0]
 
     def force(self, texts: Sequence[str], targets: Sequence[str], *, return_weights: bool = False) -> list[Prediction]:
@@ -252,7 +263,11 @@ class PairPredictor(Predictor[Prediction]):
             for text, target_text in zip(texts, targets, strict=True)
         ]
         values = self._compute_log_probabilities([prediction.pair for prediction in predictions])
-        scored = [[replace(p, log_probability=value)] for p, value in zip(predictions, values, strict=True)]
+        length_penalty = self.recipe.decoding.length_penalty
+        scored = [
+            [add_log_probability(prediction, value, length_penalty)]
+            for prediction, value in zip(predictions, values, strict=True)
+        ]
         return self._attach_alternatives(scored, return_weights)
 
     def check_attention(self) -> None:
@@ -268,18 +283,21 @@ class PairPredictor(Predictor[Prediction]):
                     f"source {index} has {len(source.ids)} tokens; {self.name} reads at most {max_positions - 1}"
                 )
 
-    def _build_predictions(self, text: str, source: EncodedText, hypotheses: Sequence[Hypothesis]) -> list[Prediction]:
+    def _build_predictions(
+        self, text: str, source: EncodedText, hypotheses: Sequence[Hypothesis], length_penalty: float
+    ) -> list[Prediction]:
         """Return the predictions of some hypotheses, without duplicates."""
-        return drop_duplicates([self._build_prediction(text, source, hypothesis) for hypothesis in hypotheses])
+        predictions = [self._build_prediction(text, source, hypothesis) for hypothesis in hypotheses]
+        pairs = zip(predictions, hypotheses, strict=True)
+        return drop_duplicates([add_log_probability(p, h.log_probability, length_penalty) for p, h in pairs])
 
     def _build_prediction(self, text: str, source: EncodedText, hypothesis: Hypothesis) -> Prediction:
         tokenizer = self.tokenizers.target
         ids = [token for token in hypothesis.tokens if token != EOS]
         target = EncodedText(ids, tokenizer.ids_to_tokens(ids), tokenizer.ids_to_word_indices(ids))
-        prediction = build_prediction(
+        return build_prediction(
             text, source, tokenizer.decode(ids), tokenizer.decode_raw(ids), target, ended=hypothesis.ended
         )
-        return replace(prediction, log_probability=hypothesis.log_probability)
 
     def _compute_log_probabilities(self, pairs: Sequence[Pair]) -> list[float]:
         scores: dict[int, float] = {}
@@ -352,12 +370,19 @@ def build_prediction(
         text=readable,
         raw_text=written,
         log_probability=0.0,
+        ranking_score=0.0,
         source_tokens=(*source.tokens, END),
         target_tokens=(*target.tokens, END) if ended else tuple(target.tokens),
         source_words=(*source.word_indices, None),
         target_words=(*target.word_indices, None) if ended else tuple(target.word_indices),
         pair=Pair(source.ids, target.ids),
     )
+
+
+def add_log_probability(prediction: Prediction, log_probability: float, length_penalty: float) -> Prediction:
+    """Return a prediction with its log-probability, and with the score that ranks it."""
+    ranking_score = log_probability / compute_length_penalty(float(len(prediction.target_tokens)), length_penalty)
+    return replace(prediction, log_probability=log_probability, ranking_score=ranking_score)
 
 
 def drop_duplicates(predictions: Sequence[Prediction]) -> list[Prediction]:

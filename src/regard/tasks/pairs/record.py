@@ -7,10 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class TargetRecord:
-    """One target. Both token lists end in <eos>; weights are indexed by layer, head, target and source token."""
+    """One target. Both token lists end in <eos>; weights are indexed by layer, head, target and source token.
+
+    Targets are ranked by `ranking_score`, the log-probability divided by the length penalty.
+    """
 
     text: str
     log_probability: float
+    ranking_score: float
     source_tokens: list[str]
     target_tokens: list[str]
     weights: list[list[list[list[float]]]] | None = None

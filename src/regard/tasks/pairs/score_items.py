@@ -12,7 +12,7 @@ from regard.data.example import Example
 from regard.metrics.evaluation import METRICS, choose_unit
 from regard.metrics.items import ItemCounts
 from regard.metrics.sequences import to_units
-from regard.metrics.significance import BOOTSTRAP_METRICS
+from regard.metrics.significance import BOOTSTRAP_METRICS, Conditions
 from regard.metrics.translation import has_four_words
 from regard.tasks.item_scores import ItemScores
 from regard.tasks.pairs.evaluate import VALIDATED_BY, EvaluatePairs
@@ -28,12 +28,12 @@ def score_pair_items(predictor: PairPredictor, test: str | None) -> ItemScores:
     predictions = predictor.predict(sources)
     texts = [prediction.text for prediction in predictions]
     metric = choose_metric(predictor, targets)
-    count, _ = BOOTSTRAP_METRICS[metric]
+    counts, _ = BOOTSTRAP_METRICS[metric](texts, targets, Conditions())
     unit = choose_unit(sources)
     items = ItemCounts(
         metric=metric,
         signature=METRICS[metric](texts, targets).signature,
-        counts=np.asarray(count(texts, targets), dtype=np.float64),
+        counts=counts.astype(np.float64),
         lengths=np.array([len(to_units(source, unit)) for source in sources]),
         length_unit=f"source {unit}s",
         unknown=np.array([has_unknown(predictor, example) for example in examples]),

@@ -15,7 +15,7 @@ from regard.bounds import Bounds
 from regard.errors import RegardError
 from regard.messages import print_message
 from regard.tasks.actions import Action, File, Flag, Invocation
-from regard.tasks.actions.evaluate import Evaluate
+from regard.tasks.actions.evaluate import ComparisonReport, Evaluate
 from regard.tasks.actions.explain import Explain
 from regard.tasks.actions.look import Look
 from regard.tasks.actions.predict import Predict
@@ -25,7 +25,8 @@ from regard.tasks.progress import Progress, show_counter
 from regard.tasks.text.options import SEEDS, GenerationOptions, SamplingOptions, TextExplainOptions
 
 if TYPE_CHECKING:
-    from regard.tasks.text.evaluation import TextReport
+    from regard.data.documents import Documents
+    from regard.tasks.text.evaluation import ScoredFile, TextReport
     from regard.tasks.text.predictor import GeneratedText, TextPredictor
 
 SEPARATOR = "\n---\n"
@@ -67,6 +68,8 @@ class EvaluateText(Evaluate):
         context_length: Number of tokens to read at once (default: the maximum of the model).
         stride: Number of tokens to score per window, at most the context length (default: half the context length, or
             more for a recurrent model).
+        against: Another run to compare with, by paired bootstrap over documents, or over lines if there are few; by
+            loss per token if the tokens are the same, otherwise by bits per character.
     """
 
     example: ClassVar[str] = "evaluate runs/book --data other.txt"
@@ -75,22 +78,42 @@ class EvaluateText(Evaluate):
     documents: Literal["file", "line", "paragraph"] | None = None
     context_length: Annotated[int | None, Bounds(1, 1_000_000)] = None
     stride: Annotated[int | None, Bounds(1, 1_000_000)] = None
+    against: Path | None = None
 
     def check(self) -> None:
         if self.data is None:
             raise RegardError("--data is required: a text file or a folder of text files")
+        if self.against is not None and self.data == Path("-"):
+            raise RegardError("--against cannot be combined with --data -: both runs read the data")
 
-    def build_report(self, predictor: TextPredictor, invocation: Invocation) -> TextReport:
-        from regard.tasks.text.evaluation import evaluate_text_file
+    def build_report(self, predictor: TextPredictor, invocation: Invocation) -> TextReport | ComparisonReport:
+        from regard.tasks.loading import load_same_task
+        from regard.tasks.text.compare import compare_scored_files
 
         assert self.data is not None
-        conditions: dict[str, Any] = {
-            "documents": self.documents,
-            "context_length": self.context_length,
-            "stride": self.stride,
-        }
+        other = None if self.against is None else load_same_task(predictor, self.against, invocation)
+        documents = self.documents or predictor.recipe.data.documents
+        scored = self.score(predictor, documents, invocation)
+        if other is None or self.against is None:
+            return scored.report
+        other_documents = other.recipe.data.documents
+        if self.documents is None and other_documents != documents and not invocation.quiet:
+            print_message(
+                f"{self.against} was trained with --documents {other_documents}, but is scored with {documents} "
+                f"as {invocation.run} was trained, which may favor the latter; pass --documents to choose"
+            )
+        other_scored = self.score(other, documents, invocation)
+        comparison = compare_scored_files((other, other_scored), (predictor, scored), self.data, documents)
+        return ComparisonReport(scored.report, comparison, (self.against, invocation.run))
+
+    def score(self, predictor: TextPredictor, documents: Documents, invocation: Invocation) -> ScoredFile:
+        """Score the data with a run."""
+        from regard.tasks.text.evaluation import score_text_file
+
+        assert self.data is not None
+        window = {"context_length": self.context_length, "stride": self.stride}
         with show_counter(invocation.quiet, "tokens") as show:
-            return evaluate_text_file(predictor, self.data, **conditions, progress=show)
+            return score_text_file(predictor, self.data, documents=documents, **window, progress=show)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
+from jaxtyping import Float, Int, Integer
 
 from regard.batch import PAD
 from regard.data.documents import Documents, read_documents
@@ -18,10 +20,11 @@ from regard.data.segments import (
     Windows,
     build_evaluation_windows,
     get_document_spans,
+    iter_positioned_batches,
     iter_window_batches,
 )
 from regard.data.token_file import TokenFile, write_tokens
-from regard.decoding.score_text import iter_segment_log_probabilities, sum_nats
+from regard.decoding.score_text import iter_segment_log_probabilities
 from regard.errors import RegardError
 from regard.metrics.language import score_distance_bands, score_text
 from regard.metrics.score import MetricScore
@@ -54,6 +57,17 @@ class TextReport:
         }
 
 
+@dataclass(frozen=True, eq=False)
+class ScoredFile:
+    """A tokenized text with -log p of each token, and its report."""
+
+    report: TextReport
+    tokens: Integer[np.ndarray, " tokens"]
+    stops: Int[np.ndarray, " documents"]  # end of each document, after its <eos>
+    nats: Float[np.ndarray, " tokens"]
+    conditions: str
+
+
 def evaluate_text_file(
     predictor: TextPredictor,
     path: str | Path,
@@ -80,6 +94,22 @@ def evaluate_text_file(
     Example:
         >>> evaluate_text_file(regard.load("runs/book"), "test.txt").lines()
     """
+    scored = score_text_file(
+        predictor, path, documents=documents, context_length=context_length, stride=stride, progress=progress
+    )
+    return scored.report
+
+
+def score_text_file(
+    predictor: TextPredictor,
+    path: str | Path,
+    *,
+    documents: Documents | None = None,
+    context_length: int | None = None,
+    stride: int | None = None,
+    progress: Progress | None = None,
+) -> ScoredFile:
+    """Return the report of `evaluate_text_file`, and what each token costs."""
     documents = documents or predictor.recipe.data.documents
     context_length, stride = resolve_window(predictor, context_length, stride)
     with tempfile.TemporaryDirectory() as folder:
@@ -87,13 +117,37 @@ def evaluate_text_file(
         spans = get_document_spans(file)
         windows = build_evaluation_windows(spans, stride=stride, warmup=context_length - stride)
         segment = min(context_length, SEGMENT) if predictor.model.stateful else context_length
-        groups = iter_window_batches(windows, file, batch_tokens=TOKENS, segment_length=segment)
-        nats, count = sum_nats(predictor.model, groups, predictor.device, progress)
+        nats = compute_token_nats(predictor, file, windows, segment, progress)
         conditions = f"context:{context_length}|stride:{stride}|documents:{documents}"
         if file.totals.unknown:
             conditions += f"|unknown:{file.totals.unknown}"
-        scores = score_text(nats, tokens=count, words=file.words, characters=file.characters, conditions=conditions)
-        return TextReport(scores, measure_loss_by_distance(predictor, file, spans))
+        scores = score_text(
+            float(nats.sum()),
+            tokens=len(file.tokens) - len(file),  # <bos> is not predicted
+            words=file.words,
+            characters=file.characters,
+            conditions=conditions,
+        )
+        report = TextReport(scores, measure_loss_by_distance(predictor, file, spans))
+        return ScoredFile(report, np.array(file.tokens), np.array(file.stops), nats, conditions)
+
+
+def compute_token_nats(
+    predictor: TextPredictor, file: TokenFile, windows: Windows, segment_length: int, progress: Progress | None
+) -> Float[np.ndarray, " tokens"]:
+    """Return -log p of each token of a file; 0 for <bos>."""
+    nats, count = np.zeros(len(file.tokens)), 0
+    for segments in iter_positioned_batches(windows, file, batch_tokens=TOKENS, segment_length=segment_length):
+        batches = [segment.batch for segment in segments]
+        for (batch, positions), log_probabilities in zip(
+            segments, iter_segment_log_probabilities(predictor.model, batches, predictor.device), strict=True
+        ):
+            has_target = batch.targets != PAD
+            nats[positions[has_target].numpy()] = -log_probabilities.double().cpu()[has_target].numpy()
+            count += int(has_target.sum())
+            if progress is not None:
+                progress(count)
+    return nats
 
 
 def resolve_window(predictor: TextPredictor, context_length: int | None, stride: int | None) -> tuple[int, int]:
