@@ -29,7 +29,7 @@ FORMATS = (".png", ".svg")
 def check_matplotlib() -> None:
     """Raise a `RegardError` if matplotlib is missing."""
     try:
-        import matplotlib  # noqa: F401
+        import matplotlib.figure  # noqa: F401
     except ImportError:
         raise RegardError("pictures require matplotlib: pip install matplotlib") from None
 
