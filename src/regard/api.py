@@ -22,6 +22,7 @@ from regard.tasks.predictor import Predictor
 from regard.training.loop import Counters
 from regard.training.reporter import Reporter
 from regard.training.resume import apply_base_recipe, check_same_data, check_same_settings, find_base_run, resume_recipe
+from regard.training.stop import SignalHandler
 from regard.training.train import (
     clean_up_on_failure,
     initialize_model,
@@ -77,7 +78,9 @@ def train(
     reporter = Reporter(run, quiet=quiet)
     if resuming:
         base_run = find_base_run(run, base_run)
-    with run.lock(), clean_up_on_failure(run, reporter):
+    with SignalHandler(), run.lock(), clean_up_on_failure(run, reporter):
+        for message in run.restore_files() if resuming else ():
+            reporter.info(message)
         merged_table = (
             resume_recipe(run, table, find_task(run.read_recipe()).recipe)
             if resuming
@@ -92,8 +95,6 @@ def train(
         prepared = resolve_epochs(task.prepare(recipe, run, run if resuming else base_run, device, reporter))
         if resuming:
             check_same_data(run, prepared.data["sha256"])
-            run.write_recipe(prepared.recipe.to_table())
-            run.write_card(run.read_card())
         model = initialize_model(prepared, base_run, reporter)
         record_start(run, prepared, model, base_run, reporter)
         with use_deterministic_algorithms(prepared.recipe.training.deterministic):

@@ -82,6 +82,8 @@ def describe_run(run: Run, card: dict[str, Any], recipe: Recipe, metrics: list[d
     if metrics:
         yield from describe_last_validation(metrics[-1], str(run.metrics_file), task.learned_unit)
     yield describe_best_validation(card.get("best"), f"{location}: [best]")
+    if isinstance(unvalidated := card.get("unvalidated"), dict):
+        yield f"model: of step {format_value(unvalidated.get('step'))}, saved before the first validation"
     checkpoints = list_checkpoints(run)
     yield f"checkpoints: {', '.join(str(checkpoint.step) for checkpoint in checkpoints) or 'none'}"
     yield describe_state(checkpoints, list_checkpoints(Run(run.path / PRETRAINING)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -187,4 +188,11 @@ def run_action(action: Action, invocation: Invocation) -> None:
 
     action.check()
     device = resolve_device(invocation.device)
-    action.run(load(invocation.run, device), replace(invocation, device=device))
+    predictor = load(invocation.run, device)
+    unvalidated = predictor.card.get("unvalidated")
+    if isinstance(unvalidated, dict) and not invocation.quiet:
+        print(
+            f"note: {invocation.run}: training stopped at step {unvalidated.get('step')}, before the first validation",
+            file=sys.stderr,
+        )
+    action.run(predictor, replace(invocation, device=device))

@@ -92,5 +92,4 @@ def flatten_table(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def load_tokenizers(run: Run) -> TokenizerPair:
     """Load the tokenizers of a run."""
-    run.verify_checksum(run.tokenizer_file)
-    return TokenizerPair.load(run.tokenizer_file)
+    return TokenizerPair.load(run.find_file(run.tokenizer_file.name))
