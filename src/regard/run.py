@@ -365,8 +365,9 @@ def has_checksum(path: Path, checksum: str | None) -> bool:
 
 
 def list_checkpoints(run: Run) -> list[Checkpoint]:
-    """Return the intact checkpoints, oldest first."""
-    return [checkpoint for checkpoint in list_all_checkpoints(run) if checkpoint.is_intact()]
+    """Return the intact checkpoints, oldest first; of several at a step, the one written last."""
+    newest = {checkpoint.step: checkpoint for checkpoint in list_all_checkpoints(run) if checkpoint.is_intact()}
+    return list(newest.values())
 
 
 def list_all_checkpoints(run: Run) -> list[Checkpoint]:
@@ -390,9 +391,9 @@ def save_checkpoint(
     checkpoint = Checkpoint(run.checkpoints / (f"step-{step:09d}" + (f".{max(same) + 1}" if same else "")))
     with wrap_write_errors(checkpoint.path):
         write_checkpoint(run, checkpoint, tensors, json.dumps({"version": STATE_VERSION, **state}))
-        remaining = [other for other in others if other.step < step][-keep + 1 :] if keep > 1 else []
+        steps = sorted({other.step for other in others if other.step < step})
         for other in others:
-            if other not in remaining:
+            if other.step not in steps[max(0, len(steps) - keep + 1) :]:
                 shutil.rmtree(other.path)
     return checkpoint
 

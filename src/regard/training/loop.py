@@ -317,6 +317,7 @@ class Trainer:
         """Resume from the newest complete checkpoint, if any."""
         checkpoints = list_checkpoints(self.run)
         if not checkpoints:
+            self.check_nothing_to_lose()
             self.run.reset_metrics(b"")
             return
         newest = checkpoints[-1]
@@ -335,6 +336,16 @@ class Trainer:
         if not self.is_over():
             best = self.describe_best() or "not validated yet"
             self.reporter.info(f"resuming at step {newest.step:,} of {self.settings.steps:,}; {best}")
+
+    def check_nothing_to_lose(self) -> None:
+        """Raise a `RegardError` if training would start over, and replace a model that took longer to train."""
+        assert self.settings.steps is not None and self.settings.validate_every is not None
+        best = self.run.read_card().get("best") if self.run.card_file.exists() else None
+        if best is not None and best["step"] > min(self.settings.steps, self.settings.validate_every):
+            raise RegardError(
+                f"{self.run.path}: cannot resume: training/ has no intact checkpoint, and starting over would replace "
+                f"the model of step {best['step']:,}; choose another --out, or pass --from {self.run.path}"
+            )
 
     def check_same_version(self, saved: Set[str], expected: Set[str], kind: str) -> None:
         """Raise a `RegardError` if the checkpoint and this version of regard differ in the names of a kind."""

@@ -16,6 +16,7 @@ from regard.files import read_tensors, write_tensors
 from regard.run import Checkpoint, Run, list_checkpoints
 from regard.tasks.loading import load
 from regard.training.loop import Trainer
+from tests.signing import sign
 from tests.tiny_labels import write_data
 
 SIZES: dict[str, Any] = {"hidden": 4, "embedding": 6, "char_width": 4, "encoder": "rnn"}
@@ -246,7 +247,7 @@ def test_a_run_without_the_vectors_it_describes_is_one_line(data, tmp_path):
     narrow = tensors["vocabulary.embedding.weight"][:, :4]
     for changed in ({"odd": narrow}, {**tensors, "vocabulary.embedding.weight": narrow}):
         write_tensors(run.model_file, changed)
-        run.write_card(run.read_card())
+        sign(run.path, "model.safetensors")
         with pytest.raises(RegardError) as caught:
             train(recipe(data, vectors=run.path), tmp_path / "run", quiet=True)
         assert str(caught.value) == f"{run.model_file} does not match recipe.toml: parameters differ"
