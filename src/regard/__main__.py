@@ -11,13 +11,10 @@ from types import FrameType
 
 from regard.training.stop import build_interrupt, is_importing
 
-NOTHING_SAVED = b"stopped before the first step; nothing was saved\n"
-
 
 def start() -> int:
     """Run the command line of this process and return its exit status."""
-    training = sys.argv[1:2] == ["train"]
-    for signal_number in (signal.SIGINT, signal.SIGTERM) if training else (signal.SIGINT,):
+    for signal_number in (signal.SIGINT, signal.SIGTERM) if is_training() else (signal.SIGINT,):
         if signal.getsignal(signal_number) not in (signal.SIG_IGN, None):  # None: not set from Python
             signal.signal(signal_number, stop)
     try:
@@ -32,17 +29,22 @@ def start() -> int:
     return status
 
 
+def is_training() -> bool:
+    """Return whether the command is `regard train`, which handles SIGTERM like Ctrl-C."""
+    return sys.argv[1:2] == ["train"]
+
+
 def stop(signal_number: int, frame: FrameType | None) -> None:
     """Raise KeyboardInterrupt; in an import, end the process, since training has not started then."""
     if not is_importing(frame):
         raise build_interrupt(signal_number)
-    if sys.argv[1:2] == ["train"]:
-        os.write(2, NOTHING_SAVED)
-    os._exit(128 + signal_number)
+    exit_at_once(128 + signal_number)
 
 
 def exit_at_once(status: int) -> None:
     """End the process without the exit functions of libraries, which an interrupt may have left in any state."""
+    if is_training() and "regard.api" not in sys.modules:
+        os.write(2, b"stopped before the first step; nothing was saved\n")
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
