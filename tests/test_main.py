@@ -19,19 +19,6 @@ def install_and_tell(*arguments):
 signal.signal = install_and_tell
 """
 TRAIN = ["train", "copy", "--steps", "50", "--model", "bahdanau", "--hidden", "8", "--device", "cpu"]
-    "train",
-    "copy",
-    "--steps",
-    "50",
-    "--model",
-    "bahdanau",
-    "--hidden",
-    "8",
-    "--embedding",
-    "8",
-    "--device",
-    "cpu",
-]
 NOTHING = "stopped before the first step; nothing was saved\n"
 
 

@@ -21,7 +21,14 @@ from regard.tasks.options import get_field_names
 from regard.tasks.predictor import Predictor
 from regard.training.loop import Counters
 from regard.training.reporter import Reporter
-from regard.training.resume import apply_base_recipe, check_same_data, check_same_settings, find_base_run, resume_recipe
+from regard.training.resume import (
+    apply_base_recipe,
+    check_data_exists,
+    check_same_data,
+    check_same_settings,
+    find_base_run,
+    resume_recipe,
+)
 from regard.training.stop import SignalHandler
 from regard.training.train import (
     clean_up_on_failure,
@@ -89,6 +96,7 @@ def train(
         task, recipe = find_task(merged_table, recipe_name), to_recipe(merged_table, recipe_name)
         if resuming:
             check_same_settings(run, recipe)
+            check_data_exists(run, recipe)
         elif base_run is not None:
             task.check_base(recipe, base_run, recipe_name)
         torch.manual_seed(recipe.training.seed)

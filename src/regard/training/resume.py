@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,19 @@ def check_same_settings(run: Run, recipe: Recipe) -> None:
             f"{run.path}: cannot resume: run was started with {name} = {format_value(saved.get(name))}, "
             f"got {format_value(current.get(name))}{more}; choose another --out"
         )
+
+
+def check_data_exists(run: Run, recipe: Recipe) -> None:
+    """Raise a `RegardError` if a data file of a run to resume is missing, except one that is only read at the start."""
+    table = recipe.to_table()
+    paths, read_once = (find_marked_settings(mark, [type(recipe)]) for mark in ("path", "read_once"))
+    for section, name in sorted(paths - read_once):
+        path = table.get(section, {}).get(name)
+        if isinstance(path, str) and os.path.isabs(path) and not os.path.exists(path):
+            raise RegardError(
+                f"{run.path}: cannot resume: {section}.{name} = {format_value(path)} is missing; "
+                f"if it has moved, pass --{name.replace('_', '-')} with the new path"
+            )
 
 
 def check_same_data(run: Run, sha256: str) -> None:
