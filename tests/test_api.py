@@ -220,7 +220,7 @@ def test_damaged_metrics_are_restored_from_the_checkpoint(damage, tmp_path, caps
     else:
         file.write_bytes(content[:-30] if damage == "cut" else content.replace(b'"step": 8', b'"step" 8'))
     train(TINY, tmp_path / "run")
-    assert "note: metrics.jsonl was damaged; restored it from checkpoint step-000000012\n" in capsys.readouterr().err
+    assert "note: metrics.jsonl was damaged; restored it from the checkpoint of step 12\n" in capsys.readouterr().err
     assert file.read_bytes() == content
 
 
