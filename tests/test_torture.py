@@ -13,5 +13,5 @@ def test_killed_trainings_end_in_the_same_bits():
         capture_output=True,
         text=True,
     )
-    assert result.stdout.startswith("24 of 24 killed trainings ended in the same bits"), result.stdout + result.stderr
+    assert result.stdout.startswith("28 of 28 stopped trainings ended in the same bits"), result.stdout + result.stderr
     assert result.returncode == 0

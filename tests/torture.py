@@ -2,13 +2,16 @@
 
 `make torture` kills 200 trainings, in all four tasks, with EMA and with averaged checkpoints. Most are killed before
 a counted operation on a file of the run folder, the others at a random time. After each kill the model that the card
-names must load, and the same training must end in the same bits.
+names must load, and the same training must end in the same bits. A fifth as many trainings run out of disk space, or
+may no longer write: they must end in one line that says so, and continue to the same bits.
 
 All trainings are forked from one process that has imported PyTorch, so that a kill takes a second or two.
 """
 
 import argparse
+import errno
 import hashlib
+import itertools
 import json
 import os
 import random
@@ -16,6 +19,7 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,7 +28,9 @@ from typing import Any
 
 WRITING = {"fsync", "os.rename"}
 """Operations between opening and renaming a file: a kill before them leaves it partly or wholly written."""
-OPERATIONS = {"open", "os.rename", "os.remove", "os.rmdir", "os.mkdir"}
+REMOVING = {"os.remove", "os.rmdir"}
+OPERATIONS = {"open", "os.rename", "os.mkdir", *REMOVING}
+REFUSED = 2
 FSYNC = os.fsync
 STEPS = {"steps": 8, "validate_every": 2, "patience": 0}
 VARIANTS: dict[str, dict[str, Any]] = {"ema": {"ema_decay": 0.9}, "average": {"average_checkpoints": 2}}
@@ -84,8 +90,10 @@ def fork(function: Callable[[], object], *, kill_after: float | None = None) -> 
             function()
             os._exit(0)
         except BaseException as error:
-            os.write(2, f"{type(error).__name__}: {error}\n".encode())
-            os._exit(1)
+            refused = type(error).__name__ == "RegardError" and str(error).startswith("cannot write ")
+            if not refused:
+                traceback.print_exc()
+            os._exit(REFUSED if refused else 1)
     if kill_after is not None:
         time.sleep(kill_after)
         os.kill(pid, signal.SIGKILL)  # of a child that has ended already nothing is left to kill
@@ -117,18 +125,27 @@ def train(recipe: dict[str, Any], run: Path) -> None:
     train(recipe, run, quiet=True)
 
 
-def train_counted(recipe: dict[str, Any], run: Path, kill_at: int | None, log: Path) -> None:
-    """Train; write the operations on files to a log, or die before one of them."""
+def train_counted(recipe: dict[str, Any], run: Path, log: Path) -> None:
+    """Train, and write the operations on files to a log."""
     operations: list[str] = []
+    count_operations(run, operations.append)
+    train(recipe, run)
+    log.write_text(json.dumps(operations))
+
+
+def train_until(recipe: dict[str, Any], run: Path, index: int, error: int | None = None) -> None:
+    """Train; before an operation on a file, die, or let all from then on fail that need space or permission."""
+    numbers = itertools.count()
 
     def act(operation: str) -> None:
-        operations.append(operation)
-        if len(operations) - 1 == kill_at:
+        number = next(numbers)
+        if error is None and number == index:
             os.kill(os.getpid(), signal.SIGKILL)
+        elif error is not None and number >= index and operation not in REMOVING:
+            raise OSError(error, os.strerror(error))
 
     count_operations(run, act)
     train(recipe, run)
-    log.write_text(json.dumps(operations))
 
 
 def describe_result(run: Path) -> str:
@@ -158,7 +175,7 @@ def prepare(name: str, recipe: dict[str, Any], folder: Path) -> Case:
     """Train without a kill, to know the result, the operations on files and the duration."""
     run, log = folder / f"{name}-whole", folder / f"{name}.json"
     begin = time.monotonic()
-    assert fork(lambda: train_counted(recipe, run, None, log)) == 0, name
+    assert fork(lambda: train_counted(recipe, run, log)) == 0, name
     seconds = time.monotonic() - begin
     return Case(name, recipe, describe_result(run), tuple(json.loads(log.read_text())), seconds)
 
@@ -170,12 +187,14 @@ def kill_and_resume(case: Case, run: Path, draw: random.Random, kind: str) -> st
         point = f"{delay:.2f} s"
         fork(lambda: train(case.recipe, run), kill_after=delay)
     else:
-        points = [i for i, each in enumerate(case.operations) if (each in WRITING) == (kind == "writing")]
+        kinds = {"writing": WRITING, "files": OPERATIONS - WRITING}.get(kind, WRITING | OPERATIONS - REMOVING)
+        points = [i for i, operation in enumerate(case.operations) if operation in kinds]
         index = draw.choice(points)
         point = f"operation {index} ({case.operations[index]})"
-        status = fork(lambda: train_counted(case.recipe, run, index, run.with_suffix(".json")))
-        if status != -signal.SIGKILL:
-            return f"{case.name}, {point}: was not killed, status {status}"
+        error = {"space": errno.ENOSPC, "permission": errno.EROFS}.get(kind)
+        status = fork(lambda: train_until(case.recipe, run, index, error))
+        if status != (REFUSED if error else -signal.SIGKILL):
+            return f"{case.name}, {point}, {kind}: status {status}"
     if fork(lambda: check_loading(run)) != 0:
         return f"{case.name}, {point}: the model of the card does not load"
     if fork(lambda: train(case.recipe, run)) != 0:
@@ -198,18 +217,20 @@ def torture(kills: int, seed: int, folder: Path) -> list[str]:
         for variant, settings in VARIANTS.items()
     ]
     draw, begin, problems, counts = random.Random(seed), time.monotonic(), [], Counter[str]()
-    for number in range(kills):
-        kind = ("writing", "files", "time")[number // len(cases) % 3]
+    faults = kills // 5
+    for number in range(kills + faults):
+        kinds = ("writing", "files", "time") if number < kills else ("space", "permission")
+        kind = kinds[number // len(cases) % len(kinds)]
         counts[kind] += 1
         problem = kill_and_resume(cases[number % len(cases)], folder / f"run-{number}", draw, kind)
         if problem:
             problems.append(problem)
             print(problem, flush=True)
     print(
-        f"{kills - len(problems)} of {kills} killed trainings ended in the same bits, "
+        f"{kills + faults - len(problems)} of {kills + faults} stopped trainings ended in the same bits, "
         f"in {time.monotonic() - begin:.0f} s; "
         f"killed while a file was written: {counts['writing']}, at another operation on a file: {counts['files']}, "
-        f"at a random time: {counts['time']}"
+        f"at a random time: {counts['time']}; out of space: {counts['space']}, read-only: {counts['permission']}"
     )
     return problems
 
