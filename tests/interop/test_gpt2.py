@@ -298,7 +298,7 @@ def test_an_export_that_cannot_be_is_said(run, tmp_path):
     with pytest.raises(RegardError) as error:
         export_gpt2(lower.path, tmp_path / "hub")
     assert str(error.value) == "cannot export a tokenizer with preprocessing steps; GPT-2 does not support them"
-    lower.write_recipe({"model": {"name": "lstm-lm"}})
+    lower.write_files(lower.read_card(), {"recipe.toml": b'[model]\nname = "lstm-lm"\n'})
     with pytest.raises(RegardError) as error:
         export_gpt2(lower.path, tmp_path / "hub")
     assert str(error.value) == f'{lower.path}: cannot export model "lstm-lm"; only "gpt" is supported'
