@@ -1,12 +1,14 @@
 """Real signals to this process."""
 
+import importlib
 import os
 import signal
+import sys
 import threading
 
 import pytest
 
-from regard.training.stop import StopRequest
+from regard.training.stop import SignalHandler, StopRequest, Terminated
 
 
 def send(number):
@@ -60,3 +62,15 @@ def test_another_thread_changes_nothing():
     thread.join()
     assert seen == [(True, False)]
     assert handlers() == before
+
+
+@pytest.mark.parametrize(("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)])
+def test_a_signal_in_an_import_waits_until_it_is_over(number, error, tmp_path, monkeypatch):
+    name = f"imported_until_{number.name.lower()}"
+    (tmp_path / f"{name}.py").write_text(f"import os\nos.kill(os.getpid(), {int(number)})\nwhole = True\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(error), SignalHandler():
+        module = importlib.import_module(name)
+        assert module.whole
+        threading.Event().wait(60)
+    assert sys.modules.pop(name).whole
