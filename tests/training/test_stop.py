@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import threading
+import time
 
 import pytest
 
@@ -69,8 +70,12 @@ def test_a_signal_in_an_import_waits_until_it_is_over(number, error, tmp_path, m
     name = f"imported_until_{number.name.lower()}"
     (tmp_path / f"{name}.py").write_text(f"import os\nos.kill(os.getpid(), {int(number)})\nwhole = True\n")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(error), SignalHandler():
-        module = importlib.import_module(name)
-        assert module.whole
-        threading.Event().wait(60)
+
+    def import_and_wait():
+        assert importlib.import_module(name).whole
+        while True:
+            time.sleep(0.001)
+
+    with SignalHandler(), pytest.raises(error):
+        import_and_wait()
     assert sys.modules.pop(name).whole
