@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
-.PHONY: demo check test lint bench docs
+.PHONY: demo check test lint torture bench docs
 
 demo: $(READY)
 	$(BIN)/regard demo
@@ -19,6 +19,9 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+torture: $(READY)
+	$(BIN)/python -m tests.torture
 
 bench: $(READY)
 	$(BIN)/python benchmarks/attention.py

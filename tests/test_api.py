@@ -1,9 +1,11 @@
 """Training as a whole: tiny real models, in real run folders."""
 
+import hashlib
 import json
 import math
 import os
 import re
+import shutil
 import signal
 import threading
 from pathlib import Path
@@ -16,6 +18,7 @@ import torch
 import regard
 from regard import memory
 from regard.api import train
+from regard.cli import main
 from regard.data.pair_check import pluralize
 from regard.errors import RegardError
 from regard.files import read_tensors
@@ -23,6 +26,7 @@ from regard.models import build
 from regard.run import Run, list_checkpoints
 from regard.training import loop
 from regard.training.optimizer import Optimizer
+from regard.training.stop import Terminated
 
 TINY = {
     "data": {"train": "copy", "corpus_size": 200, "corpus": {"min_length": 2, "max_length": 4, "alphabet": "abcd"}},
@@ -100,7 +104,170 @@ def test_ctrl_c_saves_at_the_step_where_it_was_pressed(tmp_path, monkeypatch, ca
     with pytest.raises(KeyboardInterrupt):
         train(TINY, tmp_path / "run")
     assert list_checkpoints(Run(tmp_path / "run"))[-1].step == 6
-    assert capsys.readouterr().err.endswith("stopped; run the same command again to resume at step 6\n")
+    best = Run(tmp_path / "run").read_card()["best"]
+    assert capsys.readouterr().err.endswith(
+        f"kept: checkpoint of step 6; best so far: exact {100 * best['value']:.1f} % at step 4\n"
+        "stopped; run the same command again to resume at step 6\n"
+    )
+    with monkeypatch.context() as undone:
+        undone.setattr(loop.Trainer, "update", update)
+        train(TINY, tmp_path / "run")
+    assert (
+        f"\nresuming at step 6 of 12; best so far: exact {100 * best['value']:.1f} % at step 4\n"
+        in capsys.readouterr().err
+    )
+
+
+def stop_at(step: int, number: int, monkeypatch) -> None:
+    """Send a signal to this process after a step."""
+    update = loop.Trainer.update
+
+    def stopped(trainer):
+        update(trainer)
+        if trainer.counters.step == step:
+            os.kill(os.getpid(), number)
+
+    monkeypatch.setattr(loop.Trainer, "update", stopped)
+
+
+@pytest.mark.parametrize("settings", [{}, {"ema_decay": 0.9}])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_before_the_first_validation_saves_a_model_that_is_not_validated(
+    number, settings, tmp_path, monkeypatch, capsys
+):
+    run, recipe = Run(tmp_path / "run"), changed(training=settings)
+    train(recipe, tmp_path / "whole", quiet=True)
+    with monkeypatch.context() as patched:
+        stop_at(2, number, patched)
+        with pytest.raises(Terminated if number == signal.SIGTERM else KeyboardInterrupt):
+            train(recipe, run.path)
+    assert capsys.readouterr().err.endswith(
+        "kept: checkpoint of step 2; model of step 2, not validated\n"
+        "stopped; run the same command again to resume at step 2\n"
+    )
+    card = run.read_card()
+    assert (card["unvalidated"], "best" in card) == ({"step": 2}, False)
+    (checkpoint,) = list_checkpoints(run)
+    part = checkpoint.load_tensors("average" if settings else "model")
+    assert all(torch.equal(tensor, part[name]) for name, tensor in run.read_parameters().items() if name in part)
+    assert main(["inspect", str(run.path)]) == 0
+    assert "\nbest: none yet; the model is that of step 2, not validated\n" in capsys.readouterr().out
+    assert main(["predict", str(run.path), "a b", "--device", "cpu"]) == 0
+    note = f"note: {run.path}: training stopped at step 2, before the first validation\n"
+    assert note in capsys.readouterr().err
+    train(recipe, run.path)
+    assert "\nresuming at step 2 of 12; not validated yet\n" in capsys.readouterr().err
+    assert "unvalidated" not in run.read_card()
+    assert files_equal(tmp_path / "whole/model.safetensors", run.model_file)
+    assert without_times(tmp_path / "whole") == without_times(run.path)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_before_the_first_step_says_what_is_kept(number, tmp_path, monkeypatch, capsys):
+    def stopped(*_):
+        os.kill(os.getpid(), number)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("regard.api.initialize_model", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            train(TINY, tmp_path / "run")
+    assert capsys.readouterr().err.endswith("stopped before the first step; nothing was saved\n")
+    assert not (tmp_path / "run").exists()
+    train(TINY, tmp_path / "run", quiet=True)
+    before = {
+        path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file() and path.name != "log"
+    }
+    with monkeypatch.context() as patched:
+        patched.setattr("regard.api.initialize_model", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            train({"training": {"steps": 16}}, tmp_path / "run")
+    assert capsys.readouterr().err.endswith("stopped before the first step; the run is as it was\n")
+    assert all(path.read_bytes() == content for path, content in before.items())
+
+
+def test_the_same_command_restores_a_damaged_model_and_never_signs_it(tmp_path, capsys):
+    run = Run(tmp_path / "run")
+    train(TINY, run.path, quiet=True)
+    model, card = run.model_file.read_bytes(), run.card_file.read_bytes()
+    for damaged in (model[:-1] + bytes([model[-1] ^ 1]), model[:100], None):
+        run.model_file.unlink() if damaged is None else run.model_file.write_bytes(damaged)
+        with pytest.raises(RegardError, match=r"to restore it, run regard train --out "):
+            regard.load(run.path)
+        train(TINY, run.path)
+        assert "; restored it from training/copies\n" in capsys.readouterr().err
+        assert (run.model_file.read_bytes(), run.card_file.read_bytes()) == (model, card)
+        regard.load(run.path)
+
+
+def test_without_a_checkpoint_a_trained_model_is_not_replaced(tmp_path):
+    run = Run(tmp_path / "run")
+    train(changed(training={"metric": "loss"}), run.path, quiet=True)
+    assert run.read_card()["best"]["step"] == 12
+    model, metrics = run.model_file.read_bytes(), run.metrics_file.read_bytes()
+    shutil.rmtree(run.checkpoints)
+    with pytest.raises(RegardError) as caught:
+        train({"training": {"steps": 16}}, run.path, quiet=True)
+    assert str(caught.value) == (
+        f"{run.path}: cannot resume: training/ has no intact checkpoint, and starting over would replace the model of "
+        f"step 12; choose another --out, or pass --from {run.path}"
+    )
+    assert (run.model_file.read_bytes(), run.metrics_file.read_bytes()) == (model, metrics)
+
+
+@pytest.mark.parametrize("damage", ["cut", "middle", "remove"])
+def test_damaged_metrics_are_restored_from_the_checkpoint(damage, tmp_path, capsys):
+    train(TINY, tmp_path / "run", quiet=True)
+    file = tmp_path / "run/metrics.jsonl"
+    content = file.read_bytes()
+    if damage == "remove":
+        file.unlink()
+    else:
+        file.write_bytes(content[:-30] if damage == "cut" else content.replace(b'"step": 8', b'"step" 8'))
+    train(TINY, tmp_path / "run")
+    assert "note: metrics.jsonl was damaged; restored it from the checkpoint of step 12\n" in capsys.readouterr().err
+    assert file.read_bytes() == content
+
+
+def test_a_checkpoint_of_a_newer_version_is_one_line(tmp_path):
+    train(TINY, tmp_path / "run", quiet=True)
+    newest = list_checkpoints(Run(tmp_path / "run"))[-1].path
+    for change, line in (
+        ({"version": 2}, f"{newest}/state.json: expected a training state of version 1, got 2; "),
+        ({"mood": 1}, f"{tmp_path}/run: cannot resume: run was started by another version of regard (only the "),
+    ):
+        state = json.loads((newest / "state.json").read_text())
+        (newest / "state.json").write_text(json.dumps({**state, **change}))
+        sums = json.loads((newest / "sha256.json").read_text())
+        sums["state.json"] = hashlib.sha256((newest / "state.json").read_bytes()).hexdigest()
+        (newest / "sha256.json").write_text(json.dumps(sums))
+        with pytest.raises(RegardError) as caught:
+            train(TINY, tmp_path / "run", quiet=True)
+        assert str(caught.value).startswith(line)
+        (newest / "state.json").write_text(json.dumps(state))
+
+
+def test_a_run_resumes_from_any_folder_and_after_run_and_data_moved(tmp_path, monkeypatch):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    words = ["some words", "other words here", "words again", "again some other", "here and there"]
+    (tmp_path / "a/pairs.tsv").write_text("".join(f"{a} {b}\t{b} {a}\n" for a in words for b in words))
+    monkeypatch.chdir(tmp_path / "a")
+    train({**TINY, "data": {"train": "pairs.tsv"}}, "run", quiet=True)
+    assert Run(Path("run")).read_recipe()["data"]["train"] == str(tmp_path / "a/pairs.tsv")
+    monkeypatch.chdir(tmp_path / "b")
+    (tmp_path / "a/run").rename("moved")
+    assert train({"training": {"steps": 16}}, "moved", quiet=True).step == 16
+    (tmp_path / "a/pairs.tsv").rename("pairs.tsv")
+    with pytest.raises(RegardError) as caught:
+        train({"training": {"steps": 20}}, "moved", quiet=True)
+    assert str(caught.value) == (
+        f'moved: cannot resume: data.train = "{tmp_path}/a/pairs.tsv" is missing; '
+        "if it has moved, pass --train with the new path"
+    )
+    again = ["train", "--out", "moved", "--train", "pairs.tsv", "--steps", "20", "--device", "cpu", "--quiet"]
+    assert main(again) == 0
+    assert Run(Path("moved")).read_metrics()[-1]["step"] == 20
+    assert Run(Path("moved")).read_recipe()["data"]["train"] == str(tmp_path / "b/pairs.tsv")
 
 
 @pytest.mark.slow

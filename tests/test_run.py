@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -15,8 +16,8 @@ import torch
 
 from regard import __version__
 from regard.errors import RegardError
-from regard.files import write_tensors, write_text
-from regard.run import Checkpoint, Run, list_checkpoints, save_checkpoint
+from regard.files import read_tensors, write_tensors
+from regard.run import SIGNED_FILES, Checkpoint, Run, list_checkpoints, save_checkpoint
 
 
 def refused(text):
@@ -31,10 +32,9 @@ def flip(path: Path, index: int) -> None:
 
 def begun(path: Path) -> Run:
     run = Run(path)
-    write_text(run.tokenizer_file, "{}\n")
-    run.write_recipe({"training": {"steps": 3}})
-    write_tensors(run.model_file, {"weight": torch.tensor([1.5, -2.0])})
-    run.write_card({"task": "pairs"})
+    (path / "training").mkdir(parents=True)  # as after lock
+    run.write_files({"task": "pairs"}, {"recipe.toml": b"[training]\nsteps = 3\n", "tokenizer.json": b"{}\n"})
+    run.save_model({"weight": torch.tensor([1.5, -2.0])}, {"best": {"step": 3}})
     return run
 
 
@@ -56,10 +56,14 @@ def test_the_card_has_the_checksums_of_the_files(tmp_path):
         name: hashlib.sha256((tmp_path / name).read_bytes()).hexdigest()
         for name in ("recipe.toml", "tokenizer.json", "model.safetensors")
     }
-    assert card == {"task": "pairs", "format": 1, "regard": __version__, "sha256": sums}
+    assert card == {"task": "pairs", "format": 1, "regard": __version__, "sha256": sums, "best": {"step": 3}}
     assert json.loads((tmp_path / "run.json").read_text("utf-8")) == card
     assert tomllib.loads((tmp_path / "recipe.toml").read_text()) == {"training": {"steps": 3}}
     assert Run(tmp_path).read_recipe() == {"training": {"steps": 3}}
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*sums, "run.json", "training"])
+    assert {path.name: path.read_bytes() for path in Run(tmp_path).copies.iterdir()} == {
+        name: (tmp_path / name).read_bytes() for name in sums
+    }
     assert Run(tmp_path).read_parameters()["weight"].tolist() == [1.5, -2.0]
 
 
@@ -68,18 +72,99 @@ def test_every_flipped_byte_of_the_model_is_noticed(tmp_path):
     size = run.model_file.stat().st_size
     for index in (0, 8, size // 2, size - 1):
         flip(run.model_file, index)
-        with refused(f"{tmp_path}/model.safetensors is corrupt: its checksum differs from run.json"):
+        with refused(
+            f"{tmp_path}/model.safetensors is corrupt: its checksum differs from run.json; "
+            f"to restore it, run regard train --out {tmp_path}"
+        ):
             run.read_parameters()
         flip(run.model_file, index)
-    run.verify_checksum(run.tokenizer_file)
+    run.find_file("tokenizer.json")
     flip(run.tokenizer_file, 0)
+    shutil.rmtree(run.checkpoints)
     with refused(f"{tmp_path}/tokenizer.json is corrupt: its checksum differs from run.json"):
-        run.verify_checksum(run.tokenizer_file)
+        run.find_file("tokenizer.json")
+    run.tokenizer_file.unlink()
+    with refused(f"{tmp_path}/tokenizer.json is missing"):
+        run.find_file("tokenizer.json")
+
+
+@pytest.mark.parametrize("name", SIGNED_FILES)
+@pytest.mark.parametrize("damage", ["flip", "remove"])
+def test_a_damaged_file_is_restored_from_its_copy(tmp_path, name, damage):
+    run, card, file = begun(tmp_path), (tmp_path / "run.json").read_bytes(), tmp_path / name
+    before = file.read_bytes()
+    assert run.restore_files() == []
+    if damage == "flip":
+        flip(file, 2)
+        assert run.restore_files() == [
+            f"note: {name} was damaged or edited (kept as {name}.damaged); restored it from training/copies"
+        ]
+        flip(tmp_path / f"{name}.damaged", 2)
+        assert (tmp_path / f"{name}.damaged").read_bytes() == before
+    else:
+        file.unlink()
+        assert run.restore_files() == [f"note: {name} was missing; restored it from training/copies"]
+    assert (file.read_bytes(), run.card_file.read_bytes()) == (before, card)
+    assert run.read_parameters()["weight"].tolist() == [1.5, -2.0]
+
+
+def test_a_damaged_copy_is_made_anew_and_without_a_good_one_nothing_is_signed(tmp_path):
+    run = begun(tmp_path)
+    flip(run.copies / "model.safetensors", 9)
+    assert run.restore_files() == []
+    assert (run.copies / "model.safetensors").read_bytes() == run.model_file.read_bytes()
+    flip(run.copies / "model.safetensors", 9)
+    flip(run.model_file, 8)
+    card, model = run.card_file.read_bytes(), run.model_file.read_bytes()
+    for _ in range(2):
+        with refused(
+            f"{tmp_path}/model.safetensors is corrupt: its checksum differs from run.json, and training/copies has no "
+            "intact copy; restore it from a backup, or choose another --out"
+        ):
+            run.restore_files()
+    assert (run.card_file.read_bytes(), run.model_file.read_bytes()) == (card, model)
+
+
+def test_what_is_written_does_not_sign_what_is_not(tmp_path):
+    run = begun(tmp_path)
+    flip(run.tokenizer_file, 0)
+    run.save_model({"weight": torch.zeros(1)}, {"unvalidated": {"step": 1}})
+    assert run.read_parameters()["weight"].tolist() == [0]
+    with pytest.raises(RegardError, match=r"tokenizer.json is corrupt: its checksum differs"):
+        run.find_file("tokenizer.json")
+    card = run.read_card()
+    assert (card.get("best"), card["unvalidated"]) == (None, {"step": 1})
+
+
+def test_model_and_card_change_together_wherever_the_process_dies(tmp_path, monkeypatch):
+    """A crash before each renaming in turn: the card always names parameters that can be read."""
+    replace, deaths = Path.replace, 0
+    for fatal in range(9):
+        run, count = begun(tmp_path / str(fatal)), iter(range(99))
+
+        def dying(path, target, count=count, fatal=fatal):
+            if next(count) == fatal:
+                raise KeyboardInterrupt
+            return replace(path, target)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "replace", dying)
+            try:
+                run.save_model({"weight": torch.zeros(2)}, {"best": {"step": 4}})
+            except KeyboardInterrupt:
+                deaths += 1
+        weights = run.read_parameters()["weight"].tolist()
+        assert (run.read_card()["best"]["step"], weights) in [(3, [1.5, -2.0]), (4, [0, 0])]
+        assert run.restore_files() == []
+        assert run.read_parameters()["weight"].tolist() == weights
+        assert run.read_parameters()["weight"].tolist() == read_tensors(run.model_file)["weight"].tolist()
+        assert not list(run.path.glob("*.next"))
+    assert deaths == 4  # the new model, the card, the name of the model, the copy
 
 
 def test_a_run_without_a_model(tmp_path):
     run = Run(tmp_path)
-    run.write_card({})
+    run.write_files({}, {})
     with refused(f"{tmp_path}: model.safetensors is missing; train until the first validation"):
         run.read_parameters()
 
@@ -89,6 +174,7 @@ def test_a_run_without_a_model(tmp_path):
     [
         (b"{", "Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
         (b"", "Expecting value: line 1 column 1 (char 0)"),
+        (b"[" * 100_000, "maximum recursion depth exceeded while decoding a JSON array from a unicode string"),
         (b'{"a": "\xff"}', "'utf-8' codec can't decode byte 0xff in position 7: invalid start byte"),
     ],
 )
@@ -157,8 +243,7 @@ def test_what_died_before_it_had_begun_may_begin_again(tmp_path):
     with run.lock():
         pass
     run.log_file.write_text("data: ...\n")
-    write_text(run.tokenizer_file, "{}")
-    run.write_recipe({})
+    (tmp_path / "tokenizer.json.next").write_text("{}")
     (tmp_path / ".run.json.unfinished").write_text("{")
     assert not run.exists()
     write_tensors(run.model_file, {})  # a card was there once, so this is not ours to write over
@@ -193,7 +278,7 @@ def test_errors_inside_the_lock_pass_and_free_it(tmp_path):
 
 def test_a_folder_that_cannot_be_locked(tmp_path, monkeypatch):
     (tmp_path / "training").write_text("")
-    with refused(f"cannot write {tmp_path}/training/lock: file exists"), Run(tmp_path).lock():
+    with refused(f"cannot write {tmp_path}/training/lock: not a directory"), Run(tmp_path).lock():
         pass
 
     def no_locks(*_):
@@ -214,15 +299,20 @@ def test_metrics_grow_and_are_cut_back(tmp_path):
     for line in lines:
         run.add_metrics(line)
     assert [json.loads(line) for line in run.metrics_file.read_text().splitlines()] == lines
-    run.truncate_metrics(2)
+    content = run.metrics_file.read_bytes()
+    assert not run.reset_metrics(content[: content.index(b'{"step": 3')])
     assert run.read_metrics() == lines[:2]
     run.add_metrics(lines[2])
     assert run.read_metrics() == lines
-    run.truncate_metrics(0)
+    for damaged in (content[:-1], content.replace(b"1.0", b"1.5"), b""):
+        run.metrics_file.write_bytes(damaged)
+        assert run.reset_metrics(content)
+        assert run.read_metrics() == lines
+    assert not run.reset_metrics(b"")
     assert run.metrics_file.read_bytes() == b""
 
 
-@pytest.mark.parametrize("line", [b'{"step": 2', b"[]", b'{"loss": 1}', b"\xff"])
+@pytest.mark.parametrize("line", [b'{"step": 2', b"[]", b"[" * 100_000, b'{"loss": 1}', b"\xff"])
 def test_a_damaged_line_of_metrics_is_named(tmp_path, line):
     (tmp_path / "metrics.jsonl").write_bytes(b'{"step": 1}\n' + line + b"\n")
     with refused(f"{tmp_path}/metrics.jsonl, line 2 is corrupt; remove the line"):
@@ -242,6 +332,7 @@ def test_a_checkpoint_is_read_back(tmp_path):
     for name, values in tensors.items():
         assert all(torch.equal(loaded.load_tensors(name)[key], value) for key, value in values.items())
     assert sorted(os.listdir(loaded.path)) == [
+        "metrics.jsonl",
         "model.safetensors",
         "optimizer.safetensors",
         "sha256.json",
@@ -249,7 +340,18 @@ def test_a_checkpoint_is_read_back(tmp_path):
     ]
     sums = json.loads((loaded.path / "sha256.json").read_text())
     assert sums == {name: hashlib.sha256((loaded.path / name).read_bytes()).hexdigest() for name in sums}
-    assert len(sums) == 3
+    assert len(sums) == 4
+
+
+@pytest.mark.parametrize(("version", "text"), [(2, "2"), (None, "none"), ("1", '"1"')])
+def test_a_state_of_another_version_is_one_line(tmp_path, version, text):
+    checkpoint = saved(Run(tmp_path), 1)
+    (checkpoint.path / "state.json").write_text(json.dumps({"version": version, "step": 1}))
+    with refused(
+        f"{checkpoint.path}/state.json: expected a training state of version 1, got {text}; "
+        f"it was written by another version of regard than {__version__}"
+    ):
+        checkpoint.load_state()
 
 
 def test_no_checkpoints(tmp_path):
@@ -266,10 +368,13 @@ def test_the_newest_are_kept(tmp_path, keep, left):
     assert len(os.listdir(tmp_path / "training")) == len(left)
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.safetensors", "state.json", "sha256.json"])
+@pytest.mark.parametrize(
+    "name", ["model.safetensors", "optimizer.safetensors", "state.json", "metrics.jsonl", "sha256.json"]
+)
 @pytest.mark.parametrize("damage", ["flip", "cut", "remove"])
 def test_after_damage_the_one_before_counts(tmp_path, name, damage):
     run = Run(tmp_path)
+    run.add_metrics({"step": 10})
     saved(run, 10)
     newest = saved(run, 20).path / name
     if damage == "flip":
@@ -284,7 +389,9 @@ def test_after_damage_the_one_before_counts(tmp_path, name, damage):
     assert not newest.parent.exists()
 
 
-@pytest.mark.parametrize("content", [b"[]", b'["state.json"]', b"3", b"{}", b'{"model.safetensors": ""}', b"\xff"])
+@pytest.mark.parametrize(
+    "content", [b"[]", b'["state.json"]', b"3", b"{}", b'{"model.safetensors": ""}', b"\xff", b"[" * 100_000]
+)
 def test_checksums_that_are_none_are_damage(tmp_path, content):
     checkpoint = saved(Run(tmp_path), 1)
     (checkpoint.path / "sha256.json").write_bytes(content)
@@ -299,6 +406,17 @@ def test_a_step_may_be_saved_again(tmp_path):
         assert (only.step, only.load_state()["number"]) == (10, number)
     saved(run, 20, keep=2)
     assert steps(run) == [10, 20]
+
+
+def test_of_two_at_one_step_the_last_counts_and_they_count_as_one(tmp_path):
+    """A kill after a checkpoint was written again leaves both."""
+    run = Run(tmp_path)
+    saved(run, 5)
+    path = saved(run, 10).path
+    shutil.copytree(path, path.with_name("step-000000010.1"))
+    assert [checkpoint.order for checkpoint in list_checkpoints(run)] == [(5, 0), (10, 1)]
+    saved(run, 20, keep=3)
+    assert steps(run) == [5, 10, 20]
 
 
 @pytest.mark.parametrize("step", [10, 20])
@@ -316,9 +434,9 @@ def test_a_disk_that_fails_while_saving_loses_no_checkpoint(tmp_path, monkeypatc
         ):
             saved(run, step, keep=1)
     assert list_checkpoints(run) == [first]
+    assert len(os.listdir(tmp_path / "training")) == 1  # what was unfinished is gone, and with it the space it took
     saved(run, step, keep=1)
     assert steps(run) == [step]
-    assert len(os.listdir(tmp_path / "training")) == 1  # what was unfinished is gone
 
 
 def test_other_folders_among_checkpoints_are_left_alone(tmp_path):

@@ -22,12 +22,14 @@ from regard.training.loop import Counters
 from regard.training.reporter import Reporter
 from regard.training.resume import (
     apply_base_recipe,
+    check_data_exists,
     check_same_data,
     check_same_settings,
     check_steps,
     find_base_run,
     resume_recipe,
 )
+from regard.training.stop import SignalHandler
 from regard.training.train import (
     check_training_memory,
     clean_up_on_failure,
@@ -84,7 +86,9 @@ def train(
     reporter = Reporter(run, quiet=quiet)
     if resuming:
         base_run = find_base_run(run, base_run)
-    with run.lock(), clean_up_on_failure(run, reporter):
+    with SignalHandler(), run.lock(), clean_up_on_failure(run, reporter):
+        for message in run.restore_files() if resuming else ():
+            reporter.info(message)
         merged_table = (
             resume_recipe(run, table, find_task(run.read_recipe()).recipe)
             if resuming
@@ -93,6 +97,7 @@ def train(
         task, recipe = find_task(merged_table, recipe_name), to_recipe(merged_table, recipe_name)
         if resuming:
             check_same_settings(run, recipe)
+            check_data_exists(run, recipe)
         elif base_run is not None:
             task.check_base(recipe, base_run, recipe_name)
         torch.manual_seed(recipe.training.seed)
@@ -100,8 +105,6 @@ def train(
         if resuming:
             check_same_data(run, prepared.data["sha256"])
             check_steps(run, prepared.recipe.training.steps)
-            run.write_recipe(prepared.recipe.to_table())
-            run.write_card(run.read_card())
         check_training_memory(prepared, device)
         model = initialize_model(prepared, base_run, reporter)
         record_start(run, prepared, model, base_run, reporter)

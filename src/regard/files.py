@@ -22,10 +22,14 @@ UNFINISHED = ".unfinished"
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: dict[str, str] | None = None) -> None:
     """Write tensors to a safetensors file. Tensors that share memory are written separately."""
+    write_bytes(path, serialize_tensors(tensors, header))
+
+
+def serialize_tensors(tensors: Mapping[str, Tensor], header: dict[str, str] | None = None) -> bytes:
+    """Return tensors as the content of a safetensors file."""
     from safetensors.torch import save
 
-    copies = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    write_bytes(path, save(copies, header))
+    return save({name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}, header)
 
 
 def read_tensors(path: Path, device: str = "cpu", only: Container[str] | None = None) -> dict[str, Tensor]:
@@ -49,8 +53,7 @@ def write_bytes(path: Path, content: bytes) -> None:
     """Write a file atomically. Symbolic links are followed; pipes and devices are written to directly."""
     with wrap_write_errors(path):
         path = Path(os.path.realpath(path))
-        if not path.parent.exists():
-            path.parent.mkdir(parents=True)
+        make_folder(path.parent)
         if path.exists() and not path.is_file():
             path.write_bytes(content)
             return
@@ -90,7 +93,7 @@ def parse_json(content: str | bytes, location: str) -> Any:
     """Parse JSON; `location` names it in errors."""
     try:
         return json.loads(content)
-    except (ValueError, RecursionError) as error:  # RecursionError for deeply nested lists
+    except (ValueError, RecursionError) as error:  # RecursionError: nested too deeply
         raise RegardError(f"{location} is not valid JSON: {error}") from None
 
 
@@ -128,6 +131,14 @@ def flush_folder(path: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def make_folder(path: Path) -> None:
+    """Create a folder and its parents where they are missing, and flush their names to the disk."""
+    if not path.exists():
+        make_folder(path.parent)
+        path.mkdir(exist_ok=True)
+        flush_folder(path.parent)
 
 
 def compute_sha256(path: Path) -> str:

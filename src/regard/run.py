@@ -7,14 +7,20 @@
     metrics.jsonl        one line per validation
     log                  messages of the training
     training/            checkpoints to resume from
+    training/copies/     a second copy of recipe, tokenizer and model, to restore a damaged file from
     pretraining/         the same for pretraining on unlabeled text
 
 All files except the log are written atomically. Nothing is pickled.
+
+The card has the checksums of recipe, tokenizer and model as they were written. A file and the card change together: the
+new file is written as `model.safetensors.next`, then the card, then the file gets its name. After a crash in between,
+the file that belongs to the card is there under one of the two names; `Run.find_file` returns it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import re
 import shutil
@@ -31,22 +37,28 @@ from regard.files import (
     UNFINISHED,
     compute_sha256,
     flush_folder,
+    make_folder,
+    read_json_table,
     read_tensors,
+    serialize_tensors,
     wrap_read_errors,
     wrap_write_errors,
     write_bytes,
-    write_tensors,
     write_text,
 )
-from regard.settings import Table, format_value, read_toml, to_toml
+from regard.settings import Table, format_value, read_toml
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 FORMAT = 1
+STATE_VERSION = 1  # of state.json in a checkpoint
 PRETRAINING = "pretraining"  # subfolder for pretraining on unlabeled text
-FILES_BEFORE_CARD = {"training", "log", "tokenizer.json", "recipe.toml"}
-"""Files that a run may have before its run.json, which is written last."""
+NEXT = ".next"  # suffix of a file that gets its name once the card with its checksum is written
+SIGNED_FILES = ("recipe.toml", "tokenizer.json", "model.safetensors")
+"""Files whose checksums are on the card."""
+FILES_BEFORE_CARD = {"training", "log", *(name + NEXT for name in SIGNED_FILES)}
+"""Files that a run may have before its run.json."""
 
 Card = dict[str, Any]
 
@@ -74,6 +86,7 @@ class Run:
     metrics_file = RunPath("metrics.jsonl")
     log_file = RunPath("log")
     checkpoints = RunPath("training")
+    copies = RunPath("training/copies")
     lock_file = RunPath("training/lock")
 
     def exists(self) -> bool:
@@ -95,8 +108,8 @@ class Run:
             return False
 
     def read_recipe(self) -> Table:
-        """Read the settings of the training."""
-        return read_toml(self.recipe_file)
+        """Read the settings of the training, and verify the checksum."""
+        return read_toml(self.find_file("recipe.toml"))
 
     def read_card(self) -> Card:
         """Read the card of the run, run.json, and check its format version."""
@@ -114,7 +127,7 @@ class Run:
                 if not self.card_file.exists():
                     raise RegardError(f"{self.path} is not a run folder: run.json is missing")
                 card = json.loads(self.card_file.read_bytes())
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise RegardError(f"{self.card_file} is corrupt: {error}") from None
         file_format = card.get("format") if isinstance(card, dict) else None
         if type(file_format) is not int or file_format < 1:
@@ -126,75 +139,156 @@ class Run:
             )
         return card
 
-    def write_card(self, card: Mapping[str, Any]) -> None:
-        """Write the card, with the checksums of the run's files."""
-        files = (self.recipe_file, self.tokenizer_file, self.model_file)
-        sums = {file.name: compute_sha256(file) for file in files if file.exists()}
-        complete_card = {**card, "format": FORMAT, "regard": __version__, "sha256": sums}
-        write_text(self.card_file, json.dumps(complete_card, indent=2, ensure_ascii=False) + "\n")
+    def write_files(self, card: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
+        """Write files of the run together with the card, which gets their checksums.
 
-    def record_best(self, best: Card) -> None:
-        """Record the best validation so far on the card. The folder of the pretraining has no card."""
+        Files that are not given keep the checksums that the card has.
+        """
+        with wrap_write_errors(self.path):
+            self.discard_unsigned()
+            for name, content in files.items():
+                write_bytes(self.get_next_file(name), content)
+            checksums = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+            complete_card = {
+                **card,
+                "format": FORMAT,
+                "regard": __version__,
+                "sha256": {**card.get("sha256", {}), **checksums},
+            }
+            write_text(self.card_file, json.dumps(complete_card, indent=2, ensure_ascii=False) + "\n")
+            for name in files:
+                self.get_next_file(name).replace(self.path / name)
+            flush_folder(self.path)
+            if self.checkpoints.is_dir():  # an imported run has none, and no copies
+                for name, content in files.items():
+                    write_bytes(self.copies / name, content)
+
+    def save_model(self, tensors: Mapping[str, Tensor], entries: Mapping[str, Any]) -> None:
+        """Write the parameters, and what they are as entries of the card: `best` or `unvalidated`.
+
+        The folder of the pretraining has no card.
+        """
+        content = serialize_tensors(tensors)
         if self.card_file.exists():
-            self.write_card({**self.read_card(), "best": best})
+            card = {name: value for name, value in self.read_card().items() if name not in ("best", "unvalidated")}
+            self.write_files({**card, **entries}, {self.model_file.name: content})
+        else:
+            write_bytes(self.model_file, content)
 
-    def write_recipe(self, table: Table) -> None:
-        """Write the settings to recipe.toml."""
-        write_text(self.recipe_file, to_toml(table))
+    def get_next_file(self, name: str) -> Path:
+        """Return the path of a new file that gets its name once the card is written."""
+        return self.path / f"{name}{NEXT}"
+
+    def read_checksums(self) -> dict[str, str]:
+        """Read the checksums of the run's files from the card."""
+        checksums = self.read_card().get("sha256")
+        return checksums if isinstance(checksums, dict) else {}
+
+    def find_file(self, name: str) -> Path:
+        """Return the path of a file that matches its checksum on the card, or raise a `RegardError`."""
+        file = self.path / name
+        while (checksum := self.read_checksums().get(name)) is not None:
+            for path in (self.get_next_file(name), file):  # in this order, in case a training renames it now
+                if has_checksum(path, checksum):
+                    return path
+            if self.read_checksums().get(name) == checksum:  # otherwise a training has just written a new one
+                problem = "is corrupt: its checksum differs from run.json" if file.exists() else "is missing"
+                hint = f"; to restore it, run regard train --out {self.path}"
+                raise RegardError(f"{file} {problem}{hint if has_checksum(self.copies / name, checksum) else ''}")
+        return file
+
+    def discard_unsigned(self) -> None:
+        """Complete or discard what a crash left between a file and the card."""
+        checksums = self.read_checksums() if self.card_file.exists() else {}
+        for name in SIGNED_FILES:
+            file = self.get_next_file(name)
+            if file.exists() and has_checksum(file, checksums.get(name)):
+                file.replace(self.path / name)
+                flush_folder(self.path)
+            else:
+                file.unlink(missing_ok=True)
+
+    def restore_files(self) -> list[str]:
+        """Check the files against the card before training goes on, and restore damaged ones from their copies.
+
+        Returns:
+            What was restored, one line each.
+
+        Raises:
+            RegardError: If a file is damaged and so is its copy.
+        """
+        messages = []
+        with wrap_write_errors(self.path):
+            self.discard_unsigned()
+            for name, checksum in self.read_checksums().items():
+                file, copy = self.path / name, self.copies / name
+                if has_checksum(file, checksum):
+                    if not has_checksum(copy, checksum):
+                        write_bytes(copy, file.read_bytes())
+                    continue
+                if not has_checksum(copy, checksum):
+                    problem = "is corrupt: its checksum differs from run.json" if file.exists() else "is missing"
+                    raise RegardError(
+                        f"{file} {problem}, and training/copies has no intact copy; restore it from a backup, "
+                        "or choose another --out"
+                    )
+                message = f"{name} was missing"
+                if file.exists():
+                    file.replace(file.with_name(f"{name}.damaged"))
+                    message = f"{name} was damaged or edited (kept as {name}.damaged)"
+                write_bytes(file, copy.read_bytes())
+                messages.append(f"note: {message}; restored it from training/copies")
+        return messages
 
     def read_parameters(self, device: str = "cpu", only: Container[str] | None = None) -> dict[str, Tensor]:
         """Read the best parameters, all or only those with the given names, and verify the checksum."""
-        if not self.model_file.exists():
-            raise RegardError(f"{self.path}: model.safetensors is missing; train until the first validation")
-        self.verify_checksum(self.model_file)
-        return read_tensors(self.model_file, device, only)
-
-    def verify_checksum(self, file: Path) -> None:
-        """Raise a `RegardError` if the checksum of a file differs from the one on the card."""
-        checksums = self.read_card().get("sha256")
-        expected_checksum = checksums.get(file.name) if isinstance(checksums, dict) else None
-        if expected_checksum is not None and compute_sha256(file) != expected_checksum:
-            raise RegardError(f"{file} is corrupt: its checksum differs from run.json")
+        name = self.model_file.name
+        if name not in self.read_checksums():
+            raise RegardError(f"{self.path}: {name} is missing; train until the first validation")
+        return read_tensors(self.find_file(name), device, only)
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """Read the metrics of each validation."""
         rows = []
-        for line_number, line in enumerate(self._read_metrics_bytes().splitlines(), 1):
+        for line_number, line in enumerate(self.read_metrics_bytes().splitlines(), 1):
             try:
                 values = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 values = None
             if not isinstance(values, dict) or type(values.get("step")) is not int:
                 raise RegardError(f"{self.metrics_file}, line {line_number} is corrupt; remove the line")
             rows.append(values)
         return rows
 
-    def _read_metrics_bytes(self) -> bytes:
+    def read_metrics_bytes(self) -> bytes:
+        """Read the content of the metrics file; nothing if it is missing."""
         with wrap_read_errors(self.metrics_file):
             return self.metrics_file.read_bytes() if self.metrics_file.exists() else b""
 
     def add_metrics(self, values: Mapping[str, Any]) -> None:
         """Append the metrics of one validation."""
-        write_bytes(self.metrics_file, self._read_metrics_bytes() + json.dumps(dict(values)).encode() + b"\n")
+        write_bytes(self.metrics_file, self.read_metrics_bytes() + json.dumps(dict(values)).encode() + b"\n")
 
-    def truncate_metrics(self, step: int) -> None:
-        """Remove the metrics after the step from which training resumes."""
-        remaining = [line for line in self.read_metrics() if line["step"] <= step]
-        write_text(self.metrics_file, "".join(json.dumps(line) + "\n" for line in remaining))
+    def reset_metrics(self, content: bytes) -> bool:
+        """Set the metrics back to those of a checkpoint; return whether lines of them were damaged or missing."""
+        current = self.read_metrics_bytes()
+        if current != content:
+            write_bytes(self.metrics_file, content)
+        return not current.startswith(content)
 
     def discard(self) -> None:
         """Remove a run that has not started training, and its folder if it is empty."""
         shutil.rmtree(self.checkpoints, ignore_errors=True)
-        for file in (self.log_file, self.tokenizer_file, self.recipe_file):
-            file.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
+            for name in FILES_BEFORE_CARD:
+                (self.path / name).unlink(missing_ok=True)
             self.path.rmdir()
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
         """Lock the folder, so that only one process trains in it."""
         with wrap_write_errors(self.lock_file):
-            self.checkpoints.mkdir(parents=True, exist_ok=True)
+            make_folder(self.checkpoints)
             file = self.lock_file.open("w")
         with file:
             try:
@@ -228,8 +322,21 @@ class Checkpoint:
         return int(step), int(repeat or 0)
 
     def load_state(self) -> dict[str, Any]:
-        """Load the counters of the training."""
-        return json.loads((self.path / "state.json").read_bytes())
+        """Load the counters of the training, and check the version of their format."""
+        file = self.path / "state.json"
+        state = read_json_table(file)
+        version = state.pop("version", None)
+        if version != STATE_VERSION:
+            raise RegardError(
+                f"{file}: expected a training state of version {STATE_VERSION}, got {format_value(version)}; "
+                f"it was written by another version of regard than {__version__}"
+            )
+        return state
+
+    def load_metrics(self) -> bytes:
+        """Load the content of metrics.jsonl at this step."""
+        with wrap_read_errors(self.path):
+            return (self.path / "metrics.jsonl").read_bytes()
 
     def load_tensors(self, name: str, device: str = "cpu") -> dict[str, Tensor]:
         """Load the parameters (`model`) or another part of the training state."""
@@ -247,18 +354,25 @@ class Checkpoint:
         """Return whether all files exist and match their checksums."""
         try:
             checksums = json.loads((self.path / "sha256.json").read_bytes())
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return False
-        if not isinstance(checksums, dict) or "state.json" not in checksums:
+        if not isinstance(checksums, dict) or not {"state.json", "metrics.jsonl"} <= checksums.keys():
             return False
-        return all(
-            (self.path / name).is_file() and compute_sha256(self.path / name) == checksums[name] for name in checksums
-        )
+        return all(has_checksum(self.path / name, checksum) for name, checksum in checksums.items())
+
+
+def has_checksum(path: Path, checksum: str | None) -> bool:
+    """Return whether a file exists, can be read and has the checksum."""
+    try:
+        return path.is_file() and compute_sha256(path) == checksum
+    except (OSError, RegardError):
+        return False
 
 
 def list_checkpoints(run: Run) -> list[Checkpoint]:
-    """Return the intact checkpoints, oldest first."""
-    return [checkpoint for checkpoint in list_all_checkpoints(run) if checkpoint.is_intact()]
+    """Return the intact checkpoints, oldest first; of several at a step, the one written last."""
+    newest = {checkpoint.step: checkpoint for checkpoint in list_all_checkpoints(run) if checkpoint.is_intact()}
+    return list(newest.values())
 
 
 def list_all_checkpoints(run: Run) -> list[Checkpoint]:
@@ -280,19 +394,34 @@ def save_checkpoint(
     others = list_all_checkpoints(run)
     same = [other.order[1] for other in others if other.step == step]
     checkpoint = Checkpoint(run.checkpoints / (f"step-{step:09d}" + (f".{max(same) + 1}" if same else "")))
-    unfinished = run.checkpoints / UNFINISHED
     with wrap_write_errors(checkpoint.path):
-        shutil.rmtree(unfinished, ignore_errors=True)
-        unfinished.mkdir(parents=True)
-        for name, values in tensors.items():
-            write_tensors(unfinished / f"{name}.safetensors", values)
-        write_text(unfinished / "state.json", json.dumps(dict(state)))
-        checksums = {path.name: compute_sha256(path) for path in sorted(unfinished.iterdir())}
-        write_text(unfinished / "sha256.json", json.dumps(checksums))
-        unfinished.rename(checkpoint.path)
-        flush_folder(run.checkpoints)
-        remaining = [other for other in others if other.step < step][-keep + 1 :] if keep > 1 else []
+        write_checkpoint(run, checkpoint, tensors, json.dumps({"version": STATE_VERSION, **state}))
+        steps = sorted({other.step for other in others if other.step < step})
         for other in others:
-            if other not in remaining:
+            if other.step not in steps[max(0, len(steps) - keep + 1) :]:
                 shutil.rmtree(other.path)
     return checkpoint
+
+
+def write_checkpoint(run: Run, checkpoint: Checkpoint, tensors: Mapping[str, Mapping[str, Tensor]], state: str) -> None:
+    """Write a checkpoint, which gets its name when it is complete; leave nothing on failure."""
+    unfinished = run.checkpoints / UNFINISHED
+    shutil.rmtree(unfinished, ignore_errors=True)
+    make_folder(unfinished)
+    checksums = {}
+
+    def write(name: str, content: bytes) -> None:
+        write_bytes(unfinished / name, content)
+        checksums[name] = hashlib.sha256(content).hexdigest()
+
+    try:
+        for name, values in tensors.items():
+            write(f"{name}.safetensors", serialize_tensors(values))
+        write("state.json", state.encode())
+        write("metrics.jsonl", run.read_metrics_bytes())
+        write("sha256.json", json.dumps(checksums).encode())
+        unfinished.rename(checkpoint.path)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
+    flush_folder(run.checkpoints)

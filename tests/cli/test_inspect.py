@@ -7,6 +7,7 @@ import pytest
 from regard.cli import main
 from regard.run import Run, list_checkpoints
 from regard.tasks.loading import load
+from tests.signing import sign
 
 
 def test_a_run_is_described_in_plain_words(reverse_run, capsys):
@@ -146,6 +147,8 @@ def test_a_damaged_run_is_one_line(name, change, line, reverse_run, tmp_path, ca
     if isinstance(change, dict):
         change = json.dumps({**json.loads((run / name).read_text()), **change})
     (run / name).write_text(change)
+    if name == "recipe.toml":
+        sign(run, name)
     assert main(["inspect", str(run)]) == 2
     out, err = capsys.readouterr()
     assert out == ""

@@ -107,11 +107,21 @@ def test_nothing_is_left_of_what_fails(tmp_path):
 def test_damage_is_seen(tmp_path):
     path = tmp_path / "text.tokens"
     write_tokens(path, [Chunk("a b", True)], WORDS)
-    path.write_bytes(path.read_bytes()[:-1])
     card = tmp_path / "text.json"
+    for file in (path, tmp_path / "text.documents"):
+        content = file.read_bytes()
+        file.write_bytes(content[:2] + bytes([content[2] ^ 1]) + content[3:])
+        with pytest.raises(RegardError) as caught:
+            TokenFile.open(path)
+        assert str(caught.value) == (
+            f"{path} is corrupt: its checksum differs from text.json; delete {card} to tokenize the text again"
+        )
+        file.write_bytes(content)
+    path.write_bytes(path.read_bytes()[:-1])
     for content, message in (
         (None, f"{path} is corrupt: expected 8 bytes, got 7; delete {card} to tokenize the text again"),
         ("{", f"{card} is corrupt: Expecting property name enclosed in double quotes: line 1 column 2 (char 1); "),
+        ("[" * 100_000, f"{card} is corrupt: maximum recursion depth exceeded "),
         (json.dumps({"version": 9}), f"{card}: expected tokens of version 1, got 9"),
         (json.dumps([]), f"{card}: expected tokens of version 1, got none"),
     ):

@@ -11,10 +11,11 @@ from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from regard import RegardError
 from regard.batch import BOS, EOS, UNKNOWN
+from regard.files import serialize_tensors
 from regard.interop.gpt2 import Gpt2Checkpoint, export_gpt2, import_gpt2, read_gpt2, write_gpt2
 from regard.models.gpt import Gpt, GptConfig
 from regard.run import Run
-from regard.settings import parse_settings
+from regard.settings import parse_settings, to_toml
 from regard.text import KINDS, TextSteps, TokenizerPair, learn_tokenizer
 from regard.text.learn import learn_lm_tokenizer
 
@@ -259,11 +260,12 @@ def our_run(path, tokenizer, **settings):
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) / 4)
     run = Run(path)
-    path.mkdir()
-    TokenizerPair(tokenizer, tokenizer).save(run.tokenizer_file)
-    run.write_recipe({"model": {"name": "gpt", **settings}})
-    save_file(model.state_dict(), run.model_file)
-    run.write_card({"task": "text", "model": "gpt"})
+    files = {
+        "recipe.toml": to_toml({"model": {"name": "gpt", **settings}}).encode(),
+        "tokenizer.json": TokenizerPair(tokenizer, tokenizer).to_json().encode(),
+        "model.safetensors": serialize_tensors(model.state_dict()),
+    }
+    run.write_files({"task": "text", "model": "gpt"}, files)
     return run
 
 
@@ -296,7 +298,7 @@ def test_an_export_that_cannot_be_is_said(run, tmp_path):
     with pytest.raises(RegardError) as error:
         export_gpt2(lower.path, tmp_path / "hub")
     assert str(error.value) == "cannot export a tokenizer with preprocessing steps; GPT-2 does not support them"
-    lower.write_recipe({"model": {"name": "lstm-lm"}})
+    lower.write_files(lower.read_card(), {"recipe.toml": b'[model]\nname = "lstm-lm"\n'})
     with pytest.raises(RegardError) as error:
         export_gpt2(lower.path, tmp_path / "hub")
     assert str(error.value) == f'{lower.path}: cannot export model "lstm-lm"; only "gpt" is supported'

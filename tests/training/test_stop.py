@@ -1,12 +1,15 @@
 """Real signals to this process."""
 
+import importlib
 import os
 import signal
+import sys
 import threading
+import time
 
 import pytest
 
-from regard.training.stop import StopRequest
+from regard.training.stop import SignalHandler, StopRequest, Terminated
 
 
 def send(number):
@@ -60,3 +63,19 @@ def test_another_thread_changes_nothing():
     thread.join()
     assert seen == [(True, False)]
     assert handlers() == before
+
+
+@pytest.mark.parametrize(("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)])
+def test_a_signal_in_an_import_waits_until_it_is_over(number, error, tmp_path, monkeypatch):
+    name = f"imported_until_{number.name.lower()}"
+    (tmp_path / f"{name}.py").write_text(f"import os\nos.kill(os.getpid(), {int(number)})\nwhole = True\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def import_and_wait():
+        assert importlib.import_module(name).whole
+        while True:
+            time.sleep(0.001)
+
+    with SignalHandler(), pytest.raises(error):
+        import_and_wait()
+    assert sys.modules.pop(name).whole

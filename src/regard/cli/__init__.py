@@ -28,8 +28,9 @@ from regard.cli.runs import (
 from regard.cli.threads import shorten_spin
 from regard.errors import NO_MEMORY, RegardError, is_out_of_memory
 from regard.messages import escape_lines, print_message
+from regard.training.stop import Terminated
 
-USER_ERROR, PIPE_CLOSED, OUR_BUG, INTERRUPTED = 2, 1, 70, 130
+USER_ERROR, PIPE_CLOSED, OUR_BUG, INTERRUPTED, TERMINATED = 2, 1, 70, 130, 143
 
 COMMANDS = [  # name, help, example
     ("demo", "Train a model in a minute and look inside it.", "demo"),
@@ -66,8 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (RegardError, CycloptsError) as error:
         print_message(f"regard: {format_error(error, words)}")
         return USER_ERROR
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    except KeyboardInterrupt as error:
+        return TERMINATED if isinstance(error, Terminated) else INTERRUPTED
     except BrokenPipeError:
         close_output()
         return PIPE_CLOSED

@@ -82,7 +82,7 @@ def describe_run(run: Run, card: dict[str, Any], recipe: Recipe, metrics: list[d
         yield f"started from: {card['from']}"
     if metrics:
         yield from describe_last_validation(metrics[-1], str(run.metrics_file), task.learned_unit)
-    yield describe_best_validation(card.get("best"), f"{location}: [best]")
+    yield describe_best_validation(card, location)
     checkpoints = list_checkpoints(run)
     yield f"checkpoints: {', '.join(str(checkpoint.step) for checkpoint in checkpoints) or 'none'}"
     yield describe_state(checkpoints, list_checkpoints(Run(run.path / PRETRAINING)))
@@ -111,11 +111,13 @@ def describe_last_validation(line: Mapping[str, Any], location: str, unit: str) 
     yield f"last validation: {', '.join(f'{name} {format_number(value)}' for name, value in metrics.items())}"
 
 
-def describe_best_validation(best: Any, location: str) -> str:
+def describe_best_validation(card: Mapping[str, Any], location: str) -> str:
     """Describe the validation at which the saved parameters were best."""
-    if best is None:
+    if isinstance(unvalidated := card.get("unvalidated"), dict):
+        return f"best: none yet; the model is that of step {format_value(unvalidated.get('step'))}, not validated"
+    if card.get("best") is None:
         return "best: none yet"
-    best_metric = parse_known_settings(BestMetric, best, location)
+    best_metric = parse_known_settings(BestMetric, card["best"], f"{location}: [best]")
     return f"best: {best_metric.metric} {format_number(best_metric.value)} at step {best_metric.step:,}"
 
 

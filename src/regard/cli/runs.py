@@ -17,6 +17,7 @@ from regard import aliases
 from regard.cli.options import Command, keyword, with_parameters
 from regard.cli.threads import with_threads
 from regard.errors import RegardError
+from regard.messages import print_message
 from regard.tasks import TASKS
 from regard.tasks.actions import Action, Flag, Invocation, OptionalText
 from regard.tasks.options import get_field_names, merge_options
@@ -222,4 +223,10 @@ def run_action(action: Action, invocation: Invocation) -> None:
 
     action.check()
     device = resolve_device(invocation.device)
-    action.run(load(invocation.run, device), replace(invocation, device=device))
+    predictor = load(invocation.run, device)
+    unvalidated = predictor.card.get("unvalidated")
+    if isinstance(unvalidated, dict) and not invocation.quiet:
+        print_message(
+            f"note: {invocation.run}: training stopped at step {unvalidated.get('step')}, before the first validation"
+        )
+    action.run(predictor, replace(invocation, device=device))

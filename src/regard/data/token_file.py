@@ -22,7 +22,14 @@ from numpy.typing import NDArray
 from regard.batch import BOS, EOS, UNKNOWN
 from regard.data.documents import Chunk
 from regard.errors import RegardError
-from regard.files import check_file_version, open_atomic, wrap_read_errors, wrap_write_errors, write_text
+from regard.files import (
+    check_file_version,
+    compute_sha256,
+    open_atomic,
+    wrap_read_errors,
+    wrap_write_errors,
+    write_text,
+)
 from regard.settings import parse_settings
 from regard.text.tokenizer import Tokenizer
 
@@ -76,7 +83,9 @@ class TokenFile:
         totals = parse_settings(Totals, card.get("totals", {}), str(get_card_path(path)))
         dtype = np.dtype(np.uint16 if card.get("dtype") == "uint16" else np.uint32)
         tokens = map_file(path, dtype, totals.tokens)
-        return cls(tokens, map_file(get_documents_path(path), np.dtype(np.int64), totals.documents), totals)
+        documents = map_file(get_documents_path(path), np.dtype(np.int64), totals.documents)
+        check_checksums(path, card.get("sha256"))
+        return cls(tokens, documents, totals)
 
 
 def write_tokens(path: str | Path, documents: Iterable[Chunk], tokenizer: Tokenizer) -> TokenFile:
@@ -102,7 +111,7 @@ def write_tokens(path: str | Path, documents: Iterable[Chunk], tokenizer: Tokeni
         tokens = stack.enter_context(open_atomic(path))
         stops = stack.enter_context(open_atomic(get_documents_path(path)))
         totals = write_chunks(documents, tokenizer, dtype, tokens, stops)
-    card = {"version": VERSION, "dtype": dtype.name, "totals": asdict(totals)}
+    card = {"version": VERSION, "dtype": dtype.name, "sha256": compute_checksums(path), "totals": asdict(totals)}
     write_text(get_card_path(path), json.dumps(card, indent=2) + "\n")
     return TokenFile.open(path)
 
@@ -146,6 +155,21 @@ def get_documents_path(path: Path) -> Path:
 def get_card_path(path: Path) -> Path:
     """Return the path of the JSON file that describes the tokens."""
     return path.with_suffix(".json")
+
+
+def compute_checksums(path: Path) -> dict[str, str]:
+    """Return the checksums of the tokens and of the ends of the documents."""
+    return {"tokens": compute_sha256(path), "documents": compute_sha256(get_documents_path(path))}
+
+
+def check_checksums(path: Path, expected: object) -> None:
+    """Raise a `RegardError` if tokens on disk are not those that were written."""
+    if compute_checksums(path) != expected:
+        card_path = get_card_path(path)
+        raise RegardError(
+            f"{path} is corrupt: its checksum differs from {card_path.name}; "
+            f"delete {card_path} to tokenize the text again"
+        )
 
 
 def read_card(path: Path) -> dict[str, Any]:

@@ -18,7 +18,7 @@ import torch
 
 from regard.batch import BOS, EOS, PAD, UNKNOWN
 from regard.errors import RegardError, unknown_name
-from regard.files import read_json_table, wrap_read_errors, write_tensors, write_text
+from regard.files import read_json_table, serialize_tensors, wrap_read_errors, write_tensors, write_text
 from regard.interop.gpt2_parameters import (
     Tensors,
     check_shapes,
@@ -40,7 +40,7 @@ from regard.interop.gpt2_tokenizer import (
 )
 from regard.models.gpt import GptConfig
 from regard.run import Run
-from regard.settings import format_value, parse_known_settings, parse_settings, to_table
+from regard.settings import format_value, parse_known_settings, parse_settings, to_table, to_toml
 from regard.tasks.text.settings import TextRecipe, TextTokens
 from regard.text import TokenizerPair
 from regard.text.tokenizer import RESERVED, Tokenizer
@@ -122,10 +122,8 @@ def import_gpt2(folder: str | Path, run_path: str | Path) -> Run:
     config, parameters, tokenizer, end = read_gpt2(folder)
     assert end is not None
     model = {"name": "gpt", **{name: value for name, value in to_table(config).items() if name != "vocab_size"}}
-    write_text(run.tokenizer_file, TokenizerPair(tokenizer, tokenizer).to_json())
-    run.write_recipe(TextRecipe(text=TextTokens(tokenizer="bpe"), model=model).to_table())
-    write_tensors(run.model_file, parameters)
-    run.write_card(
+    recipe = TextRecipe(text=TextTokens(tokenizer="bpe"), model=model).to_table()
+    run.write_files(
         {
             "task": "text",
             "model": "gpt",
@@ -134,7 +132,12 @@ def import_gpt2(folder: str | Path, run_path: str | Path) -> Run:
             "data": {"origin": f"imported from {folder}", "train": 0, "validation": 0},
             "imported": {"folder": str(folder), **end._asdict()},
             "begun": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        }
+        },
+        {
+            run.recipe_file.name: to_toml(recipe).encode(),
+            run.tokenizer_file.name: TokenizerPair(tokenizer, tokenizer).to_json().encode(),
+            run.model_file.name: serialize_tensors(parameters),
+        },
     )
     return run
 

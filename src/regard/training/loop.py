@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -19,10 +19,9 @@ from torch import Tensor, nn
 
 from regard.data.pair_check import pluralize
 from regard.errors import RegardError
-from regard.files import write_tensors
 from regard.run import Checkpoint, Run, list_checkpoints, save_checkpoint
 from regard.training.engines import Engine
-from regard.training.reporter import Reporter
+from regard.training.reporter import Reporter, format_metric
 from regard.training.schedule import compute_learning_rate
 from regard.training.settings import TrainingSettings
 from regard.training.stop import StopRequest
@@ -115,10 +114,28 @@ class Trainer:
         try:
             return self.run_loop()
         except KeyboardInterrupt:
-            phase = "" if self.section == "training" else f" of {self.section}"
-            resume_point = f"step {self.saved_step:,}{phase}" if self.saved_step else "the start"
-            self.reporter.info(f"stopped; run the same command again to resume at {resume_point}")
+            self.report_stop()
             raise
+
+    def report_stop(self) -> None:
+        """Log what is kept of a stopped training, and how to resume it."""
+        phase = "" if self.section == "training" else f" of {self.section}"
+        if not self.saved_step:
+            self.reporter.info("kept: nothing; no checkpoint was written yet")
+        elif self.section == "training":
+            best = self.describe_best() or f"model of step {self.saved_step:,}, not validated"
+            self.reporter.info(f"kept: checkpoint of step {self.saved_step:,}; {best}")
+        resume_point = f"step {self.saved_step:,}{phase}" if self.saved_step else "the start"
+        self.reporter.info(f"stopped; run the same command again to resume at {resume_point}")
+        self.reporter.stop_reported = True
+
+    def describe_best(self) -> str:
+        """Describe the best validation so far; empty if there is none."""
+        counters, metric = self.counters, self.settings.metric
+        if counters.best is None:
+            return ""
+        value = format_metric(f"valid_{metric}", -counters.best if metric == "loss" else counters.best)
+        return f"best so far: {value} at step {counters.best_step:,}"
 
     def run_loop(self) -> Counters:
         """Make updates until training is over or a stop is requested."""
@@ -138,7 +155,8 @@ class Trainer:
                         self.save()
                 if stop and not self.is_over():
                     self.save()
-                    raise KeyboardInterrupt
+                    self.save_unvalidated()
+                    stop.raise_interrupt()
         if self.counters.finished:
             self.reporter.info(self.describe_end())
         else:
@@ -275,12 +293,16 @@ class Trainer:
         better = counters.best is None or (value, -metrics["loss"]) > (counters.best, -counters.best_loss)
         if better:
             counters.best, counters.best_loss, counters.best_step = value, metrics["loss"], counters.step
-            write_tensors(self.run.model_file, model.state_dict())
             seconds = round(counters.seconds, 1)
-            self.run.record_best(
-                {"step": counters.step, "metric": metric, "value": metrics[metric], "seconds": seconds}
-            )
+            best = {"step": counters.step, "metric": metric, "value": metrics[metric], "seconds": seconds}
+            self.run.save_model(model.state_dict(), {"best": best})
         return better
+
+    def save_unvalidated(self) -> None:
+        """Save the parameters in the run if training stops before the first validation."""
+        if self.counters.best is None:
+            with self.engine.evaluation_mode() as model:
+                self.run.save_model(model.state_dict(), {"unvalidated": {"step": self.counters.step}})
 
     def finish(self) -> None:
         """Validate the average of the last checkpoints, if enabled, and mark the run as complete."""
@@ -312,25 +334,45 @@ class Trainer:
         """Resume from the newest complete checkpoint, if any."""
         checkpoints = list_checkpoints(self.run)
         if not checkpoints:
-            self.run.truncate_metrics(0)
+            self.check_nothing_to_lose()
+            self.run.reset_metrics(b"")
             return
         newest = checkpoints[-1]
+        counters = newest.load_state()
+        self.check_same_version(set(counters), {field.name for field in fields(Counters)}, "counter")
         state = {part: newest.load_tensors(part) for part in newest.list_parts()}
-        parameters, expected = (parts["model"].keys() for parts in (state, self.engine.state_dict()))
-        if parameters != expected:
-            mismatch = min(parameters ^ expected)
-            owner = "the checkpoint" if mismatch in parameters else "the model"
-            raise RegardError(
-                f"{self.run.path}: cannot resume: run was started by another version of regard "
-                f"(only {owner} has {mismatch}); choose another --out"
-            )
+        self.check_same_version(set(state["model"]), set(self.engine.state_dict()["model"]), "parameter")
         self.engine.load_state_dict(state)
-        self.counters = Counters(**newest.load_state())
+        self.counters = Counters(**counters)
         self.counters.finished = self.counters.finished and self.is_over()  # false if steps was raised since
         self.saved_step = newest.step
-        self.run.truncate_metrics(newest.step)
+        if self.run.reset_metrics(newest.load_metrics()):
+            self.reporter.info(
+                f"note: metrics.jsonl was damaged; restored it from the checkpoint of step {newest.step:,}"
+            )
         if not self.is_over():
-            self.reporter.info(f"resuming at step {newest.step:,} of {self.settings.steps:,}")
+            best = self.describe_best() or "not validated yet"
+            self.reporter.info(f"resuming at step {newest.step:,} of {self.settings.steps:,}; {best}")
+
+    def check_nothing_to_lose(self) -> None:
+        """Raise a `RegardError` if training would start over, and replace a model that took longer to train."""
+        assert self.settings.steps is not None and self.settings.validate_every is not None
+        best = self.run.read_card().get("best") if self.run.card_file.exists() else None
+        if best is not None and best["step"] > min(self.settings.steps, self.settings.validate_every):
+            raise RegardError(
+                f"{self.run.path}: cannot resume: training/ has no intact checkpoint, and starting over would replace "
+                f"the model of step {best['step']:,}; choose another --out, or pass --from {self.run.path}"
+            )
+
+    def check_same_version(self, saved: Set[str], expected: Set[str], kind: str) -> None:
+        """Raise a `RegardError` if the checkpoint and this version of regard differ in the names of a kind."""
+        if saved != expected:
+            mismatch = min(saved ^ expected)
+            owner = "the checkpoint" if mismatch in saved else "the model" if kind == "parameter" else "this version"
+            raise RegardError(
+                f"{self.run.path}: cannot resume: run was started by another version of regard "
+                f"(only {owner} has the {kind} {mismatch}); choose another --out"
+            )
 
     def is_validation_due(self, step: int) -> bool:
         """Return whether to validate after a step."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from regard.data.pair_check import pluralize
 from regard.errors import RegardError
+from regard.files import wrap_write_errors
 from regard.messages import escape_controls, print_message
 from regard.run import Run
 from regard.training.slowdown import Slowdown
@@ -44,6 +45,7 @@ class Reporter:
 
     def __init__(self, run: Run | None = None, *, quiet: bool = False) -> None:
         self.run, self.quiet = run, quiet
+        self.stop_reported = False  # whether the user knows what a stopped training keeps
         self._bar: Any = None
         self._task: Any = None
         self._smoothed_loss: float | None = None
@@ -54,7 +56,7 @@ class Reporter:
         """Log one line."""
         text = escape_controls(text)
         if self.run is not None and self.run.path.is_dir():
-            with self.run.log_file.open("a", encoding="utf-8") as file:
+            with wrap_write_errors(self.run.log_file), self.run.log_file.open("a", encoding="utf-8") as file:
                 file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
         if self.quiet:
             return

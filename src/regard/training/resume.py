@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,19 @@ def check_steps(run: Run, steps: int) -> None:
         raise RegardError(f"{run.path}: {made}; pass a larger --steps")
 
 
+def check_data_exists(run: Run, recipe: Recipe) -> None:
+    """Raise a `RegardError` if a data file of a run to resume is missing, except one that is only read at the start."""
+    table = recipe.to_table()
+    paths, read_once = (find_marked_settings(mark, [type(recipe)]) for mark in ("path", "read_once"))
+    for section, name in sorted(paths - read_once):
+        path = table.get(section, {}).get(name)
+        if isinstance(path, str) and os.path.isabs(path) and not os.path.exists(path):
+            raise RegardError(
+                f"{run.path}: cannot resume: {section}.{name} = {format_value(path)} is missing; "
+                f"if it has moved, pass --{name.replace('_', '-')} with the new path"
+            )
+
+
 def check_same_data(run: Run, sha256: str) -> None:
     """Raise a `RegardError` if a run was started with other data."""
     if run.read_card().get("data", {}).get("sha256") != sha256:
@@ -111,5 +125,4 @@ def flatten_table(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def load_tokenizers(run: Run) -> TokenizerPair:
     """Load the tokenizers of a run."""
-    run.verify_checksum(run.tokenizer_file)
-    return TokenizerPair.load(run.tokenizer_file)
+    return TokenizerPair.load(run.find_file(run.tokenizer_file.name))

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,13 +16,12 @@ import torch
 from regard.attention.scores import find_scores_without_gradient
 from regard.data.pair_check import pluralize
 from regard.errors import RegardError
-from regard.files import write_text
 from regard.memory import check_memory, count_parameter_bytes, on_meta_device
 from regard.models import MODELS, Model
 from regard.models.kernel_widths import set_kernel_widths
-from regard.recipe import build_model, list_large_settings
+from regard.recipe import Recipe, build_model, list_large_settings, resolve_paths
 from regard.run import Run
-from regard.settings import format_value
+from regard.settings import format_value, to_toml
 from regard.training.engines import build_engine
 from regard.training.loop import Counters, Trainer
 from regard.training.prepared import Prepared
@@ -44,14 +44,16 @@ def resolve_epochs(prepared: Prepared) -> Prepared:
 
 @contextmanager
 def clean_up_on_failure(run: Run, reporter: Reporter) -> Iterator[None]:
-    """Remove the files of a run that fails before it starts."""
+    """Remove the files of a run that fails before it starts; say what is kept of one that is stopped."""
     try:
         yield
     except BaseException as error:
-        if not run.card_file.exists():
+        is_new = not run.card_file.exists()
+        if is_new:
             run.discard()
-            if isinstance(error, KeyboardInterrupt):
-                reporter.info("stopped before the first step; nothing was saved")
+        if isinstance(error, KeyboardInterrupt) and not reporter.stop_reported:
+            kept = "nothing was saved" if is_new else "the run is as it was"
+            reporter.info(f"stopped before the first step; {kept}")
         raise
 
 
@@ -102,25 +104,26 @@ def load_base_parameters(model: Model, base: Run) -> None:
 
 
 def record_start(run: Run, prepared: Prepared, model: Model, base: Run | None, reporter: Reporter) -> None:
-    """Write recipe, tokenizers and card of a new run, and log what will be trained."""
+    """Write recipe, tokenizers and card of a new run, or a changed recipe, and log what will be trained."""
     parameters = sum(p.numel() for p in model.parameters())
     recipe, threads = prepared.recipe, torch.get_num_threads()
+    content = format_recipe(recipe)
     if not run.card_file.exists():
-        write_text(run.tokenizer_file, prepared.tokenizers.to_json())
-        run.write_recipe(recipe.to_table())
-        run.write_card(
-            {
-                "task": MODELS[recipe.model["name"]].task,
-                "model": recipe.model["name"],
-                "parameters": parameters,
-                "vocabulary": prepared.tokenizers.vocabulary,
-                "data": prepared.data,
-                "threads": threads,
-                "begun": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-                **({"from": str(base.path)} if base else {}),
-            }
-        )
-    elif (threads_at_start := run.read_card().get("threads", threads)) != threads:
+        card = {
+            "task": MODELS[recipe.model["name"]].task,
+            "model": recipe.model["name"],
+            "parameters": parameters,
+            "vocabulary": prepared.tokenizers.vocabulary,
+            "data": prepared.data,
+            "threads": threads,
+            "begun": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+            **({"from": str(base.path.absolute())} if base else {}),
+        }
+        tokenizers = prepared.tokenizers.to_json().encode()
+        run.write_files(card, {run.recipe_file.name: content, run.tokenizer_file.name: tokenizers})
+    elif content != run.recipe_file.read_bytes():
+        run.write_files(run.read_card(), {run.recipe_file.name: content})
+    if (threads_at_start := run.read_card().get("threads", threads)) != threads:
         reporter.info(
             f"note: run was started with {pluralize(threads_at_start, 'thread')}, now {threads}; "
             "results may differ in the last bits"
@@ -137,6 +140,13 @@ def record_start(run: Run, prepared: Prepared, model: Model, base: Run | None, r
     reporter.info(f"threads: {threads} on {pluralize(os.cpu_count() or 1, 'core')}")
 
 
+def format_recipe(recipe: Recipe) -> bytes:
+    """Format a recipe as TOML, with absolute paths, so that training can resume from any working directory."""
+    table = recipe.to_table()
+    resolve_paths(table, Path.cwd(), [type(recipe)])
+    return to_toml(table).encode()
+
+
 def train_model(run: Run, prepared: Prepared, model: Model, device: str, reporter: Reporter) -> Counters:
     """Train the model and return the final counters."""
     training = prepared.recipe.training
@@ -148,11 +158,12 @@ def train_model(run: Run, prepared: Prepared, model: Model, device: str, reporte
 @contextmanager
 def use_deterministic_algorithms(enabled: bool) -> Iterator[None]:
     """Use deterministic algorithms, if enabled, inside the context."""
-    previous = torch.are_deterministic_algorithms_enabled()
-    if enabled:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # required by cuBLAS
-        torch.use_deterministic_algorithms(True)
+    if not enabled or torch.are_deterministic_algorithms_enabled():
+        yield
+        return
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # required by cuBLAS
+    torch.use_deterministic_algorithms(True)
     try:
         yield
     finally:
-        torch.use_deterministic_algorithms(previous)
+        torch.use_deterministic_algorithms(False)

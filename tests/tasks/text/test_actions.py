@@ -314,6 +314,7 @@ def test_a_damaged_run_is_one_line(command, text_run, tmp_path, monkeypatch, cap
     name, *rest = command.split()
     assert main([name, "run", *rest]) == 2
     line = "run/model.safetensors is corrupt: its checksum differs from run.json"
+    line += "; to restore it, run regard train --out run"
     assert capsys.readouterr() == ("", f"regard: {line}\n")
 
 

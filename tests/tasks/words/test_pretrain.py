@@ -322,11 +322,11 @@ def test_the_command_and_a_recipe_beside_the_file(tmp_path, monkeypatch, capsys)
     table = ["names.bio", "--task", "tag", "--unlabeled", "sub/text.txt", "--pretraining.batch-tokens=50"]
     assert main(["train", *table, "--out", "run", *short]) == 0
     settings = Run(Path("run")).read_recipe()
-    assert settings["data"]["unlabeled"] == "sub/text.txt"
+    assert settings["data"]["unlabeled"] == str(tmp_path / "sub/text.txt")
     assert (settings["pretraining"]["steps"], settings["pretraining"]["batch_tokens"]) == (3, 50)
     (tmp_path / "sub/ner.toml").write_text('[data]\ntrain = "names.bio"\nunlabeled = "text.txt"\n')
     assert main(["train", "sub/ner.toml", "--out", "other", *short]) == 0
-    assert Run(Path("other")).read_recipe()["data"]["unlabeled"] == "sub/text.txt"
+    assert Run(Path("other")).read_recipe()["data"]["unlabeled"] == str(tmp_path / "sub/text.txt")
     assert main(["evaluate", "run", "--data", "names.bio"]) == 0
     assert main(["train", "names.bio", "--unlabeled", "sub/text.txt", "--out", "third", "--encoder", "attention"]) == 2
     assert (

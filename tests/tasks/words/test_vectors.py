@@ -16,6 +16,7 @@ from regard.files import read_tensors, write_tensors
 from regard.run import Checkpoint, Run, list_checkpoints
 from regard.tasks.loading import load
 from regard.training.loop import Trainer
+from tests.signing import sign
 from tests.tiny_labels import write_data
 
 SIZES: dict[str, Any] = {"hidden": 4, "embedding": 6, "char_width": 4, "encoder": "rnn"}
@@ -246,7 +247,7 @@ def test_a_run_without_the_vectors_it_describes_is_one_line(data, tmp_path):
     narrow = tensors["vocabulary.embedding.weight"][:, :4]
     for changed in ({"odd": narrow}, {**tensors, "vocabulary.embedding.weight": narrow}):
         write_tensors(run.model_file, changed)
-        run.write_card(run.read_card())
+        sign(run.path, "model.safetensors")
         with pytest.raises(RegardError) as caught:
             train(recipe(data, vectors=run.path), tmp_path / "run", quiet=True)
         assert str(caught.value) == f"{run.model_file} does not match recipe.toml: parameters differ"
@@ -275,12 +276,12 @@ def test_the_command_and_a_recipe_beside_the_file(tmp_path, monkeypatch, capsys)
     (tmp_path / "v.txt").write_text(FILE)
     short = ["--steps", "2", "--validate-every", "2", "--hidden", "4", "--device", "cpu"]
     assert main(["train", "names.bio", "--vectors", "v.txt", "--fine-tune-vectors", "--out", "run", *short]) == 0
-    assert Run(Path("run")).read_recipe()["data"]["vectors"] == "v.txt"
+    assert Run(Path("run")).read_recipe()["data"]["vectors"] == str(tmp_path / "v.txt")
     (tmp_path / "sub").mkdir()
     (tmp_path / "v.txt").rename("sub/v.txt")
     (tmp_path / "sub/ner.toml").write_text('[data]\ntrain = "names.bio"\nvectors = "v.txt"\n')
     assert main(["train", "sub/ner.toml", "--out", "other", *short]) == 0
-    assert Run(Path("other")).read_recipe()["data"]["vectors"] == "sub/v.txt"
+    assert Run(Path("other")).read_recipe()["data"]["vectors"] == str(tmp_path / "sub/v.txt")
     capsys.readouterr()
     for command in (["predict", "run"], ["explain", "run", "mr ann one"], ["look", "run", "mr ann"]):
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"mr ann one never\n")))
@@ -323,5 +324,5 @@ def test_a_checkpoint_of_other_parameters_is_one_line(data, tmp_path, monkeypatc
         train(recipe(data, training={"steps": 8}), tmp_path / "run", quiet=True)
     assert str(caught.value) == (
         f"{tmp_path / 'run'}: cannot resume: run was started by another version of regard "
-        "(only the checkpoint has odd); choose another --out"
+        "(only the checkpoint has the parameter odd); choose another --out"
     )

@@ -59,8 +59,7 @@ class WordTask(Task):
     def load_tokenizers(self, run: Run) -> WordVocabulary:
         from regard.text import WordVocabulary
 
-        run.verify_checksum(run.tokenizer_file)
-        return WordVocabulary.load(run.tokenizer_file)
+        return WordVocabulary.load(run.find_file(run.tokenizer_file.name))
 
     def describe_vocabulary(self, table: Any, run: Run) -> str:
         sizes = parse_known_settings(WordVocabularySizes, table, f"{run.card_file}: [vocabulary]")

@@ -87,8 +87,7 @@ def get_vocabulary(
 ) -> WordVocabulary:
     """Learn the vocabulary of the texts and of the unlabeled text, or load that of a run."""
     if existing_run is not None:
-        existing_run.verify_checksum(existing_run.tokenizer_file)
-        return WordVocabulary.load(existing_run.tokenizer_file)
+        return WordVocabulary.load(existing_run.find_file(existing_run.tokenizer_file.name))
     return learn_word_vocabulary(
         texts.train,
         texts.labels,
