@@ -90,7 +90,7 @@ def parse_json(content: str | bytes, location: str) -> Any:
     """Parse JSON; `location` names it in errors."""
     try:
         return json.loads(content)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RegardError(f"{location} is not valid JSON: {error}") from None
 
 
