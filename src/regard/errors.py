@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -44,6 +45,15 @@ def refuse_less(location: str, minimum: int, **values: int) -> None:
     for name, value in values.items():
         if value < minimum:
             raise RegardError(f"{location}: {name} must be at least {minimum}, got {value}")
+
+
+def format_json(value: object, max_length: int = 60) -> str:
+    """Return a value read from JSON for a message: as JSON, in ASCII, truncated."""
+    try:
+        text = json.dumps(value)
+    except RecursionError:
+        text = f"a deeply nested {type(value).__name__}"
+    return text if len(text) <= max_length else text[: max_length - 1] + "…"
 
 
 def format_os_error(error: OSError) -> str:

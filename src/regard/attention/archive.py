@@ -23,7 +23,6 @@ from regard.attention.archive_fields import (
     check_fields,
     get_kind,
     refuse_unused,
-    shorten,
     take_tensor,
 )
 from regard.attention.base_score import PrecomputedScore, Score, get_score_parameters, upcast
@@ -56,7 +55,7 @@ from regard.attention.visible import (
     check_broadcast,
 )
 from regard.attention.weights import DenseWeights, MeanWeights, Weights
-from regard.errors import RegardError
+from regard.errors import RegardError, format_json
 from regard.files import parse_json
 
 FORMAT = "regard.weights/1"
@@ -184,7 +183,7 @@ def rebuild_lazy(record: dict[str, Any], tensors: dict[str, Tensor]) -> LazyWeig
 def rebuild_shape(sizes: Any, query: Tensor, keys: Tensor) -> torch.Size:
     """Return the shape of lazy weights, which query and keys must fit."""
     if not isinstance(sizes, list) or len(sizes) < 2:
-        raise RegardError(f"shape: expected at least two sizes, got {shorten(sizes)}")
+        raise RegardError(f"shape: expected at least two sizes, got {format_json(sizes)}")
     shape = torch.Size(as_integer(size, "shape", 0, 2**48) for size in sizes)
     for name, tensor, length in (("query", query, shape[-2]), ("keys", keys, shape[-1])):
         if tensor.shape[-2] != length or not broadcasts_to(tensor.shape[:-2], shape[:-2]):

@@ -106,7 +106,9 @@ class Look(Action, LookOptions):
 
 def read_text(text: str | None) -> str:
     """Return the text argument, or all of stdin if it is missing or -."""
-    return sys.stdin.read().strip() if text in (None, "-") else str(text)
+    from regard.data.formats import read_lines
+
+    return "\n".join(read_lines("-")).strip() if text in (None, "-") else str(text)
 
 
 def render_svg(picture: AttentionMap, view: View, layer: Which, head: Which) -> str:
