@@ -318,7 +318,7 @@ def test_jsonl_against_json(tmp_path_factory, texts):
         ("[1]", 'expected an object, {"source": "…", "target": "…"}, got "[1]"'),
         ('{"id": 1, "translation": {"de": "a", "en": "b"}}',
          'missing key "source"; choose keys with --data.columns: "id, translation.de, translation.en"'),
-        ('{"source": true, "target": "b"}', 'expected a string in "source", got "true"'),
+        ('{"source": true, "target": "b"}', 'expected a string in "source", got true'),
         ('{"source": "\\ud800", "target": "b"}',
          '"source" contains an unpaired surrogate, \\ud800 to \\udfff'),
         ('{"source": null, "target": "b"}', "the source is empty; pass --data.on-empty skip to skip such pairs"),

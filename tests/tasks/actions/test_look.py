@@ -58,7 +58,7 @@ def test_gold_links_are_marked(reverse_run, capsys):
 def test_the_text_comes_from_stdin_too(reverse_run, capsys, monkeypatch):
     given = output(capsys, reverse_run, "a b c")
     for argument in ([], ["-"]):
-        monkeypatch.setattr(sys, "stdin", io.StringIO("a b c\n"))
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a b c\n")))
         assert output(capsys, reverse_run, *argument) == given
 
 

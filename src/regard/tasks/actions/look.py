@@ -106,9 +106,9 @@ class Look(Action, LookOptions):
 
 def read_text(text: str | None) -> str:
     """Return the text argument, or all of stdin if it is missing or -."""
-    from regard.data.formats import read_lines
+    from regard.data.formats.lines import iter_numbered_lines
 
-    return "\n".join(read_lines("-")).strip() if text in (None, "-") else str(text)
+    return "\n".join(line for _, line in iter_numbered_lines("-")).strip() if text in (None, "-") else str(text)
 
 
 def render_svg(picture: AttentionMap, view: View, layer: Which, head: Which) -> str:
