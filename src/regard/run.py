@@ -31,6 +31,7 @@ from regard.files import (
     UNFINISHED,
     compute_sha256,
     flush_folder,
+    read_json_table,
     read_tensors,
     wrap_read_errors,
     wrap_write_errors,
@@ -109,7 +110,7 @@ class Run:
                 if not self.card_file.exists():
                     raise RegardError(f"{self.path} is not a run folder: run.json is missing")
                 card = json.loads(self.card_file.read_bytes())
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise RegardError(f"{self.card_file} is corrupt: {error}") from None
         file_format = card.get("format") if isinstance(card, dict) else None
         if type(file_format) is not int or file_format < 1:
@@ -157,7 +158,7 @@ class Run:
         for line_number, line in enumerate(self._read_metrics_bytes().splitlines(), 1):
             try:
                 values = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 values = None
             if not isinstance(values, dict) or type(values.get("step")) is not int:
                 raise RegardError(f"{self.metrics_file}, line {line_number} is corrupt; remove the line")
@@ -224,7 +225,7 @@ class Checkpoint:
 
     def load_state(self) -> dict[str, Any]:
         """Load the counters of the training."""
-        return json.loads((self.path / "state.json").read_bytes())
+        return read_json_table(self.path / "state.json")
 
     def load_tensors(self, name: str, device: str = "cpu") -> dict[str, Tensor]:
         """Load the parameters (`model`) or another part of the training state."""
@@ -242,7 +243,7 @@ class Checkpoint:
         """Return whether all files exist and match their checksums."""
         try:
             checksums = json.loads((self.path / "sha256.json").read_bytes())
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return False
         if not isinstance(checksums, dict) or "state.json" not in checksums:
             return False

@@ -17,10 +17,12 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
-from regard.errors import RegardError
+from regard.errors import RegardError, refuse_less
 from regard.files import write_tensors
 from regard.run import Checkpoint, Run, list_checkpoints, save_checkpoint
+from regard.settings import parse_settings
 from regard.training.engines import Engine
+from regard.training.optimizer import check_same_tensors
 from regard.training.reporter import Reporter
 from regard.training.schedule import compute_learning_rate
 from regard.training.settings import TrainingSettings
@@ -75,6 +77,10 @@ class Counters:
     patience_used: int = 0  # validations since the best
     perfect_validations: int = 0  # consecutive validations with a perfect score
     finished: bool = False
+
+    def __post_init__(self) -> None:
+        counts = {name: value for name, value in vars(self).items() if type(value) is int}
+        refuse_less("counters", 0, **counts)
 
 
 class Trainer:
@@ -299,7 +305,7 @@ class Trainer:
             return
         newest = checkpoints[-1]
         state = {part: newest.load_tensors(part) for part in newest.list_parts()}
-        parameters, expected = (parts["model"].keys() for parts in (state, self.engine.state_dict()))
+        parameters, expected = (parts.get("model", {}).keys() for parts in (state, self.engine.state_dict()))
         if parameters != expected:
             mismatch = min(parameters ^ expected)
             owner = "the checkpoint" if mismatch in parameters else "the model"
@@ -307,8 +313,9 @@ class Trainer:
                 f"{self.run.path}: cannot resume: run was started by another version of regard "
                 f"(only {owner} has {mismatch}); choose another --out"
             )
+        check_same_tensors(state["model"], self.engine.state_dict()["model"], newest.path / "model.safetensors")
         self.engine.load_state_dict(state)
-        self.counters = Counters(**newest.load_state())
+        self.counters = parse_settings(Counters, newest.load_state(), str(newest.path / "state.json"))
         self.counters.finished = self.counters.finished and self.is_over()  # false if steps was raised since
         self.saved_step = newest.step
         self.run.truncate_metrics(newest.step)

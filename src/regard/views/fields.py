@@ -72,7 +72,8 @@ def as_alternative(row: int, value: Any) -> tuple[str, float]:
     except (TypeError, ValueError):
         pass
     raise RegardError(
-        f"attention map: alternatives of row {row}: expected a string and a probability between 0 and 1, got {shorten(value)}"
+        f"attention map: alternatives of row {row}: expected a string and a probability between 0 and 1, "
+        f"got {shorten(value)}"
     )
 
 
