@@ -2,9 +2,11 @@
 
 import errno
 
+import numpy as np
 import pytest
+import torch
 
-from regard.errors import RegardError, format_os_error, refuse_less, unknown_name
+from regard.errors import RegardError, format_json, format_os_error, is_out_of_memory, refuse_less, unknown_name
 
 
 @pytest.mark.parametrize(
@@ -37,3 +39,20 @@ def test_reasons_of_the_system_are_short():
     assert format_os_error(FileNotFoundError(errno.ENOENT, "No such file or directory")) == "not found"
     assert format_os_error(OSError(errno.ENOSPC, "No space left on device")) == "no space left on device"
     assert format_os_error(OSError("no number")) == "no number"
+
+
+def test_sizes_beyond_any_memory_are_out_of_memory():
+    for make in (lambda: torch.empty(2**62, 2**10), lambda: bytearray(2**62), lambda: np.zeros(2**60)):
+        with pytest.raises((MemoryError, RuntimeError)) as error:
+            make()
+        assert is_out_of_memory(error.value)
+    assert not is_out_of_memory(RuntimeError("shapes do not match"))
+
+
+def test_values_in_messages_are_short_ascii():
+    assert format_json({"a": "é\ud800"}) == r'{"a": "\u00e9\ud800"}'
+    assert format_json("x" * 100, 10) == '"xxxxxxxx…'
+    nested: list[object] = []
+    for _ in range(100_000):
+        nested = [nested]
+    assert format_json(nested) == "a deeply nested list"

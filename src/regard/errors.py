@@ -65,5 +65,7 @@ def format_os_error(error: OSError) -> str:
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Return whether PyTorch ran out of memory. On a CPU, only the message of the error tells."""
-    return type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
+    """Return whether Python or PyTorch ran out of memory. On a CPU, only the message of PyTorch's error tells."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    return "can't allocate memory" in str(error) or "Storage size calculation overflowed" in str(error)

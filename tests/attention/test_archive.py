@@ -179,6 +179,11 @@ BROKEN = {
         "visible.4: expected bool, got float32",
     ),
     "tensor of a rule": (GIVEN, put("visible", "matrix", {"tensor": [1]}), "missing tensor [1]"),
+    "documents of another batch": (
+        PACKED,
+        lambda record, inside: inside.__setitem__(record["visible"]["keys"]["tensor"], torch.zeros(1, 4).long()),
+        "Documents: keys and queries must have the same leading axes",
+    ),
     "documents": (
         PACKED,
         lambda record, inside: inside.__setitem__(record["visible"]["keys"]["tensor"], torch.arange(3)),

@@ -29,7 +29,7 @@ def main() -> int:
     faulthandler.enable()
     prepare()
     with limit_memory():
-        errors = fuzz(
+        outcomes = fuzz(
             {name: TARGETS[name] for name in names},
             options.cases,
             options.seed,
@@ -38,10 +38,12 @@ def main() -> int:
             failures=options.failures,
             report=lambda line: print(line, flush=True),
         )
-    if errors:
-        total = sum(map(len, errors.values()))
-        print(f"{total} failures; their files are in {options.failures}")
-    return 1 if errors else 0
+    for name, outcome in outcomes.items():
+        print(f"{name:12} {outcome}")
+    failed = sum(len(outcome.failures) for outcome in outcomes.values())
+    if failed:
+        print(f"{failed:,} failures; their files are in {options.failures}")
+    return 1 if failed else 0
 
 
 sys.exit(main())

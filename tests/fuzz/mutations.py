@@ -1,5 +1,6 @@
 """Mutations of bytes, JSON, TOML and tensors, driven by a random number generator."""
 
+import copy
 import json
 import random
 import re
@@ -77,7 +78,7 @@ TOML_VALUES += ("9223372036854775807", "1" * 5000, "[" * 500, '"\\u0000"', "1979
 
 def mutate_bytes(rng: random.Random, content: bytes) -> bytes:
     """Change bytes in one to three places, or replace them all."""
-    for _ in range(rng.randint(1, 3)):
+    for _ in range(rng.choice((1, 1, 1, 2, 3))):
         content = rng.choice(BYTE_MUTATIONS)(rng, content)
     return content
 
@@ -145,7 +146,7 @@ def mutate_json(rng: random.Random, content: bytes) -> bytes:
     if rng.random() < 0.2:
         return mutate_bytes(rng, content)
     record = json.loads(content)
-    for _ in range(rng.randint(1, 3)):
+    for _ in range(rng.choice((1, 1, 1, 2, 3))):
         record = mutate_value(rng, record)
     text = json.dumps(record)
     if rng.random() < 0.03:
@@ -155,29 +156,34 @@ def mutate_json(rng: random.Random, content: bytes) -> bytes:
 
 def mutate_value(rng: random.Random, record: Any) -> Any:
     """Change a random part of a JSON value."""
-    parents = list(iter_parents(record))
+    parents = list_parents(record)
     if not parents or rng.random() < 0.02:
-        return rng.choice(NASTY_VALUES)
+        return choose_nasty(rng)
     parent = rng.choice(parents)
     key = rng.choice(list(parent) if isinstance(parent, dict) else range(len(parent)))
     kind = rng.random()
     if kind < 0.6:
-        parent[key] = rng.choice(NASTY_VALUES)
+        parent[key] = choose_nasty(rng)
     elif kind < 0.7:
         del parent[key]
     elif kind < 0.8:
-        other = rng.choice(parents)
-        parent[key] = json.loads(json.dumps(rng.choice(list(other.values()) if isinstance(other, dict) else other)))
+        other = rng.choice([each for each in parents if each] or [[0]])
+        parent[key] = copy.deepcopy(rng.choice(list(other.values()) if isinstance(other, dict) else other))
     elif kind < 0.9 and isinstance(parent[key], (int, float)):
         parent[key] = rng.choice((parent[key] + 1, -parent[key], parent[key] * 1000, str(parent[key])))
     elif isinstance(parent, dict):
         parent[rng.choice(("x", "kind", "", f"{key}x"))] = parent.pop(key) if rng.random() < 0.5 else 1
     else:
-        parent.insert(key, json.loads(json.dumps(parent[key])))
+        parent.insert(key, copy.deepcopy(parent[key]))
     return record
 
 
-def iter_parents(record: Any) -> list[Any]:
+def choose_nasty(rng: random.Random) -> Any:
+    """Return a value that nobody expects; a copy, since it may be changed later."""
+    return copy.deepcopy(rng.choice(NASTY_VALUES))
+
+
+def list_parents(record: Any) -> list[Any]:
     """Return all objects and lists of a JSON value that have elements."""
     found, queue = [], [record]
     while queue and len(found) < 2000:
@@ -193,7 +199,7 @@ def mutate_toml(rng: random.Random, content: bytes) -> bytes:
     if rng.random() < 0.15:
         return mutate_bytes(rng, content)
     lines = content.decode().splitlines()
-    for _ in range(rng.randint(1, 3)):
+    for _ in range(rng.choice((1, 1, 1, 2, 3))):
         index = rng.randrange(len(lines))
         kind = rng.random()
         if kind < 0.7:
@@ -217,7 +223,7 @@ def mutate_tensors(rng: random.Random, tensors: dict[str, Tensor]) -> dict[str, 
     if kind == 0:
         del changed[name]
     elif kind == 1:
-        changed[rng.choice(sorted(changed)) + "x"] = changed.pop(name)
+        changed[f"{name}x"] = changed.pop(name)
     else:
         changed[name] = TENSOR_MUTATIONS[kind - 2](rng, changed[name]).contiguous().clone()
     return changed

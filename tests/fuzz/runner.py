@@ -12,6 +12,8 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from types import FrameType
 
@@ -19,6 +21,7 @@ from regard.cli import main
 from regard.errors import RegardError
 
 CASE_SECONDS = 20.0
+MAX_MESSAGE = 20_000  # characters
 CASE_BYTES = 3 * 2**30  # more than a process has at its start
 
 
@@ -40,27 +43,48 @@ class StatusError(BaseException):
     """A command ended with another status than 0 or 2."""
 
 
-def run_case(name: str, target: Target, seed: int, index: int, folder: Path) -> str | None:
-    """Run one case; return the traceback of a failure, or None. The files of a failure stay in the folder."""
+@dataclass
+class Outcomes:
+    """How the cases of a target ended."""
+
+    accepted: int = 0
+    refused: int = 0  # with a `RegardError`
+    failures: list[str] = field(default_factory=list)  # tracebacks
+
+    def __str__(self) -> str:
+        return f"{self.accepted:,} accepted, {self.refused:,} refused, {len(self.failures):,} failed"
+
+
+def run_case(name: str, target: Target, seed: int, index: int, folder: Path, outcomes: Outcomes) -> str | None:
+    """Run one case; return the traceback of a failure, or None. The files of the case stay in the folder."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     rng = CaseRandom(f"{seed} {name} {index}")
     rng.folder = folder
+    failure = None
     try:
         with limit_time(CASE_SECONDS), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             target(rng)
+        outcomes.accepted += 1
     except RegardError as error:
-        return None if "\n" not in str(error).strip() else f"the message has several lines: {error}"
+        outcomes.refused += 1
+        failure = f"the message has {len(str(error)):,} characters" if len(str(error)) > MAX_MESSAGE else None
     except KeyboardInterrupt:
         raise
     except BaseException:
-        return traceback.format_exc()
-    return None
+        failure = traceback.format_exc()
+    outcomes.failures += [] if failure is None else [failure]
+    return failure
 
 
 def run_command(arguments: Sequence[object], stdin: bytes = b"") -> str:
-    """Run a command line in this process and return what it wrote to stdout; raise unless its status is 0 or 2."""
+    """Run a command line in this process and return what it wrote to stdout.
+
+    Raises:
+        RegardError: Its status is 2.
+        StatusError: Its status is neither 0 nor 2.
+    """
     out, err = io.StringIO(), io.StringIO()
     before = sys.stdin
     sys.stdin = io.TextIOWrapper(io.BytesIO(stdin))
@@ -69,9 +93,10 @@ def run_command(arguments: Sequence[object], stdin: bytes = b"") -> str:
             status = main([str(argument) for argument in arguments])
     finally:
         sys.stdin = before
-    if status not in (0, 2):
+    if status == 2:
+        raise RegardError(err.getvalue())
+    if status != 0:
         raise StatusError(f"status {status} of regard {' '.join(map(str, arguments))}\n{err.getvalue()}")
-    out.getvalue().encode()  # what a terminal or a file would need
     return out.getvalue()
 
 
@@ -116,7 +141,7 @@ def fuzz(
     seconds: float = float("inf"),
     failures: Path | None = None,
     report: Callable[[str], object] = lambda line: None,
-) -> dict[str, list[str]]:
+) -> dict[str, Outcomes]:
     """Run cases of all targets in turn.
 
     Args:
@@ -129,31 +154,29 @@ def fuzz(
         report: Receives lines about failures and progress.
 
     Returns:
-        The tracebacks of the failures, by target and index.
+        How the cases of each target ended.
     """
-    start, errors, done = time.monotonic(), dict[str, list[str]](), 0
+    start, done = time.monotonic(), 0
+    outcomes = {name: Outcomes() for name in targets}
     if failures is not None:
         failures.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as temporary:
-        for index in range(first, first + -(-cases // len(targets))):
-            for name, target in targets.items():
-                if done == cases or time.monotonic() - start > seconds:
-                    report(f"{done:,} cases of {len(targets)} targets in {time.monotonic() - start:.0f} s")
-                    return errors
-                done += 1
-                folder = Path(temporary) / "case"
-                if failures is not None:  # what ends the process leaves this behind
-                    (failures / "last.txt").write_text(f"--targets {name} --seed {seed} --first {index} --cases 1\n")
-                failure = run_case(name, target, seed, index, folder)
-                if failure is not None:
-                    errors.setdefault(name, []).append(failure)
-                    report(f"FAILED {name}: repeat with --targets {name} --seed {seed} --first {index} --cases 1")
-                    report(failure)
-                    if failures is not None:
-                        kept = failures / f"{name}-{seed}-{index}"
-                        shutil.copytree(folder, kept, dirs_exist_ok=True)
-                        (kept / "traceback.txt").write_text(failure, errors="backslashreplace")
-                elif done % 1000 == 0:
-                    report(f"{done:,} cases")
+        folder = Path(temporary) / "case"
+        for index, (name, target) in product(range(first, first + -(-cases // len(targets))), targets.items()):
+            if done == cases or time.monotonic() - start > seconds:
+                break
+            done += 1
+            repeat = f"--targets {name} --seed {seed} --first {index} --cases 1"
+            if failures is not None:  # a case that ends the process leaves this behind
+                (failures / "last.txt").write_text(f"{repeat}\n")
+            failure = run_case(name, target, seed, index, folder, outcomes[name])
+            if failure is not None:
+                report(f"FAILED {name}; repeat with {repeat}\n{failure}")
+            if failure is not None and failures is not None:
+                kept = failures / f"{name}-{seed}-{index}"
+                shutil.copytree(folder, kept, dirs_exist_ok=True)
+                (kept / "traceback.txt").write_text(failure, errors="backslashreplace")
+            if done % 1000 == 0:
+                report(f"{done:,} cases")
     report(f"{done:,} cases of {len(targets)} targets in {time.monotonic() - start:.0f} s")
-    return errors
+    return outcomes

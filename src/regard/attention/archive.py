@@ -324,4 +324,7 @@ def rebuild_rule(record: Any, tensors: dict[str, Tensor]) -> Rule:
         dtypes = (torch.bool,) if rule is TensorRule else INTEGERS
         return take_tensor(tensors, tensor_name, dtypes, min_axes=1 if rule is Documents else 0)
 
-    return rule(**{name: rebuild_field(name) for name in names})
+    values = {name: rebuild_field(name) for name in names}
+    if rule is Documents and values["keys"].shape[:-1] != values["queries"].shape[:-1]:
+        raise RegardError("Documents: keys and queries must have the same leading axes")
+    return rule(**values)
