@@ -192,3 +192,11 @@ def test_what_is_wrong_is_said_in_one_line(reverse_run, plain_run, label_runs, c
 
 def test_a_text_may_begin_with_a_hyphen(reverse_run, capsys):
     assert output(capsys, reverse_run, "-a b").startswith("bahdanau: -a b → ")
+
+
+@pytest.mark.parametrize("command", ["look", "explain", "predict"])
+def test_bytes_that_are_no_text_are_said(command, reverse_run, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a b\nc \xff\n")))
+    assert main([command, str(reverse_run)]) == 2
+    expected = "regard: standard input, line 2: byte 3 (0xff) is not valid UTF-8; save the file as UTF-8\n"
+    assert capsys.readouterr().err == expected
