@@ -72,8 +72,10 @@ NASTY_VALUES: tuple[Any, ...] = (
     {"kind": "x"},
     {"a": {"b": [1]}},
 )
-TOML_VALUES = ("0", "-1", "1", "2", "1.5", "nan", "inf", "1e308", "true", '""', '"x"', "[]", "[1]", '["a", 1]', "{}")
-TOML_VALUES += ("9223372036854775807", "1" * 5000, "[" * 500, '"\\u0000"', "1979-05-27", '"../x"', "{a = 1}", "''''")
+TOML_VALUES = (
+    *("0", "-1", "1", "2", "1.5", "nan", "inf", "1e308", "true", '""', '"x"', "[]", "[1]", '["a", 1]', "{}"),
+    *("9223372036854775807", "1" * 5000, "[" * 500, '"\\u0000"', "1979-05-27", '"../x"', "{a = 1}", "''''"),
+)
 
 
 def mutate_bytes(rng: random.Random, content: bytes) -> bytes:
@@ -185,7 +187,8 @@ def choose_nasty(rng: random.Random) -> Any:
 
 def list_parents(record: Any) -> list[Any]:
     """Return all objects and lists of a JSON value that have elements."""
-    found, queue = [], [record]
+    found: list[Any] = []
+    queue = [record]
     while queue and len(found) < 2000:
         value = queue.pop()
         if isinstance(value, (dict, list)) and value:

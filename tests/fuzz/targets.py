@@ -11,6 +11,7 @@ from math import prod
 from pathlib import Path
 
 from safetensors.torch import load, save, save_file
+from torch import Tensor
 
 from regard import AttentionMap, RegardError, Weights
 from regard.alignment import read_pharaoh
@@ -82,8 +83,8 @@ def fuzz_documents(rng: CaseRandom) -> None:
 def fuzz_labels(rng: CaseRandom) -> None:
     path = rng.folder / rng.choice(("data.tsv", "data.csv"))
     path.write_bytes(mutate_bytes(rng, samples.LABELS))
-    settings = {"context": rng.randint(0, 2), "on_empty": rng.choice(("error", "skip"))}
-    list(islice(read_labeled(path, columns=rng.choice((None, ("text", "label"), (1, 2))), **settings), MANY))
+    columns, on_empty = rng.choice((None, ("text", "label"), (1, 2))), rng.choice(("error", "skip"))
+    list(islice(read_labeled(path, columns=columns, context=rng.randint(0, 2), on_empty=on_empty), MANY))
 
 
 def fuzz_tags(rng: CaseRandom) -> None:
@@ -116,7 +117,7 @@ def fuzz_map(rng: CaseRandom) -> None:
 
 def fuzz_weights(rng: CaseRandom) -> None:
     path = rng.folder / "weights.safetensors"
-    tensors: dict = {}
+    tensors: dict[str, Tensor] = {}
     record = describe_weights(rng.choice(samples.list_weights()), tensors)
     tensors = {name: tensor.contiguous().clone() for name, tensor in tensors.items()}
     description = json.dumps(record).encode()

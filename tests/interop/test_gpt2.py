@@ -455,3 +455,12 @@ def test_files_that_are_missing_or_broken_are_said(folder, run, tmp_path):
         read_gpt2(path)
     assert str(error.value) == f"{path / 'config.json'}: expected a JSON object, got list"
     assert isinstance(read_gpt2(folder), Gpt2Checkpoint)
+
+
+def test_sizes_beyond_any_memory_are_said(folder, tmp_path):
+    path = copy_folder(folder, tmp_path / "gpt2")
+    config = json.loads((path / "config.json").read_text())
+    (path / "config.json").write_text(json.dumps({**config, "n_positions": 10**18}))
+    with pytest.raises(RegardError) as error:
+        read_gpt2(path)
+    assert str(error.value) == f"{path}: the sizes in config.json are beyond any memory"

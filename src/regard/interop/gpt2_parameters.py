@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from regard.errors import RegardError, format_json
+from regard.errors import RegardError, format_json, is_out_of_memory
 from regard.files import read_json_table, read_tensors
 from regard.interop.gpt2_tokenizer import EndToken
 from regard.models.gpt import Gpt, GptConfig
@@ -158,8 +158,13 @@ def to_gpt2_rows(table: Tensor, end: EndToken, special: int) -> Tensor:
 
 def check_shapes(parameters: Mapping[str, Tensor], config: GptConfig, location: Path) -> None:
     """Raise a `RegardError` if a parameter has another shape than the config implies."""
-    with torch.device("meta"):
-        expected = Gpt(config).state_dict()
+    try:
+        with torch.device("meta"):
+            expected = Gpt(config).state_dict()
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        raise RegardError(f"{location}: the sizes in config.json are beyond any memory") from None
     for name, tensor in expected.items():
         if parameters[name].shape != tensor.shape:
             raise RegardError(
