@@ -9,6 +9,9 @@ from difflib import get_close_matches
 
 from regard.aliases import suggest
 
+BEYOND_MEMORY = ("can't allocate memory", "Storage size calculation overflowed", "Overflow when unpacking long")
+"""What PyTorch says on a CPU of sizes that no memory has; the last two of sizes that no number has."""
+
 NO_MEMORY = "out of memory; try smaller batches, shorter texts or a smaller model"
 
 
@@ -68,4 +71,4 @@ def is_out_of_memory(error: Exception) -> bool:
     """Return whether Python or PyTorch ran out of memory. On a CPU, only the message of PyTorch's error tells."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
-    return "can't allocate memory" in str(error) or "Storage size calculation overflowed" in str(error)
+    return any(reason in str(error) for reason in BEYOND_MEMORY)

@@ -161,7 +161,7 @@ def check_shapes(parameters: Mapping[str, Tensor], config: GptConfig, location: 
     try:
         with torch.device("meta"):
             expected = Gpt(config).state_dict()
-    except RuntimeError as error:
+    except (RuntimeError, TypeError) as error:
         if not is_out_of_memory(error):
             raise
         raise RegardError(f"{location}: the sizes in config.json are beyond any memory") from None

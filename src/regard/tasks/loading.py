@@ -48,7 +48,7 @@ def load(path: str | Path, device: str | torch.device = "cpu") -> Any:
     try:
         with torch.device("meta"):  # allocates nothing, in case the sizes in the recipe are wrong and huge
             expected_state = build_model(recipe, tokenizers).state_dict()
-    except RuntimeError as error:
+    except (RuntimeError, TypeError) as error:
         if not is_out_of_memory(error):
             raise
         raise RegardError(f"{run.recipe_file}: the sizes in [model] are beyond any memory") from None
