@@ -663,3 +663,12 @@ def test_an_entry_of_a_catalog_has_a_limit(tmp_path):
     with pytest.raises(RegardError) as error:
         list(read_pairs(path))
     assert str(error.value) == f"{path}, line 19: entry is longer than 16,777,216 bytes"
+
+
+def test_a_plural_rule_that_gettext_passes_on_to_python_is_refused(tmp_path):
+    path = tmp_path / "a.po"
+    path.write_text('msgid ""\nmsgstr "Plural-Forms: nplurals=2; plural=(n !=!1);\\n"\n')
+    with pytest.raises(RegardError) as error:
+        list(read_pairs(path))
+    expected = 'invalid plural rule "(n !=!1)" in the header; expected one such as (n != 1)'
+    assert str(error.value) == f"{path}, line 1: {expected}"

@@ -165,6 +165,10 @@ def with_a_gap(content):
             ),
             'normalizer must be null for GPT-2, got {"type": "Replace", "pattern": {"Regex": "(a*)*b"}, "conten…',
         ),
+        (
+            lambda content: content.update(pre_tokenizer={}),
+            'pre_tokenizer type must be "ByteLevel" for GPT-2, got null',
+        ),
         (lambda content: content["model"].update(vocab=[]), "vocab must be an object"),
         (lambda content: content["model"].update(merges=[["a"]]), 'expected a merge of two entries, got ["a"]'),
         (
@@ -201,3 +205,11 @@ def test_what_cannot_be_taken_over_is_said(tmp_path):
     with pytest.raises(RegardError) as error:
         build_tokenizer_files(learn_tokenizer("bytes", [], steps=TextSteps(lowercase=True)), None, 16)
     assert str(error.value) == "cannot export a tokenizer with preprocessing steps; GPT-2 does not support them"
+
+
+@pytest.mark.parametrize("change", [{"model": None}, {"model": {}}, {"added_tokens": {"a": 1}}, {"pre_tokenizer": [1]}])
+def test_a_file_without_its_parts_is_refused(change, tmp_path):
+    with pytest.raises(RegardError) as error:
+        read_vocabulary(written(tmp_path, {**get_content(REFERENCE), **change}))
+    parts = "model and pre_tokenizer must be objects, and added_tokens a list"
+    assert str(error.value) == f"{tmp_path}/tokenizer.json is corrupt: {parts}"

@@ -87,7 +87,7 @@ def list_tokens(vocabulary: Mapping[str, Any], added: list[Any], path: Path) -> 
 def check_content(content: dict[str, Any], path: Path) -> None:
     """Raise a `RegardError` if a tokenizer.json has settings that GPT-2 does not use."""
     model, chunks, added = (content.get(name) or {} for name in ("model", "pre_tokenizer", "added_tokens"))
-    if not isinstance(model, dict) or not isinstance(chunks, dict) or not isinstance(added or [], list):
+    if not isinstance(model, dict) or not model or not isinstance(chunks, dict) or not isinstance(added or [], list):
         raise RegardError(f"{path} is corrupt: model and pre_tokenizer must be objects, and added_tokens a list")
     settings = {
         "type": (model.get("type", "BPE"), "BPE"),

@@ -216,7 +216,7 @@ def parse_header(location: str, raw: bytes) -> Header:
     if rule and rule[1].strip() != b"EXPRESSION":
         try:
             header = replace(header, one=gettext.c2py(rule[1].decode("ascii"))(1))
-        except (ValueError, ZeroDivisionError):
+        except (ValueError, ZeroDivisionError, SyntaxError):  # gettext lets some errors of syntax through
             plural = quote_text(rule[1].decode("ascii", "replace"))
             raise RegardError(
                 f"{location}: invalid plural rule {plural} in the header; expected one such as (n != 1)"
