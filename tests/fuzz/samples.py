@@ -1,6 +1,8 @@
 """Valid files, which the fuzzer then breaks."""
 
+import atexit
 import json
+import shutil
 import struct
 from functools import cache
 from pathlib import Path
@@ -176,8 +178,10 @@ RUNS: dict[str, Path] = {}
 
 @cache
 def make_folder() -> Path:
-    """Return a folder for what takes long to make; it is removed by the system."""
-    return Path(mkdtemp(prefix="regard-fuzz-"))
+    """Return a folder for what takes long to make; it is removed when the process ends."""
+    folder = Path(mkdtemp(prefix="regard-fuzz-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def prepare() -> None:
