@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
-.PHONY: demo check test lint torture bench docs
+.PHONY: demo check test lint torture fuzz bench docs
 
 demo: $(READY)
 	$(BIN)/regard demo
@@ -25,6 +25,10 @@ torture: $(READY)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/attention.py
+
+# Arguments: make fuzz FUZZ="--cases 5000 --seed 7 --targets tmx,weights --seconds 600"
+fuzz: $(READY)
+	$(BIN)/python -m tests.fuzz $(FUZZ)
 
 docs: $(READY)
 	$(BIN)/python docs/build.py

@@ -47,6 +47,7 @@ ORDER = [  # a module imports only from lines above its own; a package stands fo
     "attention.weights",
     "attention.lazy_weights",
     "attention.combined_weights",
+    "attention.archive_fields",
     "attention.archive",
     "attention.join_steps",
     "attention.watch",

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from regard.errors import RegardError, format_os_error, is_out_of_memory, refuse_less, unknown_name
+from regard.errors import RegardError, format_json, format_os_error, is_out_of_memory, refuse_less, unknown_name
 
 
 @pytest.mark.parametrize(
@@ -75,3 +75,25 @@ def test_memory_that_torch_and_numpy_do_not_get_is_known():
     with pytest.raises(MemoryError) as refused:
         np.empty(2**58)
     assert is_out_of_memory(refused.value)
+
+
+def test_sizes_beyond_any_memory_are_out_of_memory():
+    for make in (
+        lambda: torch.empty(2**62, 2**10),
+        lambda: torch.empty(2**64),
+        lambda: bytearray(2**62),
+        lambda: np.zeros(2**59),
+    ):
+        with pytest.raises((MemoryError, RuntimeError, TypeError)) as error:
+            make()
+        assert is_out_of_memory(error.value)
+    assert not is_out_of_memory(RuntimeError("shapes do not match"))
+
+
+def test_values_in_messages_are_short_ascii():
+    assert format_json({"a": "é\ud800"}) == r'{"a": "\u00e9\ud800"}'
+    assert format_json("x" * 100, 10) == '"xxxxxxxx…'
+    nested: list[object] = []
+    for _ in range(100_000):
+        nested = [nested]
+    assert format_json(nested) == "a deeply nested list"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -19,6 +20,8 @@ ALLOCATION_FAILURES = (
     "CUDA error: out of memory",
     "CUBLAS_STATUS_ALLOC_FAILED",
     "std::bad_alloc",
+    "Storage size calculation overflowed",  # sizes that no memory has
+    "Overflow when unpacking long",
 )
 """What PyTorch's errors say when memory cannot be allocated."""
 
@@ -60,6 +63,15 @@ def refuse_less(location: str, minimum: int, **values: int) -> None:
             raise RegardError(f"{location}: {name} must be at least {minimum}, got {value}")
 
 
+def format_json(value: object, max_length: int = 60) -> str:
+    """Return a value read from JSON for a message: as JSON, in ASCII, truncated."""
+    try:
+        text = json.dumps(value)
+    except RecursionError:
+        text = f"a deeply nested {type(value).__name__}"
+    return text if len(text) <= max_length else text[: max_length - 1] + "…"
+
+
 def format_os_error(error: OSError) -> str:
     """Return the reason for an operating system error: "not found", "permission denied"."""
     if isinstance(error, FileNotFoundError):
@@ -72,4 +84,4 @@ def is_out_of_memory(error: Exception) -> bool:
     """Return whether Python or PyTorch ran out of memory. On a CPU, only the message of PyTorch's error tells."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
-    return isinstance(error, RuntimeError) and any(text in str(error) for text in ALLOCATION_FAILURES)
+    return isinstance(error, RuntimeError | TypeError) and any(text in str(error) for text in ALLOCATION_FAILURES)

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 import portalocker
 
 from regard import __version__
-from regard.errors import RegardError, format_os_error
+from regard.errors import RegardError, format_json, format_os_error
 from regard.files import (
     UNFINISHED,
     compute_sha256,
@@ -61,6 +61,9 @@ FILES_BEFORE_CARD = {"training", "log", *(name + NEXT for name in SIGNED_FILES)}
 """Files that a run may have before its run.json."""
 
 Card = dict[str, Any]
+
+CARD_FIELDS = (("data", dict, "an object"), ("imported", dict, "an object"), ("from", str, "a string"))
+"""Fields of a card that are read without the help of a dataclass, and their types."""
 
 
 class RunPath:
@@ -126,7 +129,8 @@ class Run:
                     )
                 if not self.card_file.exists():
                     raise RegardError(f"{self.path} is not a run folder: run.json is missing")
-                card = json.loads(self.card_file.read_bytes())
+                card = json.loads(self.card_file.read_bytes().decode())
+                json.dumps(card, ensure_ascii=False).encode()  # an unpaired surrogate could not be written again
         except (ValueError, RecursionError) as error:
             raise RegardError(f"{self.card_file} is corrupt: {error}") from None
         file_format = card.get("format") if isinstance(card, dict) else None
@@ -137,6 +141,9 @@ class Run:
                 f"{self.card_file}: format {file_format} was written by regard {card.get('regard')}; "
                 f"regard {__version__} reads formats up to {FORMAT}; upgrade regard"
             )
+        for name, kind, description in CARD_FIELDS:
+            if card.get(name) is not None and not isinstance(card[name], kind):
+                raise RegardError(f"{self.card_file}: {name}: expected {description}, got {format_json(card[name])}")
         return card
 
     def write_files(self, card: Mapping[str, Any], files: Mapping[str, bytes]) -> None:

@@ -314,30 +314,6 @@ def test_a_file_of_something_else_is_said(tmp_path):
     assert str(error.value) == f'{tmp_path}/other: expected format "regard.weights/1", got None'
 
 
-@pytest.mark.parametrize(
-    ("field", "name"),
-    [
-        (("normalizer",), "exp"),
-        (("score", "kind"), "as_score"),
-        (("visible", "kind"), "Rule"),
-        (("kind",), "Weights"),
-    ],
-)
-def test_a_file_can_name_only_what_is_saved(field, name, tmp_path):
-    lazy("scaled_dot", visible=causal()).save(tmp_path / "w")
-    with safe_open(tmp_path / "w", framework="pt") as file:
-        header, inside = file.metadata(), {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-    record = json.loads(header["weights"])
-    part = record
-    for step in field[:-1]:
-        part = part[step]
-    part[field[-1]] = name
-    save_file(inside, tmp_path / "w", header | {"weights": json.dumps(record)})
-    with pytest.raises(RegardError) as error:
-        Weights.load(tmp_path / "w")
-    assert str(error.value) == f"{tmp_path}/w: this version of regard cannot read these weights: KeyError('{name}')"
-
-
 def test_weights_of_a_plain_sum_are_saved_too(tmp_path):
     for name in ("dot", "scaled_dot", "gaussian", "additive", "uniform"):
         weights = lazy(name, normalizer="none")

@@ -127,7 +127,7 @@ def test_one_of_a_thing(plain_run, capsys):
     [
         ("run.json", {"parameters": "many"}, '{run}/run.json.parameters: expected an integer, got "many"'),
         ("run.json", {"model": None}, "{run}/run.json.model: expected a string, got none"),
-        ("run.json", {"data": 3}, "{run}/run.json: [data] missing origin, train, validation"),
+        ("run.json", {"data": 3}, "{run}/run.json: data: expected an object, got 3"),
         ("run.json", {"best": {"metric": "exact"}}, "{run}/run.json: [best] missing value, step"),
         ("run.json", {"format": 9, "regard": "9"},
          "{run}/run.json: format 9 was written by regard 9; regard 0.1.0 reads formats up to 1; upgrade regard"),

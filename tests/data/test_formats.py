@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from regard import RegardError
 from regard.data.example import Example
-from regard.data.formats import FORMATS, read_lines, read_pairs, read_parallel
+from regard.data.formats import FORMATS, read_lines, read_pairs, read_parallel, tmx
 from regard.data.formats import lines as lines_module
 
 GREETING = Example("Guten Tag", "good day")
@@ -319,7 +319,7 @@ def test_jsonl_against_json(tmp_path_factory, texts):
         ("[1]", 'expected an object, {"source": "…", "target": "…"}, got "[1]"'),
         ('{"id": 1, "translation": {"de": "a", "en": "b"}}',
          'missing key "source"; choose keys with --data.columns: "id, translation.de, translation.en"'),
-        ('{"source": true, "target": "b"}', 'expected a string in "source", got "true"'),
+        ('{"source": true, "target": "b"}', 'expected a string in "source", got true'),
         ('{"source": "\\ud800", "target": "b"}',
          '"source" contains an unpaired surrogate, \\ud800 to \\udfff'),
         ('{"source": null, "target": "b"}', "the source is empty; pass --data.on-empty skip to skip such pairs"),
@@ -568,3 +568,108 @@ def test_catalogues_as_babel_writes_them(tmp_path_factory, texts):
         with path.open("wb") as file:
             write_catalog(file, catalog)
         assert set(pairs(path)) == expected
+
+
+TMX_START = '<tmx version="1.4"><header srclang="en"/><body>'
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("<!--" + "x" * 17_000_000, "line 1: a tag or comment is longer than 16,777,216 bytes"),
+        ('<tu><tuv xml:lang="' + "x" * 17_000_000, "line 1: a tag or comment is longer than 16,777,216 bytes"),
+        ("<tu>" * 2000, "line 1: elements are nested more than 1,000 deep"),
+        (
+            '<tu><tuv xml:lang="en"><seg>' + "word " * 3_400_000,
+            "line 1: a unit is longer than 16,777,216 characters",
+        ),
+        ('<tu><tuv xml:lang="' + "x" * 200 + '">', f'line 1: invalid xml:lang "{"x" * 59}…"'),
+        (
+            "".join(f'<tuv xml:lang="x{number}"/>' for number in range(1100)),
+            'line 1: invalid xml:lang "x1000"',
+        ),
+    ],
+    ids=["comment", "attribute", "nesting", "unit", "language", "languages"],
+)
+def test_a_memory_has_limits(content, message, tmp_path):
+    path = tmp_path / "a.tmx"
+    path.write_text(TMX_START + content)
+    with pytest.raises(RegardError) as error:
+        list(read_pairs(path, columns=("en", "de")))
+    assert str(error.value) == f"{path}, {message}"
+
+
+def test_each_byte_of_an_open_comment_is_read_a_few_times(tmp_path, monkeypatch):  # expat starts it over each time
+    path, parsed = tmp_path / "a.tmx", []
+
+    class Counting(tmx.TmxParser):
+        def feed(self, block):
+            parsed.append(len(block) + self.pending)
+            super().feed(block)
+
+    monkeypatch.setattr(tmx, "TmxParser", Counting)
+    path.write_text(TMX_START + "<!--" + "x" * 4_000_000)
+    with pytest.raises(RegardError, match="unclosed token"):
+        list(read_pairs(path))
+    assert sum(parsed) < 4 * path.stat().st_size
+
+
+def build_mo(lengths, starts, size=200):
+    """Return an MO file of one entry."""
+    tables = struct.pack("<4I", lengths[0], starts[0], lengths[1], starts[1])
+    return (struct.pack("<7I", 0x950412DE, 0, 1, 28, 36, 0, 0) + tables).ljust(size, b"x")
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (build_mo((4, 4), (100, 1000)), "its tables extend past the end of the file (200 bytes)"),
+        (build_mo((2**31, 4), (100, 100)), "its strings are longer than the file (200 bytes)"),
+        (build_mo((150, 150), (50, 50)), "its strings are longer than the file (200 bytes)"),
+        (
+            struct.pack("<7I", 0x950412DE, 0, 2**31, 28, 36, 0, 0),
+            "its tables extend past the end of the file (28 bytes)",
+        ),
+        (struct.pack("<I", 0x950412DE), "its tables extend past the end of the file (4 bytes)"),
+    ],
+)
+@pytest.mark.parametrize("name", ["a.mo", "a.mo.gz"])
+def test_a_compiled_catalog_is_read_within_its_bounds(content, reason, name, tmp_path):
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    with pytest.raises(RegardError) as error:
+        list(read_pairs(path))
+    assert str(error.value) == f"{path} is corrupt: {reason}"
+
+
+def test_a_gzipped_compiled_catalog_is_read(tmp_path):
+    entry = build_mo((3, 4), (100, 110))
+    content = entry[:100] + b"dog".ljust(10, b"x") + b"Hund".ljust(90, b"x")
+    (tmp_path / "a.mo.gz").write_bytes(gzip.compress(content))
+    assert list(read_pairs(tmp_path / "a.mo.gz")) == [Example("dog", "Hund")]
+
+
+@pytest.mark.parametrize("charset", ["unicode_escape", "punycode", "utf-7", "idna", "hex", "utf-9"])
+def test_a_charset_that_no_catalog_has_is_refused(charset, tmp_path):
+    path = tmp_path / "a.po"
+    path.write_text(f'msgid ""\nmsgstr "Content-Type: text/plain; charset={charset}\\n"\n')
+    with pytest.raises(RegardError) as error:
+        list(read_pairs(path))
+    assert str(error.value) == f'{path}, line 1: unknown charset "{charset}" in the header; use UTF-8'
+
+
+def test_an_entry_of_a_catalog_has_a_limit(tmp_path):
+    path = tmp_path / "a.po"
+    path.write_text('msgid "a"\nmsgstr "b"\n' + f'"{"x" * 1_000_000}"\n' * 17)
+    with pytest.raises(RegardError) as error:
+        list(read_pairs(path))
+    assert str(error.value) == f"{path}, line 19: entry is longer than 16,777,216 bytes"
+
+
+def test_a_plural_rule_that_gettext_passes_on_to_python_is_refused(tmp_path):
+    path = tmp_path / "a.po"
+    path.write_text('msgid ""\nmsgstr "Plural-Forms: nplurals=2; plural=(n !=!1);\\n"\n')
+    with pytest.raises(RegardError) as error:
+        list(read_pairs(path))
+    expected = 'invalid plural rule "(n !=!1)" in the header; expected one such as (n != 1)'
+    assert str(error.value) == f"{path}, line 1: {expected}"

@@ -130,3 +130,18 @@ def test_damage_is_seen(tmp_path):
         with pytest.raises(RegardError) as caught:
             TokenFile.open(path)
         assert str(caught.value).startswith(message)
+
+
+def test_tokens_that_no_tokenizer_wrote_are_seen(tmp_path):
+    path = tmp_path / "text.tokens"
+    write_tokens(path, [Chunk("a b", True)], WORDS)
+    ending = f"; delete {tmp_path}/text.json to tokenize the text again"
+    path.write_bytes(b"\xff\xff" * 4)
+    with pytest.raises(RegardError) as caught:
+        TokenFile.open(path, WORDS.size)
+    assert str(caught.value) == f"{path} is corrupt: expected token ids below {WORDS.size}, got 65535{ending}"
+    (tmp_path / "text.documents").write_bytes(b"\xff" * 8)
+    with pytest.raises(RegardError) as caught:
+        TokenFile.open(path)
+    message = f"{tmp_path}/text.documents is corrupt: expected documents of 4 tokens in all{ending}"
+    assert str(caught.value) == message

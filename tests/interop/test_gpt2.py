@@ -364,10 +364,10 @@ def change_value(*path, to):
             change_value("pre_tokenizer", "add_prefix_space", to=True),
             "pre_tokenizer add_prefix_space must be false for GPT-2, got true",
         ),
-        (change_value("pre_tokenizer", to=None), 'pre_tokenizer type must be "ByteLevel" for GPT-2, got none'),
+        (change_value("pre_tokenizer", to=None), 'pre_tokenizer type must be "ByteLevel" for GPT-2, got null'),
         (
             change_value("normalizer", to={"type": "Lowercase"}),
-            'normalizer must be none for GPT-2, got {type = "Lowercase"}',
+            'normalizer must be null for GPT-2, got {"type": "Lowercase"}',
         ),
         (change_value("model", "ignore_merges", to=True), "ignore_merges must be false for GPT-2, got true"),
         (
@@ -402,6 +402,12 @@ def test_tensors_that_do_not_fit_are_said(folder, tmp_path):
     assert get_error({**whole, "transformer.wpe.weight": torch.ones(5, 12)}) == (
         f"{path}: positions.table: expected shape (16, 12) by config.json, got (5, 12)"
     )
+    assert get_error({**whole, "transformer.h.1.attn.c_attn.weight": torch.ones(12)}) == (
+        f"{path}: h.1.attn.c_attn.weight: expected 2 axes, got shape (12,)"
+    )
+    assert get_error({**whole, "transformer.wpe.weight": torch.ones(16, 12, dtype=torch.int64)}) == (
+        f"{path}: transformer.wpe.weight must have a float type, got int64"
+    )
     (path / "model.safetensors").unlink()
     with pytest.raises(RegardError) as error:
         read_gpt2(path)
@@ -417,7 +423,17 @@ def test_tensors_that_do_not_fit_are_said(folder, tmp_path):
     with pytest.raises(RegardError) as error:
         read_gpt2(path)
     assert str(error.value) == (
-        f"{path / 'model.safetensors.index.json'}: expected files in the same folder, got ../x.safetensors"
+        f'{path / "model.safetensors.index.json"}: expected files in the same folder, got "../x.safetensors"'
+    )
+    (path / "model.safetensors.index.json").write_text('{"weight_map": {"wte.weight": 3}}')
+    with pytest.raises(RegardError) as error:
+        read_gpt2(path)
+    assert str(error.value) == f"{path / 'model.safetensors.index.json'}: expected files in the same folder, got 3"
+    (path / "model.safetensors.index.json").write_text('{"weight_map": [1]}')
+    with pytest.raises(RegardError) as error:
+        read_gpt2(path)
+    assert str(error.value) == (
+        f"{path / 'model.safetensors.index.json'}: weight_map must be an object of parameter names and files"
     )
 
 
@@ -430,7 +446,7 @@ def test_files_that_are_missing_or_broken_are_said(folder, run, tmp_path):
     assert str(error.value) == f"{run.path} already contains a run; choose another folder"
     path = copy_folder(folder, tmp_path / "gpt2")
     (path / "tokenizer.json").write_text("{")
-    with pytest.raises(RegardError, match=rf"^{path / 'tokenizer.json'} is corrupt: "):
+    with pytest.raises(RegardError, match=rf"^{path / 'tokenizer.json'} is not valid JSON: "):
         read_gpt2(path)
     (path / "tokenizer.json").unlink()
     with pytest.raises(RegardError) as error:
@@ -441,3 +457,12 @@ def test_files_that_are_missing_or_broken_are_said(folder, run, tmp_path):
         read_gpt2(path)
     assert str(error.value) == f"{path / 'config.json'}: expected a JSON object, got list"
     assert isinstance(read_gpt2(folder), Gpt2Checkpoint)
+
+
+def test_sizes_beyond_any_memory_are_said(folder, tmp_path):
+    path = copy_folder(folder, tmp_path / "gpt2")
+    config = json.loads((path / "config.json").read_text())
+    (path / "config.json").write_text(json.dumps({**config, "n_positions": 10**18}))
+    with pytest.raises(RegardError) as error:
+        read_gpt2(path)
+    assert str(error.value) == f"{path}: the sizes in config.json are beyond any memory"

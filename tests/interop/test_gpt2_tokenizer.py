@@ -157,7 +157,28 @@ def with_a_gap(content):
         ),
         (
             lambda content: content["model"].update(end_of_word_suffix="</w>", merges=[]),
-            'end_of_word_suffix must be none for GPT-2, got "</w>"',
+            'end_of_word_suffix must be null for GPT-2, got "</w>"',
+        ),
+        (
+            lambda content: content.update(
+                normalizer={"type": "Replace", "pattern": {"Regex": "(a*)*b"}, "content": ""}
+            ),
+            'normalizer must be null for GPT-2, got {"type": "Replace", "pattern": {"Regex": "(a*)*b"}, "conten…',
+        ),
+        (
+            lambda content: content.update(pre_tokenizer={}),
+            'pre_tokenizer type must be "ByteLevel" for GPT-2, got null',
+        ),
+        (lambda content: content["model"].update(vocab=[]), "vocab must be an object"),
+        (lambda content: content["model"].update(merges=[["a"]]), 'expected a merge of two entries, got ["a"]'),
+        (
+            lambda content: content["model"].update(merges=["a qqq"]),
+            'merge "a qqq": "qqq" is not in the vocabulary',
+        ),
+        (lambda content: content.update(added_tokens=[3]), "expected an added token with its content, got 3"),
+        (
+            lambda content: content["added_tokens"][0].update(special=False),
+            'added tokens that are not special are not supported, got "<|endoftext|>"',
         ),
     ],
 )
@@ -175,5 +196,20 @@ def test_what_cannot_be_taken_over_is_said(tmp_path):
         from_gpt2(vocabulary, EndToken(300, END_TOKEN), tmp_path)
     assert str(error.value) == f'{tmp_path}: expected byte-level tokens, got "<a b>"'
     with pytest.raises(RegardError) as error:
+        from_gpt2(vocabulary, EndToken(0, "!"), tmp_path)
+    assert str(error.value) == f'{tmp_path}: expected byte-level tokens, got "<a b>"'
+    vocabulary = read_vocabulary(written(tmp_path, get_content(REFERENCE)))
+    with pytest.raises(RegardError) as error:
+        from_gpt2(vocabulary, EndToken(0, "!"), tmp_path)
+    assert str(error.value) == f'{tmp_path}: expected an end token that is no part of words, got "!"'
+    with pytest.raises(RegardError) as error:
         build_tokenizer_files(learn_tokenizer("bytes", [], steps=TextSteps(lowercase=True)), None, 16)
     assert str(error.value) == "cannot export a tokenizer with preprocessing steps; GPT-2 does not support them"
+
+
+@pytest.mark.parametrize("change", [{"model": None}, {"model": {}}, {"added_tokens": {"a": 1}}, {"pre_tokenizer": [1]}])
+def test_a_file_without_its_parts_is_refused(change, tmp_path):
+    with pytest.raises(RegardError) as error:
+        read_vocabulary(written(tmp_path, {**get_content(REFERENCE), **change}))
+    parts = "model and pre_tokenizer must be objects, and added_tokens a list"
+    assert str(error.value) == f"{tmp_path}/tokenizer.json is corrupt: {parts}"

@@ -112,6 +112,12 @@ MISMATCH = "{run}/model.safetensors does not match recipe.toml: parameters diffe
         (
             "reverse_run",
             b"hidden = 24",
+            b"hidden = 9000000000000000000",
+            "{run}/recipe.toml: the sizes in [model] are beyond any memory",
+        ),
+        (
+            "reverse_run",
+            b"hidden = 24",
             b'hidden = "24"',
             '{run}/recipe.toml: [model] hidden: expected an integer, got "24"',
         ),

@@ -119,7 +119,7 @@ def broken(change):
             'source: steps: unknown setting "upper"; choose from lowercase, moses, normalize_punctuation',
         ),
         (
-            broken(lambda content: content["target"]["model"]["model"].update(vocab={"a": 0}, unk_token="a")),
+            broken(lambda content: content["target"]["model"]["model"].update(vocab={"a": 0})),
             "target: the model is corrupt: it does not start with <pad>, <unk>, <bos>, <eos>",
         ),
     ],
@@ -132,10 +132,12 @@ def test_a_broken_file_is_named(tmp_path, text, message):
     assert str(caught.value) == f"{path}{' ' if message.startswith('is ') else ': '}{message}"
 
 
-def test_a_broken_model_is_named():
-    text = broken(lambda content: content["source"].update(model={"model": 1}))
-    with pytest.raises(RegardError, match=r"^here: source: the model is corrupt: .+$"):
-        TokenizerPair.from_json(text, "here")
+def test_a_shared_vocabulary_has_one_kind():
+    content = written(learn_tokenizer_pair(["a"], ["a"], kind="words", shared_vocab=True)[0])
+    content["target"]["kind"] = "characters"
+    with pytest.raises(RegardError) as error:
+        TokenizerPair.from_json(json.dumps(content), "here")
+    assert str(error.value) == "here: target: kind must be words, that of the shared vocabulary, got characters"
 
 
 def test_a_file_that_cannot_be_read(tmp_path):

@@ -183,6 +183,7 @@ def changed(**change: object) -> bytes:
          'pieces: unknown kind "letters"; choose from bpe, bytes, characters, unigram, words'),
         (changed(words="cat"), "is corrupt: words is not a list of strings"),
         (changed(labels=["x", 3]), "is corrupt: labels is not a list of strings"),
+        (changed(labels=["x", "\ud800"]), "is corrupt: labels has an unpaired surrogate, \\ud800 to \\udfff"),
         (changed(vectors=["x"]), "is corrupt: vectors has no valid width"),
         (changed(unlabeled=99), "is corrupt: unlabeled must be from 0 to the number of words"),
         (changed(unlabeled="1"), "is corrupt: unlabeled must be from 0 to the number of words"),

@@ -144,7 +144,7 @@ def test_memory_of_another_model_is_refused():
     optimizer = Optimizer(model, TrainingSettings())
     model(torch.ones(2)).sum().backward()
     optimizer.step(0.1)
-    text = "checkpoint does not match the model: weight: expected shape (4, 2), got (3, 2)"
+    text = "checkpoint does not match the model: moment.weight: expected shape (4, 2), got (3, 2)"
     with pytest.raises(RegardError, match=f"^{re.escape(text)}$"):
         Optimizer(nn.Linear(2, 4), TrainingSettings()).load_state_dict(optimizer.state_dict())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,20 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from regard.attention.base_score import PrecomputedScore, Score, get_score_parameters
+from regard.attention.archive_fields import (
+    FLOATS,
+    INTEGERS,
+    MAX_POSITION,
+    as_boolean,
+    as_integer,
+    as_number,
+    check_depth,
+    check_fields,
+    get_kind,
+    refuse_unused,
+    take_tensor,
+)
+from regard.attention.base_score import PrecomputedScore, Score, get_score_parameters, upcast
 from regard.attention.call import Call, Terms
 from regard.attention.combined_weights import JoinedWeights, MergedWeights
 from regard.attention.kernel_scores import Boxcar, Epanechnikov, Exact, Gaussian, Kernel
@@ -26,10 +40,23 @@ from regard.attention.normalizers import (
     Softmax,
     Sparsemax,
 )
+from regard.attention.score_checks import broadcasts_to, check_same_width, describe_type
 from regard.attention.scores import Additive, Dot, FixedDot, ReducedRank, ScaledDot, Uniform
-from regard.attention.visible import And, Causal, Documents, Lengths, Not, Or, Rule, TensorRule, Window
+from regard.attention.visible import (
+    And,
+    Causal,
+    Documents,
+    Lengths,
+    Not,
+    Or,
+    Rule,
+    TensorRule,
+    Window,
+    check_broadcast,
+)
 from regard.attention.weights import DenseWeights, MeanWeights, Weights
-from regard.errors import RegardError
+from regard.errors import RegardError, format_json
+from regard.files import parse_json
 
 FORMAT = "regard.weights/1"
 
@@ -49,6 +76,7 @@ def save_weights(weights: Weights, path: Path) -> None:
     """Save weights to a file atomically."""
     tensors: dict[str, Tensor] = {}
     record = describe_weights(weights, tensors)
+    check_depth(record)
     partial_path = path.with_name(path.name + ".part")
     header = {"format": FORMAT, "weights": json.dumps(record)}
     copies = {name: tensor.detach().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()}
@@ -61,7 +89,11 @@ def save_weights(weights: Weights, path: Path) -> None:
 
 
 def load_weights(path: Path) -> Weights:
-    """Load weights from a file written by `save_weights`."""
+    """Load weights from a file written by `save_weights`.
+
+    Raises:
+        RegardError: The file cannot be read, or its tensors and metadata do not describe weights.
+    """
     try:
         with safe_open(path, framework="pt") as file:
             header = file.metadata() or {}
@@ -70,10 +102,14 @@ def load_weights(path: Path) -> Weights:
         raise RegardError(f"cannot read {path} as saved weights: {error}") from None
     if header.get("format") != FORMAT:
         raise RegardError(f'{path}: expected format "{FORMAT}", got {header.get("format")!r}')
+    record = parse_json(header.get("weights", ""), f"{path}: the description of the weights")
     try:
-        return rebuild_weights(json.loads(header["weights"]), tensors)
-    except (KeyError, AttributeError, TypeError, ValueError, RecursionError) as error:
-        raise RegardError(f"{path}: this version of regard cannot read these weights: {error!r}") from None
+        check_depth(record)
+        weights = rebuild_weights(record, tensors)
+        refuse_unused(tensors)
+    except RegardError as error:
+        raise RegardError(f"{path} is corrupt: {error}") from None
+    return weights
 
 
 def describe_weights(weights: Weights, tensors: dict[str, Tensor]) -> dict[str, Any]:
@@ -89,7 +125,7 @@ def describe_weights(weights: Weights, tensors: dict[str, Tensor]) -> dict[str, 
     assert isinstance(weights, LazyWeights)
     weights.check_unchanged()
     call = weights.call
-    tensors |= {"query": call.query, "keys": call.keys, "statistic": weights.statistic}
+    tensors |= {"query": call.query, "keys": call.keys, "statistic": weights.statistic.expand(*weights.shape[:-1], 1)}
     if call.bias is not None:
         tensors["bias"] = call.bias
     return {
@@ -101,23 +137,77 @@ def describe_weights(weights: Weights, tensors: dict[str, Tensor]) -> dict[str, 
     }
 
 
-def rebuild_weights(record: dict[str, Any], tensors: dict[str, Tensor]) -> Weights:
-    """Rebuild weights from the result of `describe_weights`."""
-    if record["kind"] == "dense":
-        return DenseWeights(tensors["matrix"], ranked=record["ranked"])
-    if record["kind"] in SAVED_DERIVED:
-        return SAVED_DERIVED[record["kind"]](rebuild_weights(record["of"], tensors), record["axis"])
-    if record["kind"] == "joined":
-        return JoinedWeights(rebuild_parts(record["parts"], tensors), record["firsts"])
-    if record["kind"] != "lazy":
-        raise KeyError(record["kind"])
-    rule = None if record["visible"] is None else rebuild_rule(record["visible"], tensors)
+def rebuild_weights(record: Any, tensors: dict[str, Tensor]) -> Weights:
+    """Rebuild weights from the result of `describe_weights`; the tensors used are removed from `tensors`."""
+    kind = get_kind(record, "weights", ("dense", *SAVED_DERIVED, "joined", "lazy"))
+    if kind == "dense":
+        check_fields(record, kind, ("ranked",))
+        matrix = take_tensor(tensors, "matrix", FLOATS, min_axes=2)
+        return DenseWeights(matrix, ranked=as_boolean(record["ranked"], "dense: ranked"))
+    if kind in SAVED_DERIVED:
+        check_fields(record, kind, ("axis", "of"))
+        base = rebuild_weights(record["of"], tensors)
+        axes = 1 if kind == "mean" else 2  # leading axes that it needs, from `axis` on
+        axis = as_integer(record["axis"], f"{kind}: axis", 0, len(base.shape) - 2 - axes)
+        if kind == "mean" and base.shape[axis] == 0:
+            raise RegardError(f"mean: axis {axis} of shape {tuple(base.shape)} is empty")
+        return SAVED_DERIVED[kind](base, axis)
+    return rebuild_joined(record, tensors) if kind == "joined" else rebuild_lazy(record, tensors)
+
+
+def rebuild_lazy(record: dict[str, Any], tensors: dict[str, Tensor]) -> LazyWeights:
+    """Rebuild lazy weights, and check that all tensors fit the shape of the weights and the score."""
+    check_fields(record, "lazy", ("shape", "score", "normalizer", "visible"))
+    query, keys = (take_tensor(tensors, name, FLOATS, min_axes=2) for name in ("query", "keys"))
+    shape = rebuild_shape(record["shape"], query, keys)
     score = rebuild_score(record["score"], tensors)
-    terms = Terms(score, rule, SAVED_NORMALIZERS[record["normalizer"]](), torch.Size(record["shape"]))
+    check_score(score, query, keys, shape)
+    normalizer = SAVED_NORMALIZERS[get_kind(record, "normalizer", SAVED_NORMALIZERS, "normalizer")]()
+    if isinstance(normalizer, (KernelSum, PlainKernelSum)) and not isinstance(score, Kernel):
+        raise RegardError(f"normalizer {type(normalizer).__name__} requires a kernel, got {type(score).__name__}")
+    weights_type = torch.promote_types(query.dtype, torch.float32)
+    allowed = (weights_type, torch.int64) if isinstance(normalizer, HardMax) else (weights_type,)
+    statistic = take_tensor(tensors, "statistic", allowed)
+    if statistic.shape != (*shape[:-1], 1):
+        raise RegardError(f"statistic: expected shape {(*shape[:-1], 1)}, got {tuple(statistic.shape)}")
+    bias = take_tensor(tensors, "bias", FLOATS, min_axes=2) if "bias" in tensors else None
+    if bias is not None:
+        check_broadcast("bias", bias.shape, shape)
+    rule = None if record["visible"] is None else rebuild_rule(record["visible"], tensors)
+    if rule is not None:
+        rule.check(shape)
     parameters = tuple(get_score_parameters(score).values())
-    return LazyWeights(
-        Call(terms, tensors["query"], tensors["keys"], tensors.get("bias"), parameters), tensors["statistic"]
-    )
+    return LazyWeights(Call(Terms(score, rule, normalizer, shape), query, keys, bias, parameters), statistic)
+
+
+def rebuild_shape(sizes: Any, query: Tensor, keys: Tensor) -> torch.Size:
+    """Return the shape of lazy weights, which query and keys must fit."""
+    if not isinstance(sizes, list) or len(sizes) < 2:
+        raise RegardError(f"shape: expected at least two sizes, got {format_json(sizes)}")
+    shape = torch.Size(as_integer(size, "shape", 0, 2**48) for size in sizes)
+    for name, tensor, length in (("query", query, shape[-2]), ("keys", keys, shape[-1])):
+        if tensor.shape[-2] != length or not broadcasts_to(tensor.shape[:-2], shape[:-2]):
+            raise RegardError(f"{name}: shape {tuple(tensor.shape)} does not fit weights of shape {tuple(shape)}")
+    if query.dtype != keys.dtype:
+        raise RegardError(
+            f"query and keys must have the same type, got {describe_type(query)} and {describe_type(keys)}"
+        )
+    return shape
+
+
+def check_score(score: Score, query: Tensor, keys: Tensor, shape: torch.Size) -> None:
+    """Raise a `RegardError` unless a score can compare these prepared queries and keys."""
+    if not isinstance(score, Uniform):
+        check_same_width(score, query, keys)
+    for name, parameter in get_score_parameters(score).items():
+        if name in ("energy", "width") and not broadcasts_to(score.head_grid, shape[:-2]):
+            raise RegardError(f"{name}: shape {tuple(parameter.shape)} does not fit weights of shape {tuple(shape)}")
+    if isinstance(score, Additive) and score.energy.shape[-1] != query.shape[-1]:
+        raise RegardError(f"energy: expected width {query.shape[-1]}, that of query, got {score.energy.shape[-1]}")
+    if isinstance(score, Additive) and upcast(score.energy).dtype != upcast(query).dtype:
+        raise RegardError(
+            f"energy: expected {describe_type(query)}, the type of query, got {describe_type(score.energy)}"
+        )
 
 
 def describe_parts(parts: list[Weights], tensors: dict[str, Tensor]) -> list[dict[str, Any]]:
@@ -130,14 +220,23 @@ def describe_parts(parts: list[Weights], tensors: dict[str, Tensor]) -> list[dic
     return records
 
 
-def rebuild_parts(records: list[dict[str, Any]], tensors: dict[str, Tensor]) -> list[Weights]:
-    """Rebuild parts from the result of `describe_parts`."""
-
-    def select_tensors(index: int) -> dict[str, Tensor]:
+def rebuild_joined(record: dict[str, Any], tensors: dict[str, Tensor]) -> JoinedWeights:
+    """Rebuild joined weights from the result of `describe_parts`."""
+    check_fields(record, "joined", ("firsts", "parts"))
+    records, firsts = record["parts"], record["firsts"]
+    if not isinstance(records, list) or not isinstance(firsts, list) or not 0 < len(records) == len(firsts):
+        raise RegardError("joined: expected as many firsts as parts, and at least one")
+    parts = []
+    for index, part in enumerate(records):
         prefix = f"{index}."
-        return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
-
-    return [rebuild_weights(record, select_tensors(index)) for index, record in enumerate(records)]
+        names = [name for name in tensors if name.startswith(prefix)]
+        part_tensors = {name.removeprefix(prefix): tensors.pop(name) for name in names}
+        parts.append(rebuild_weights(part, part_tensors))
+        refuse_unused(part_tensors)
+    for index, part in enumerate(parts):
+        if part.shape[:-2] != parts[0].shape[:-2] or part.dtype != parts[0].dtype:
+            raise RegardError(f"joined: part {index} has another batch shape or type than part 0")
+    return JoinedWeights(parts, [as_integer(first, "joined: firsts", 0, MAX_POSITION) for first in firsts])
 
 
 def describe_score(score: Score, parameters: tuple[Tensor, ...], tensors: dict[str, Tensor]) -> dict[str, Any]:
@@ -158,22 +257,37 @@ def describe_score(score: Score, parameters: tuple[Tensor, ...], tensors: dict[s
     raise RegardError(f"save: cannot save lazy weights of {score.title}; save weights.materialize() instead")
 
 
-def rebuild_score(record: dict[str, Any], tensors: dict[str, Tensor]) -> Score:
+def rebuild_score(record: Any, tensors: dict[str, Tensor]) -> Score:
     """Rebuild a score from the result of `describe_score`."""
-    kind: str = record["kind"]
+    kind = get_kind(record, "score", ("FixedDot", "Additive", *SAVED_SCORES, *SAVED_KERNELS))
     score: Score
     if kind == "FixedDot":
-        return FixedDot(record["factor"])
+        check_fields(record, kind, ("factor",))
+        return FixedDot(as_number(record["factor"], "FixedDot: factor"))
     if kind == "Additive":
-        energy = tensors["energy"]
+        check_fields(record, kind, ())
+        energy = take_tensor(tensors, "energy", FLOATS, min_axes=1)
+        if 0 in energy.shape:
+            raise RegardError(f"energy: expected shape (*heads, hidden), got {tuple(energy.shape)}")
         with torch.random.fork_rng([]):  # the initial values are not used
             score = Additive(1, 1, energy.shape[-1], heads=tuple(energy.shape[:-1]) or None)
         score.energy.data = energy
-    elif kind in SAVED_SCORES:
-        score = SAVED_SCORES[kind]()
-    else:
-        score = SAVED_KERNELS[kind](**({} if record["power"] is None else {"power": record["power"]}))
-        score.width.data = tensors["width"]
+        return score.requires_grad_(False)
+    check_fields(record, kind, ("power",))
+    if kind in SAVED_KERNELS:
+        return rebuild_kernel(kind, record["power"], tensors)
+    return SAVED_SCORES[kind]()
+
+
+def rebuild_kernel(kind: str, power: Any, tensors: dict[str, Tensor]) -> Kernel:
+    """Rebuild a kernel score; only `Epanechnikov` has a power."""
+    score = Epanechnikov(power=as_number(power, "power")) if kind == "Epanechnikov" else SAVED_KERNELS[kind]()
+    width = take_tensor(tensors, "width", FLOATS)
+    if width.ndim and (width.ndim < 3 or width.shape[-2:] != (1, 1) or 0 in width.shape):
+        raise RegardError(f"width: expected a single number or shape (*heads, 1, 1), got {tuple(width.shape)}")
+    if not (width.isfinite() & (width != 0)).all():
+        raise RegardError("width must be finite and not 0")
+    score.width.data, score.head_grid = width, tuple(width.shape[:-2])
     return score.requires_grad_(False)
 
 
@@ -191,12 +305,26 @@ def describe_rule(rule: Rule, tensors: dict[str, Tensor]) -> dict[str, Any]:
     return record
 
 
-def rebuild_rule(record: dict[str, Any], tensors: dict[str, Tensor]) -> Rule:
+def rebuild_rule(record: Any, tensors: dict[str, Tensor]) -> Rule:
     """Rebuild a rule from the result of `describe_rule`."""
+    kind = get_kind(record, "visible", SAVED_RULES)
+    rule = SAVED_RULES[kind]
+    names = [field.name for field in fields(rule)]  # type: ignore[arg-type]
+    check_fields(record, kind, names)
 
-    def rebuild_value(data: Any) -> Any:
-        if not isinstance(data, dict):
-            return data
-        return tensors[data["tensor"]] if "tensor" in data else rebuild_rule(data, tensors)
+    def rebuild_field(name: str) -> Any:
+        value = record[name]
+        if rule in (And, Or, Not):
+            return rebuild_rule(value, tensors)
+        if rule is Causal:
+            return as_boolean(value, f"{kind}: {name}")
+        if rule is Window:
+            return None if value is None else as_integer(value, f"{kind}: {name}", 0, 2**62)
+        tensor_name = value.get("tensor") if isinstance(value, dict) else None
+        dtypes = (torch.bool,) if rule is TensorRule else INTEGERS
+        return take_tensor(tensors, tensor_name, dtypes, min_axes=1 if rule is Documents else 0)
 
-    return SAVED_RULES[record["kind"]](**{name: rebuild_value(v) for name, v in record.items() if name != "kind"})
+    values = {name: rebuild_field(name) for name in names}
+    if rule is Documents and values["keys"].shape[:-1] != values["queries"].shape[:-1]:
+        raise RegardError("Documents: keys and queries must have the same leading axes")
+    return rule(**values)

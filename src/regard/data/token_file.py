@@ -76,16 +76,23 @@ class TokenFile:
         return self.totals.characters
 
     @classmethod
-    def open(cls, path: str | Path) -> TokenFile:
-        """Open files written by `write_tokens`."""
+    def open(cls, path: str | Path, vocab_size: int | None = None) -> TokenFile:
+        """Open files written by `write_tokens`; with `vocab_size`, check that all ids are below it."""
         path = Path(path)
         card = read_card(get_card_path(path))
-        totals = parse_settings(Totals, card.get("totals", {}), str(get_card_path(path)))
+        table = card.get("totals")
+        totals = parse_settings(Totals, table if isinstance(table, dict) else {}, str(get_card_path(path)))
         dtype = np.dtype(np.uint16 if card.get("dtype") == "uint16" else np.uint32)
         tokens = map_file(path, dtype, totals.tokens)
-        documents = map_file(get_documents_path(path), np.dtype(np.int64), totals.documents)
+        stops = map_file(get_documents_path(path), np.dtype(np.int64), totals.documents)
         check_checksums(path, card.get("sha256"))
-        return cls(tokens, documents, totals)
+        if vocab_size is not None and tokens.max() >= vocab_size:
+            raise build_corrupt_error(path, path, f"expected token ids below {vocab_size}, got {tokens.max()}")
+        if stops[-1] != len(tokens) or (np.diff(stops, prepend=0) < 2).any():
+            raise build_corrupt_error(
+                get_documents_path(path), path, f"expected documents of {len(tokens)} tokens in all"
+            )
+        return cls(tokens, stops, totals)
 
 
 def write_tokens(path: str | Path, documents: Iterable[Chunk], tokenizer: Tokenizer) -> TokenFile:
@@ -187,9 +194,11 @@ def map_file(path: Path, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
     """Memory-map an array file, and check its size."""
     with wrap_read_errors(path):
         size = path.stat().st_size
-        if size != count * dtype.itemsize:
-            raise RegardError(
-                f"{path} is corrupt: expected {count * dtype.itemsize} bytes, got {size}; "
-                f"delete {get_card_path(path)} to tokenize the text again"
-            )
+        if size != count * dtype.itemsize or not size:
+            raise build_corrupt_error(path, path, f"expected {count * dtype.itemsize} bytes, got {size}")
         return np.memmap(path, dtype, mode="r").view(np.ndarray)
+
+
+def build_corrupt_error(path: Path, token_path: Path, reason: str) -> RegardError:
+    """Build the error for a file whose content is not what `write_tokens` wrote."""
+    return RegardError(f"{path} is corrupt: {reason}; delete {get_card_path(token_path)} to tokenize the text again")

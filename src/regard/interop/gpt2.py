@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -167,9 +168,16 @@ def export_gpt2(run_path: str | Path, folder: str | Path) -> None:
     config = parse_settings(GptConfig, {"vocab_size": tokenizer.size, **settings}, f"{run.recipe_file}: [model]")
     end = None
     if config.mute == MUTE and is_gpt2_tokenizer(tokenizer):
-        imported = card.get("imported", {})
-        end = EndToken(imported.get("number", config.vocab_size - len(RESERVED)), imported.get("token", END_TOKEN))
+        end = get_imported_end(card.get("imported") or {}, config.vocab_size - len(RESERVED), run.card_file)
     write_gpt2(folder, Gpt2Checkpoint(config, run.read_parameters(), tokenizer, end))
+
+
+def get_imported_end(imported: Mapping[str, Any], size: int, path: Path) -> EndToken:
+    """Return the end token that an imported model had; the last token of a model that was not imported."""
+    number, token = imported.get("number", size), imported.get("token", END_TOKEN)
+    if type(number) is not int or not 0 <= number <= size or not isinstance(token, str):
+        raise RegardError(f"{path}: imported: expected the number and the token that a text ends with")
+    return EndToken(number, token)
 
 
 def read_gpt2(folder: str | Path) -> Gpt2Checkpoint:

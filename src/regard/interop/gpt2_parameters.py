@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from regard.errors import RegardError
+from regard.errors import RegardError, format_json, is_out_of_memory
 from regard.files import read_json_table, read_tensors
 from regard.interop.gpt2_tokenizer import EndToken
 from regard.models.gpt import Gpt, GptConfig
@@ -21,6 +22,9 @@ NORMS = {"attention_residual.norm": "ln_1", "feed_forward_residual.norm": "ln_2"
 JOINED = ("attention.query", "attention.keys", "attention.values")
 """Layers of `gpt` that are one layer in GPT-2, `attn.c_attn`."""
 
+MASKS = (".attn.bias", ".attn.masked_bias")
+"""Constants that older versions saved as tensors."""
+
 Tensors = dict[str, Tensor]
 
 
@@ -30,7 +34,7 @@ def read_parameters(folder: Path) -> Tensors:
     if single_file.exists():
         files = [single_file.name]
     elif index.exists():
-        files = sorted(set(read_json_table(index).get("weight_map", {}).values()))
+        files = list_shards(index)
     elif (folder / "pytorch_model.bin").exists():
         raise RegardError(
             f"{folder}: cannot read pytorch_model.bin, which can run arbitrary code; convert it to model.safetensors "
@@ -40,39 +44,62 @@ def read_parameters(folder: Path) -> Tensors:
         raise RegardError(f"cannot read {single_file}: not found")
     tensors: Tensors = {}
     for file in files:
-        if Path(file).name != file:
-            raise RegardError(f"{index}: expected files in the same folder, got {file}")
-        tensors |= {name: tensor.float() for name, tensor in read_tensors(folder / file).items()}
-    return tensors
+        tensors |= read_tensors(folder / file)
+    for name, tensor in tensors.items():
+        if not tensor.is_floating_point() and not name.endswith(MASKS):
+            raise RegardError(
+                f"{folder}: {name} must have a float type, got {str(tensor.dtype).removeprefix('torch.')}"
+            )
+    return {name: tensor.float() for name, tensor in tensors.items() if not name.endswith(MASKS)}
+
+
+def list_shards(index: Path) -> list[str]:
+    """Return the names of the files that an index lists, which must be files in the same folder."""
+    weight_map = read_json_table(index).get("weight_map")
+    if not isinstance(weight_map, dict) or not weight_map:
+        raise RegardError(f"{index}: weight_map must be an object of parameter names and files")
+    for file in weight_map.values():
+        if not isinstance(file, str) or not re.fullmatch(r"[\w.-]+\.safetensors", file):
+            raise RegardError(f"{index}: expected files in the same folder, got {format_json(file)}")
+    return sorted(set(weight_map.values()))
 
 
 def from_gpt2_parameters(tensors: Mapping[str, Tensor], config: GptConfig, location: Path) -> Tensors:
     """Rename the parameters of GPT-2, transpose linear layers and split the joined ones."""
-    masks = (".attn.bias", ".attn.masked_bias")  # constants that older versions saved as tensors
-    gpt2_tensors = {name.removeprefix("transformer."): t for name, t in tensors.items() if not name.endswith(masks)}
+    gpt2_tensors = {name.removeprefix("transformer."): tensor for name, tensor in tensors.items()}
     if config.tied:
         gpt2_tensors.pop("lm_head.weight", None)
     parameters: Tensors = {}
     try:
         for name, gpt2_name in get_parameter_names(config).items():
-            parameters[name] = gpt2_tensors.pop(gpt2_name)
+            parameters[name] = take_tensor(gpt2_tensors, gpt2_name, axes=1 if name.startswith("stack.norm.") else 2)
         for layer in range(config.layers):
             parameters |= from_gpt2_layer(gpt2_tensors, f"stack.layers.{layer}.", f"h.{layer}.")
-    except KeyError as error:
-        raise RegardError(f"{location}: missing parameter {error.args[0]}") from None
+    except RegardError as error:
+        raise RegardError(f"{location}: {error}") from None
     if gpt2_tensors:
         raise RegardError(f"{location}: unexpected parameter {min(gpt2_tensors)}, not part of GPT-2")
     return parameters
+
+
+def take_tensor(tensors: Tensors, name: str, axes: int) -> Tensor:
+    """Remove a tensor from `tensors` and return it; raise a `RegardError` if it is missing or has other axes."""
+    if name not in tensors:
+        raise RegardError(f"missing parameter {name}")
+    if tensors[name].ndim != axes:
+        raise RegardError(f"{name}: expected {axes} axes, got shape {tuple(tensors[name].shape)}")
+    return tensors.pop(name)
 
 
 def from_gpt2_layer(gpt2_tensors: Tensors, prefix: str, gpt2_prefix: str) -> Tensors:
     """Convert the parameters of one layer, removing them from `gpt2_tensors`."""
     parameters: Tensors = {}
     for name, gpt2_name in {**NORMS, **TRANSPOSED}.items():
-        weight = gpt2_tensors.pop(f"{gpt2_prefix}{gpt2_name}.weight")
+        weight = take_tensor(gpt2_tensors, f"{gpt2_prefix}{gpt2_name}.weight", axes=2 if name in TRANSPOSED else 1)
         parameters[f"{prefix}{name}.weight"] = weight.T.contiguous() if name in TRANSPOSED else weight
-        parameters[f"{prefix}{name}.bias"] = gpt2_tensors.pop(f"{gpt2_prefix}{gpt2_name}.bias")
-    weight, bias = (gpt2_tensors.pop(f"{gpt2_prefix}attn.c_attn.{part}") for part in ("weight", "bias"))
+        parameters[f"{prefix}{name}.bias"] = take_tensor(gpt2_tensors, f"{gpt2_prefix}{gpt2_name}.bias", axes=1)
+    weight = take_tensor(gpt2_tensors, f"{gpt2_prefix}attn.c_attn.weight", axes=2)
+    bias = take_tensor(gpt2_tensors, f"{gpt2_prefix}attn.c_attn.bias", axes=1)
     for name, rows, bias_part in zip(JOINED, weight.T.tensor_split(3), bias.tensor_split(3), strict=True):
         parameters |= {f"{prefix}{name}.weight": rows.contiguous(), f"{prefix}{name}.bias": bias_part}
     return parameters
@@ -131,8 +158,13 @@ def to_gpt2_rows(table: Tensor, end: EndToken, special: int) -> Tensor:
 
 def check_shapes(parameters: Mapping[str, Tensor], config: GptConfig, location: Path) -> None:
     """Raise a `RegardError` if a parameter has another shape than the config implies."""
-    with torch.device("meta"):
-        expected = Gpt(config).state_dict()
+    try:
+        with torch.device("meta"):
+            expected = Gpt(config).state_dict()
+    except (RuntimeError, TypeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise RegardError(f"{location}: the sizes in config.json are beyond any memory") from None
     for name, tensor in expected.items():
         if parameters[name].shape != tensor.shape:
             raise RegardError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,10 +11,12 @@ import tokenizers
 from tokenizers import Regex, decoders, models, pre_tokenizers, processors
 
 from regard.batch import BOS, EOS, PAD, UNKNOWN
-from regard.errors import RegardError
-from regard.settings import format_value
+from regard.data.formats.lines import read_lines
+from regard.errors import RegardError, format_json
+from regard.files import read_json_table
 from regard.text.learn import build_vocabulary
 from regard.text.pieces import list_byte_characters
+from regard.text.saved_model import parse_merges
 from regard.text.steps import NO_STEPS
 from regard.text.tokenizer import RESERVED, Tokenizer
 
@@ -21,6 +24,9 @@ END_TOKEN = "<|endoftext|>"
 
 CHUNKS = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
 """GPT-2's pre-tokenizer, as in tokenizer.json."""
+
+DEFAULTS = {"add_prefix_space": True, "use_regex": True}
+"""Settings of a pre-tokenizer that older files may lack."""
 
 
 class EndToken(NamedTuple):
@@ -38,34 +44,55 @@ class Gpt2Vocabulary(NamedTuple):
 
 
 def read_vocabulary(folder: Path) -> Gpt2Vocabulary:
-    """Read tokenizer.json, or vocab.json and merges.txt; raise a `RegardError` if it is not a GPT-2 tokenizer."""
+    """Read tokenizer.json, or vocab.json and merges.txt; raise a `RegardError` if it is not a GPT-2 tokenizer.
+
+    The files are checked as JSON and text; Hugging Face's `tokenizers` never sees what is not GPT-2's.
+    """
     tokenizer_path, vocab, merges = (folder / name for name in ("tokenizer.json", "vocab.json", "merges.txt"))
-    if not tokenizer_path.exists() and not (vocab.exists() and merges.exists()):
+    if tokenizer_path.exists():
+        path, content = tokenizer_path, read_json_table(tokenizer_path)
+        check_content(content, path)
+    elif vocab.exists() and merges.exists():
+        path, content = vocab, {"model": {"vocab": read_json_table(vocab), "merges": read_merges(merges)}}
+    else:
         raise RegardError(f"{folder}: expected tokenizer.json, or vocab.json and merges.txt; not found")
-    path = tokenizer_path if tokenizer_path.exists() else vocab
+    vocabulary = content["model"].get("vocab")
+    if not isinstance(vocabulary, dict):
+        raise RegardError(f"{path}: vocab must be an object")
+    missing = [byte for byte, character in enumerate(list_byte_characters()) if character not in vocabulary]
+    if missing:
+        raise RegardError(f"{path}: expected a token for every byte, got none for byte {missing[0]}")
+    entries = list_tokens(vocabulary, content.get("added_tokens") or [], path)
     try:
-        if tokenizer_path.exists():
-            model = tokenizers.Tokenizer.from_file(str(tokenizer_path))
-        else:
-            model = build_byte_level_tokenizer(models.BPE.from_file(str(vocab), str(merges)))
-    except Exception as error:  # the library raises nothing more specific
-        raise RegardError(f"{path} is corrupt: {error}") from None
-    content = json.loads(model.to_str())
-    check_content(content, path)
-    ids = model.get_vocab(with_added_tokens=True)
-    entries = sorted(ids, key=ids.__getitem__)
-    if [ids[entry] for entry in entries] != list(range(len(entries))):
-        raise RegardError(f"{path}: token ids must be 0 to {len(entries) - 1} without gaps")
-    return Gpt2Vocabulary(entries, [(left, right) for left, right in content["model"]["merges"]])
+        return Gpt2Vocabulary(entries, parse_merges(content["model"].get("merges"), vocabulary))
+    except RegardError as error:
+        raise RegardError(f"{path}: {error}") from None
+
+
+def read_merges(path: Path) -> list[str]:
+    """Read merges.txt, which has a merge on each line after a line with its version."""
+    return [line for line in read_lines(path) if line and not line.startswith("#version")]
+
+
+def list_tokens(vocabulary: Mapping[str, Any], added: list[Any], path: Path) -> list[str]:
+    """Return all tokens in the order of their ids, which must be 0, 1, 2 and so on."""
+    ids = dict(vocabulary)
+    for token in added:
+        ids.setdefault(token["content"], token.get("id"))
+    if not all(type(token_id) is int for token_id in ids.values()) or sorted(ids.values()) != list(range(len(ids))):
+        raise RegardError(f"{path}: token ids must be 0 to {len(ids) - 1} without gaps")
+    return sorted(ids, key=ids.__getitem__)
 
 
 def check_content(content: dict[str, Any], path: Path) -> None:
     """Raise a `RegardError` if a tokenizer.json has settings that GPT-2 does not use."""
-    model, chunks = content["model"], content["pre_tokenizer"] or {}
+    model, chunks, added = (content.get(name) or {} for name in ("model", "pre_tokenizer", "added_tokens"))
+    if not isinstance(model, dict) or not model or not isinstance(chunks, dict) or not isinstance(added or [], list):
+        raise RegardError(f"{path} is corrupt: model and pre_tokenizer must be objects, and added_tokens a list")
     settings = {
-        "type": (model["type"], "BPE"),
-        "normalizer": (content["normalizer"], None),
-        **{f"pre_tokenizer {name}": (chunks.get(name), expected) for name, expected in CHUNKS.items()},
+        "type": (model.get("type", "BPE"), "BPE"),
+        "normalizer": (content.get("normalizer"), None),
+        **{f"pre_tokenizer {name}": (chunks.get(name, DEFAULTS.get(name)), value) for name, value in CHUNKS.items()},
         "dropout": (model.get("dropout") or None, None),
         "continuing_subword_prefix": (model.get("continuing_subword_prefix") or None, None),
         "end_of_word_suffix": (model.get("end_of_word_suffix") or None, None),
@@ -73,22 +100,26 @@ def check_content(content: dict[str, Any], path: Path) -> None:
     }
     for name, (value, expected) in settings.items():
         if value != expected:
-            raise RegardError(f"{path}: {name} must be {format_value(expected)} for GPT-2, got {format_value(value)}")
-    added = [token["content"] for token in content["added_tokens"] if not token["special"]]
-    if added:
-        raise RegardError(f"{path}: added tokens that are not special are not supported, got {format_value(added[0])}")
-    missing = [byte for byte, character in enumerate(list_byte_characters()) if character not in model["vocab"]]
-    if missing:
-        raise RegardError(f"{path}: expected a token for every byte, got none for byte {missing[0]}")
+            raise RegardError(f"{path}: {name} must be {format_json(expected)} for GPT-2, got {format_json(value)}")
+    for token in added:
+        if not isinstance(token, dict) or not isinstance(token.get("content"), str):
+            raise RegardError(f"{path}: expected an added token with its content, got {format_json(token)}")
+        if not token.get("special"):
+            raise RegardError(
+                f"{path}: added tokens that are not special are not supported, got {format_json(token['content'])}"
+            )
 
 
 def from_gpt2(vocabulary: Gpt2Vocabulary, end: EndToken, location: Path) -> Tokenizer:
     """Build a tokenizer in which the end token is <eos> and all other tokens follow the reserved ones."""
     entries = [entry for entry in vocabulary.entries if entry != end.token]
     byte_alphabet = set(list_byte_characters())
-    strange = [entry for entry in entries if not byte_alphabet.issuperset(entry)]
+    strange = [entry for entry in entries if not entry or not byte_alphabet.issuperset(entry)]
     if strange:
-        raise RegardError(f"{location}: expected byte-level tokens, got {format_value(strange[0])}")
+        raise RegardError(f"{location}: expected byte-level tokens, got {format_json(strange[0])}")
+    merged = {entry for left, right in vocabulary.merges for entry in (left, right, left + right)}
+    if end.token in merged or end.token in byte_alphabet:
+        raise RegardError(f"{location}: expected an end token that is no part of words, got {format_json(end.token)}")
     return Tokenizer("bpe", build_byte_level_tokenizer(models.BPE(build_vocabulary(entries), vocabulary.merges)))
 
 

@@ -172,9 +172,7 @@ def build_entry_model(
         )
     del counts["\n"]
     words = select_most_frequent(counts, (vocab_size or TEXT_WORDS) - len(RESERVED) - 1, min_frequency)
-    model = build_word_model(build_vocabulary(["\n", *words]))
-    model.pre_tokenizer = pre_tokenizers.Split(Regex(WORDS.pattern), "removed", invert=True)
-    return model
+    return split_at_line_ends(build_word_model(build_vocabulary(["\n", *words])))
 
 
 def check_vocabulary_settings(kind: Kind, vocab_size: int | None, min_frequency: int) -> None:
@@ -200,6 +198,12 @@ def build_word_model(vocabulary: dict[str, int]) -> tokenizers.Tokenizer:
     """Build a model that splits at whitespace like `str.split`."""
     model = tokenizers.Tokenizer(models.WordLevel(vocabulary, unk_token=UNKNOWN_ENTRY))
     model.pre_tokenizer = pre_tokenizers.Split(Regex(f"[{WHITESPACE}]+"), "removed")
+    return model
+
+
+def split_at_line_ends(model: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
+    """Make a model of words keep line endings as words."""
+    model.pre_tokenizer = pre_tokenizers.Split(Regex(WORDS.pattern), "removed", invert=True)
     return model
 
 

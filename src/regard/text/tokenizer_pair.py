@@ -9,15 +9,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import tokenizers
-
 from regard.errors import RegardError, unknown_name
 from regard.files import check_file_version, parse_json, wrap_read_errors
 from regard.settings import convert_value
 from regard.text.choose import choose_kind
 from regard.text.learn import learn_model
+from regard.text.saved_model import parse_model
 from regard.text.steps import NO_STEPS, TextSteps
-from regard.text.tokenizer import KINDS, RESERVED, SPECIAL, Kind, Tokenizer
+from regard.text.tokenizer import KINDS, Kind, Tokenizer
 
 VERSION = 1
 MIN_OVERLAP = 0.8  # share of words (or characters) in common from which to use a shared vocabulary
@@ -67,8 +66,8 @@ class TokenizerPair:
         content = parse_json(text, location)
         check_file_version(content, VERSION, "tokenizers", location)
         source = parse_tokenizer(content.get("source"), f"{location}: source")
-        model = source.model if content.get("shared_vocab") is True else None
-        return cls(source, parse_tokenizer(content.get("target"), f"{location}: target", model))
+        shared = source if content.get("shared_vocab") is True else None
+        return cls(source, parse_tokenizer(content.get("target"), f"{location}: target", shared))
 
     def save(self, path: str | Path) -> None:
         """Write both tokenizers to a file."""
@@ -91,26 +90,18 @@ def to_record(tokenizer: Tokenizer) -> dict[str, Any]:
     return {"kind": tokenizer.kind, "steps": asdict(tokenizer.steps), "model": model}
 
 
-def parse_tokenizer(entry: object, location: str, model: tokenizers.Tokenizer | None = None) -> Tokenizer:
-    """Build a tokenizer from its record; `model` replaces the model of the record."""
+def parse_tokenizer(entry: object, location: str, shared: Tokenizer | None = None) -> Tokenizer:
+    """Build a tokenizer from its record; one that shares a vocabulary takes the model of the other."""
     if not isinstance(entry, dict):
         raise RegardError(f"{location}: missing tokenizer")
     kind = entry.get("kind")
     if kind not in KINDS:
         raise unknown_name(f"{location}: kind", kind, KINDS)
     steps = convert_value(entry.get("steps"), TextSteps, f"{location}: steps")
-    return Tokenizer(kind, model or parse_model(entry.get("model"), location), steps)
-
-
-def parse_model(entry: object, location: str) -> tokenizers.Tokenizer:
-    """Build a model from its record."""
-    try:
-        model = tokenizers.Tokenizer.from_str(json.dumps(entry))
-    except Exception as error:  # the library raises nothing more specific
-        raise RegardError(f"{location}: the model is corrupt: {error}") from None
-    if tuple(model.id_to_token(token_id) for token_id in range(len(RESERVED))) != RESERVED:
-        raise RegardError(f"{location}: the model is corrupt: it does not start with {', '.join(SPECIAL.values())}")
-    return model
+    if shared is not None and shared.kind != kind:
+        raise RegardError(f"{location}: kind must be {shared.kind}, that of the shared vocabulary, got {kind}")
+    model = parse_model(entry.get("model"), kind, location) if shared is None else shared.model
+    return Tokenizer(kind, model, steps)
 
 
 def learn_tokenizer_pair(

@@ -18,6 +18,7 @@ from regard.errors import RegardError
 from regard.files import check_file_version, read_json
 from regard.sentences import EncodedWord, WordSequence
 from regard.text.learn import learn_tokenizer, select_most_frequent
+from regard.text.saved_model import is_valid_text
 from regard.text.tokenizer import RESERVED, Tokenizer
 from regard.text.tokenizer_pair import parse_tokenizer, to_record
 
@@ -218,4 +219,6 @@ def parse_texts(content: dict[str, Any], name: str, path: Path) -> tuple[str, ..
     texts = content.get(name)
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise RegardError(f"{path} is corrupt: {name} is not a list of strings")
+    if not all(map(is_valid_text, texts)):
+        raise RegardError(f"{path} is corrupt: {name} has an unpaired surrogate, \\ud800 to \\udfff")
     return tuple(texts)

@@ -18,9 +18,11 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from torch import Tensor, nn
 
 from regard.data.pair_check import pluralize
-from regard.errors import RegardError
+from regard.errors import RegardError, refuse_less
 from regard.run import Checkpoint, Run, list_checkpoints, save_checkpoint
+from regard.settings import parse_settings
 from regard.training.engines import Engine
+from regard.training.optimizer import check_same_tensors
 from regard.training.reporter import Reporter, format_metric
 from regard.training.schedule import compute_learning_rate
 from regard.training.settings import TrainingSettings
@@ -75,6 +77,10 @@ class Counters:
     patience_used: int = 0  # validations since the best
     perfect_validations: int = 0  # consecutive validations with a perfect score
     finished: bool = False
+
+    def __post_init__(self) -> None:
+        counts = {name: value for name, value in vars(self).items() if type(value) is int}
+        refuse_less("counters", 0, **counts)
 
 
 class Trainer:
@@ -341,9 +347,11 @@ class Trainer:
         counters = newest.load_state()
         self.check_same_version(set(counters), {field.name for field in fields(Counters)}, "counter")
         state = {part: newest.load_tensors(part) for part in newest.list_parts()}
-        self.check_same_version(set(state["model"]), set(self.engine.state_dict()["model"]), "parameter")
+        expected = self.engine.state_dict()["model"]
+        self.check_same_version(set(state.get("model", {})), set(expected), "parameter")
+        check_same_tensors(state["model"], expected, newest.path / "model.safetensors")
         self.engine.load_state_dict(state)
-        self.counters = Counters(**counters)
+        self.counters = parse_settings(Counters, counters, str(newest.path / "state.json"))
         self.counters.finished = self.counters.finished and self.is_over()  # false if steps was raised since
         self.saved_step = newest.step
         if self.run.reset_metrics(newest.load_metrics()):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import torch
 from jaxtyping import Bool, Int
@@ -69,11 +70,8 @@ class Optimizer:
         for name, parameter in self.parameters.items():
             if f"steps.{name}" not in tensors:  # it had no gradient yet
                 continue
-            if tensors[f"moment.{name}"].shape != parameter.shape:
-                raise RegardError(
-                    f"checkpoint does not match the model: {name}: expected shape {tuple(parameter.shape)}, "
-                    f"got {tuple(tensors[f'moment.{name}'].shape)}"
-                )
+            expected = {f"moment.{name}": parameter, f"square.{name}": parameter, f"steps.{name}": torch.zeros(())}
+            check_same_tensors(tensors, expected, "checkpoint")
             self.adam.state[parameter] = {
                 "step": tensors[f"steps.{name}"].to(parameter.device, copy=True),
                 "exp_avg": tensors[f"moment.{name}"].to(parameter.device, copy=True),
@@ -103,6 +101,7 @@ class MovingAverage:
     @torch.no_grad()
     def load_state_dict(self, values: Mapping[str, Tensor]) -> None:
         """Load a copy of other averages."""
+        check_same_tensors(values, self.values, "checkpoint")
         for name, value in self.values.items():
             value.copy_(values[name])
 
@@ -113,3 +112,19 @@ class MovingAverage:
             previous = parameter.detach().clone()
             parameter.copy_(self.values[name])
             self.values[name].copy_(previous)
+
+
+def check_same_tensors(tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor], location: Path | str) -> None:
+    """Raise a `RegardError` unless a checkpoint has tensors of the expected shapes and types."""
+    for name, like in expected.items():
+        if name not in tensors:
+            raise RegardError(f"{location} does not match the model: {name} is missing")
+        tensor = tensors[name]
+        if tensor.shape != like.shape:
+            shape, expected_shape = tuple(tensor.shape), tuple(like.shape)
+            raise RegardError(
+                f"{location} does not match the model: {name}: expected shape {expected_shape}, got {shape}"
+            )
+        if tensor.dtype != like.dtype:
+            kind, expected_kind = (str(each.dtype).removeprefix("torch.") for each in (tensor, like))
+            raise RegardError(f"{location} does not match the model: {name}: expected {expected_kind}, got {kind}")

@@ -23,7 +23,7 @@ import numpy as np
 from jaxtyping import Float, Float32, Int
 
 from regard.errors import RegardError, unknown_name
-from regard.files import wrap_read_errors, write_text
+from regard.files import parse_json, wrap_read_errors, write_text
 from regard.views.fields import (
     FORMAT,
     Alternatives,
@@ -286,10 +286,7 @@ class AttentionMap:
                 text = Path(path).read_text(encoding="utf-8")
         except UnicodeDecodeError:
             raise RegardError(f"{path} is not valid JSON: not UTF-8 text") from None
-        try:
-            record = json.loads(text)
-        except (ValueError, RecursionError) as error:  # RecursionError for deeply nested lists
-            raise RegardError(f"{path} is not valid JSON: {error}") from None
+        record = parse_json(text, str(path))
         try:
             return cls.from_record(record)
         except RegardError as error:

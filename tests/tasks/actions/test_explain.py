@@ -70,7 +70,7 @@ def test_a_label(label_run, capsys):
 def test_the_text_comes_from_stdin_too(label_run, capsys, monkeypatch):
     given = output(capsys, label_run, "who is she", "--label", "place")
     for argument in ([], ["-"]):
-        monkeypatch.setattr(sys, "stdin", io.StringIO("who is she\n"))
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"who is she\n")))
         assert output(capsys, label_run, *argument, "--label", "place") == given
     assert given[0].startswith("label place, probability ")
 

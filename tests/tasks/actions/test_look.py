@@ -60,7 +60,7 @@ def test_gold_links_are_marked(reverse_run, capsys):
 def test_the_text_comes_from_stdin_too(reverse_run, capsys, monkeypatch):
     given = output(capsys, reverse_run, "a b c")
     for argument in ([], ["-"]):
-        monkeypatch.setattr(sys, "stdin", io.StringIO("a b c\n"))
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a b c\n")))
         assert output(capsys, reverse_run, *argument) == given
 
 
@@ -234,3 +234,11 @@ def test_a_predictor_looks_at_a_text(reverse_run, value, line, monkeypatch):
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as outside of tests, where any value may come
     with pytest.raises(RegardError, match=f"^look: {line}$"):
         load(reverse_run).look(value)
+
+
+@pytest.mark.parametrize("command", ["look", "explain", "predict"])
+def test_bytes_that_are_no_text_are_said(command, reverse_run, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a b\nc \xff\n")))
+    assert main([command, str(reverse_run)]) == 2
+    expected = "regard: standard input, line 2: byte 3 (0xff) is not valid UTF-8; save the file as UTF-8\n"
+    assert capsys.readouterr().err == expected

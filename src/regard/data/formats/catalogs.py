@@ -7,13 +7,17 @@ of the other forms. If a language has a single form, both are paired with it.
 
 from __future__ import annotations
 
+import codecs
 import gettext
 import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from gzip import GzipFile
+from io import SEEK_END, BufferedIOBase, BytesIO
 
 from regard.data.formats.lines import (
+    MAX_LINE_BYTES,
     NumberedPair,
     Path,
     decode_bytes,
@@ -31,6 +35,12 @@ LETTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v"
 ORDERS = {b"\xde\x12\x04\x95": "<", b"\x95\x04\x12\xde": ">"}
 """Byte order of an MO file by its first four bytes."""
 
+MAX_UNZIPPED_BYTES = 2**28
+"""Maximum size of an MO file that is read as a whole, because it is gzipped or comes from a pipe."""
+
+NOT_CHARSETS = ("idna", "punycode", "raw_unicode_escape", "undefined", "unicode_escape", "utf-7")
+"""Encodings of Python that catalogs do not use: slow for long texts, or with results that are not text."""
+
 
 @dataclass
 class Entry:
@@ -39,6 +49,7 @@ class Entry:
     fuzzy: bool = False
     statements: dict[str, list[tuple[int, bytes]]] = field(default_factory=dict)
     last: str = ""  # the statement that a string on the next line continues
+    size: int = 0  # bytes of all strings
 
     @property
     def line(self) -> int:
@@ -100,7 +111,9 @@ def add_statement(location: str, entry: Entry, number: int, line: bytes) -> None
         )
     if key in entry.statements:
         raise RegardError(f"{location}: duplicate {key} in one entry")
-    entry.last = key or entry.last
+    entry.last, entry.size = key or entry.last, entry.size + len(line)
+    if entry.size > MAX_LINE_BYTES:
+        raise RegardError(f"{location}: entry is longer than {MAX_LINE_BYTES:,} bytes")
     entry.statements.setdefault(entry.last, []).append((number, match[2]))
 
 
@@ -141,31 +154,41 @@ def read_mo(path: Path, columns: Columns | None) -> Iterator[NumberedPair]:
 
 def iter_mo_strings(path: Path) -> Iterator[tuple[bytes, bytes]]:
     """Yield key and translation of every entry of an MO file."""
-    with open_input(path) as file:
-        data = file.read()
-    order = ORDERS.get(data[:4])
-    if order is None:
-        raise RegardError(
-            f"{format_path(path)} is not an MO file: expected 0xde120495 at the start, got 0x{data[:4].hex()}"
-        )
-    try:
-        _, count, *tables = struct.unpack_from(f"{order}4I", data, 4)
-        for index in range(count):
-            key, translation = (
-                read_string(data, *struct.unpack_from(f"{order}2I", data, at + 8 * index)) for at in tables
-            )
+    with open_input(path) as stream:
+        file = stream if stream.seekable() and not isinstance(stream, GzipFile) else read_whole(stream, path)
+        size = file.seek(0, SEEK_END)
+        name = format_path(path)
+        start = read_at(file, 0, min(size, 4), size, name)
+        order = ORDERS.get(start)
+        if order is None:
+            raise RegardError(f"{name} is not an MO file: expected 0xde120495 at the start, got 0x{start.hex()}")
+        _, count, *table_starts = struct.unpack(f"{order}4I", read_at(file, 4, 16, size, name))
+        tables = [read_at(file, at, 8 * count, size, name) for at in table_starts]
+        total = 0
+        for entry in zip(*(struct.iter_unpack(f"{order}2I", table) for table in tables), strict=True):
+            total += sum(length for length, _ in entry)
+            if total > size:  # strings that overlap would make the entries larger than the file
+                raise RegardError(f"{name} is corrupt: its strings are longer than the file ({size} bytes)")
+            key, translation = (read_at(file, at, length, size, name) for length, at in entry)
             yield key, translation
-    except struct.error:
-        raise RegardError(
-            f"{format_path(path)} is corrupt: its tables extend past the end of the file ({len(data)} bytes)"
-        ) from None
 
 
-def read_string(data: bytes, length: int, start: int) -> bytes:
-    """Return a string of an MO file; raise `struct.error` if it extends past the end."""
-    if start + length > len(data):
-        raise struct.error
-    return data[start : start + length]
+def read_whole(stream: BufferedIOBase, path: Path) -> BufferedIOBase:
+    """Read an MO file that cannot be read in any order, because it is gzipped or comes from a pipe."""
+    content = stream.read(MAX_UNZIPPED_BYTES + 1)
+    if len(content) > MAX_UNZIPPED_BYTES:
+        raise RegardError(f"{format_path(path)} has more than {MAX_UNZIPPED_BYTES:,} bytes; decompress it to a file")
+    return BytesIO(content)
+
+
+def read_at(file: BufferedIOBase, start: int, length: int, size: int, name: str) -> bytes:
+    """Return a part of an MO file; raise a `RegardError` if it extends past the end."""
+    if start + length <= size:
+        file.seek(start)
+        part = file.read(length)
+        if len(part) == length:
+            return part
+    raise RegardError(f"{name} is corrupt: its tables extend past the end of the file ({size} bytes)")
 
 
 def iter_translations(msgid: str, plural: str | None, forms: list[str], one: int) -> Iterator[tuple[str, str]]:
@@ -182,21 +205,28 @@ def parse_header(location: str, raw: bytes) -> Header:
     header = Header()
     charset = re.search(rb"charset=([\w.:-]+)", raw)
     if charset and charset[1] != b"CHARSET":  # placeholder in templates
-        header = replace(header, charset=charset[1].decode())
+        header = replace(header, charset=charset[1].decode("ascii", "replace"))
         try:
-            b"a".decode(header.charset)
+            is_charset = bool(b"a".decode(header.charset)) and get_codec_name(header.charset) not in NOT_CHARSETS
         except (LookupError, UnicodeError):
-            raise RegardError(f'{location}: unknown charset "{header.charset}" in the header; use UTF-8') from None
+            is_charset = False
+        if not is_charset:
+            raise RegardError(f'{location}: unknown charset "{header.charset}" in the header; use UTF-8')
     rule = re.search(rb"plural=([^;\n]+)", raw)
     if rule and rule[1].strip() != b"EXPRESSION":
         try:
             header = replace(header, one=gettext.c2py(rule[1].decode("ascii"))(1))
-        except (ValueError, ZeroDivisionError):
+        except (ValueError, ZeroDivisionError, SyntaxError):  # gettext lets some errors of syntax through
             plural = quote_text(rule[1].decode("ascii", "replace"))
             raise RegardError(
                 f"{location}: invalid plural rule {plural} in the header; expected one such as (n != 1)"
             ) from None
     return header
+
+
+def get_codec_name(charset: str) -> str:
+    """Return Python's name of an encoding."""
+    return codecs.lookup(charset).name.replace("-escape", "_escape")
 
 
 def is_reversed(name: str, columns: Columns | None) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from regard.data.formats.lines import NumberedPair, Path, format_path, iter_numbered_lines, quote_text
-from regard.errors import RegardError
+from regard.errors import RegardError, format_json
 
 Columns = tuple[str | int, str | int]
 """Columns of source and target, by name or by number, counted from 1."""
@@ -177,7 +177,7 @@ def get_text(location: str, record: Mapping[str, object], key: str) -> str:
     if text is None:
         return ""
     if not isinstance(text, str):
-        raise RegardError(f'{location}: expected a string in "{key}", got {quote_text(json.dumps(text))}')
+        raise RegardError(f'{location}: expected a string in "{key}", got {format_json(text)}')
     if any("\ud800" <= letter <= "\udfff" for letter in text):
         raise RegardError(f'{location}: "{key}" contains an unpaired surrogate, \\ud800 to \\udfff')
     return text

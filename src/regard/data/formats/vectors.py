@@ -12,7 +12,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.data.formats.lines import Path, decode_bytes, format_path, iter_raw_lines, open_input, quote_text
+from regard.data.formats.lines import (
+    MAX_LINE_BYTES,
+    Path,
+    decode_bytes,
+    format_path,
+    iter_raw_lines,
+    open_input,
+    quote_text,
+)
 from regard.errors import RegardError
 
 BLOCK = 1024  # lines parsed at once
@@ -61,7 +69,7 @@ def read_vectors(path: Path, progress: Callable[[int], object] = lambda _: None)
     words: dict[str, None] = {}
     blocks: list[Float[np.ndarray, "some width"]] = []
     rows: list[VectorRow] = []
-    count = 0
+    count = block_bytes = 0
 
     def read_block() -> None:
         blocks.append(parse_vector_rows(rows, width, name))
@@ -77,8 +85,10 @@ def read_vectors(path: Path, progress: Callable[[int], object] = lambda _: None)
                 continue
             words[row.word] = None
             rows.append(row)
-            if len(rows) == BLOCK:
+            block_bytes += len(row.raw_values)
+            if len(rows) == BLOCK or block_bytes > MAX_LINE_BYTES:
                 read_block()
+                block_bytes = 0
         if not words:
             raise RegardError(f"{name}: no words; expected lines of a word and its values")
         read_block()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -108,7 +107,9 @@ class Look(Action, LookOptions):
 
 def read_text(text: str | None) -> str:
     """Return the text argument, or all of stdin if it is missing or -."""
-    return sys.stdin.read().strip() if text in (None, "-") else str(text)
+    from regard.data.formats.lines import iter_numbered_lines
+
+    return "\n".join(line for _, line in iter_numbered_lines("-")).strip() if text in (None, "-") else str(text)
 
 
 def render_svg(picture: AttentionMap, view: View, layer: Which, head: Which) -> str:

@@ -121,7 +121,7 @@ def load_tokens(text: str, data: TextData, run: Run, name: str, tokenizer: Token
     """Tokenize a text, or load the tokens of a resumed run, which must be of the same text."""
     path = run.checkpoints / f"{name}.tokens"
     if run.card_file.exists() and path.with_suffix(".json").exists():
-        tokens = TokenFile.open(path)
+        tokens = TokenFile.open(path, tokenizer.size)
         if tokens.totals.sha256 != compute_text_checksum(read_documents(text, data.documents)):
             raise RegardError(f"{text} is not the text that {run.path} was started with; choose another --out")
         return tokens

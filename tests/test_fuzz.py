@@ -1,0 +1,63 @@
+"""A small part of the fuzzer, the same cases each time; `make fuzz` runs many more."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz import samples
+from tests.fuzz.runner import CASE_BYTES, Outcomes, TookTooLongError, fuzz, limit_memory, limit_time, run_case
+from tests.fuzz.targets import TARGETS
+
+SLOW = {"recipe", "data", "run-pairs", "run-text", "run-label", "run-tag", "stdin"}
+CASES, SLOW_CASES = 55, 6  # of each target
+
+
+@pytest.fixture(scope="module", autouse=True)
+def runs(reverse_run, gpt_run, label_runs):
+    samples.RUNS.update({"pairs": reverse_run, "text": gpt_run, "label": label_runs["one"], "tag": label_runs["crf"]})
+    yield
+    samples.RUNS.clear()
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_broken_input_is_accepted_or_refused(name):
+    with limit_memory():
+        outcomes = fuzz({name: TARGETS[name]}, SLOW_CASES if name in SLOW else CASES, seed=0)[name]
+    assert outcomes.failures == []
+    assert outcomes.refused > 0
+
+
+@pytest.mark.parametrize("name", [name for name in TARGETS if name not in SLOW])
+def test_what_is_not_broken_is_accepted(name, monkeypatch, tmp_path):  # else every case could fail at the same place
+    for mutate in ("mutate_bytes", "mutate_json", "mutate_tensors", "mutate_toml"):
+        monkeypatch.setattr(f"tests.fuzz.targets.{mutate}", lambda rng, content: content)
+    outcomes = Outcomes()
+    for index in range(12):
+        run_case(name, TARGETS[name], 0, index, tmp_path / "case", outcomes)
+    assert outcomes.failures == []
+    assert outcomes.accepted > 0
+
+
+def fail(rng):
+    (rng.folder / "input").write_text("broken")
+    raise KeyError(rng.random())
+
+
+def test_a_failure_can_be_repeated(tmp_path):
+    lines = []
+    outcomes = fuzz({"bad": fail}, 2, 7, first=3, failures=tmp_path, report=lines.append)["bad"]
+    assert len(outcomes.failures) == 2
+    assert lines[0].startswith("FAILED bad; repeat with --targets bad --seed 7 --first 3 --cases 1\nTraceback")
+    assert (tmp_path / "bad-7-3" / "input").read_text() == "broken"
+    assert (tmp_path / "bad-7-3" / "traceback.txt").read_text() == outcomes.failures[0]
+    again = fuzz({"bad": fail}, 1, 7, first=4)["bad"]
+    assert again.failures == outcomes.failures[1:]
+
+
+def test_a_case_has_limits():
+    with pytest.raises(TookTooLongError), limit_time(0.01):
+        time.sleep(60)
+    if Path("/proc/self/statm").exists():
+        with limit_memory(), pytest.raises(MemoryError):
+            bytearray(2 * CASE_BYTES)
