@@ -295,7 +295,7 @@ def test_a_run_names_its_threads_and_those_it_was_started_with(tmp_path, capsys)
     train(changed(training={"steps": 1}), run.path)
     assert f"\nthreads: 1 on {pluralize(os.cpu_count() or 1, 'core')}\n" in capsys.readouterr().err
     assert run.read_card()["threads"] == torch.get_num_threads() == 1
-    run.write_card({**run.read_card(), "threads": 3})
+    run.write_files({**run.read_card(), "threads": 3}, {})
     train(changed(training={"steps": 2}), run.path)
     note = "note: run was started with 3 threads, now 1; results may differ in the last bits"
     assert note in capsys.readouterr().err.splitlines()

@@ -465,4 +465,6 @@ def test_sizes_beyond_any_memory_are_said(folder, tmp_path):
     (path / "config.json").write_text(json.dumps({**config, "n_positions": 10**18}))
     with pytest.raises(RegardError) as error:
         read_gpt2(path)
-    assert str(error.value) == f"{path}: the sizes in config.json are beyond any memory"
+    assert str(error.value) == (
+        f"{path}/config.json: context_length must be at most 1,000,000, got 1,000,000,000,000,000,000"
+    )

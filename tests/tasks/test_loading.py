@@ -113,7 +113,7 @@ MISMATCH = "{run}/model.safetensors does not match recipe.toml: parameters diffe
             "reverse_run",
             b"hidden = 24",
             b"hidden = 9000000000000000000",
-            "{run}/recipe.toml: the sizes in [model] are beyond any memory",
+            "{run}/recipe.toml: [model] hidden must be at most 100,000, got 9,000,000,000,000,000,000",
         ),
         (
             "reverse_run",

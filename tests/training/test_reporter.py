@@ -102,7 +102,7 @@ def test_tensorboard_is_asked_for_only_if_wanted(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with (
         pytest.raises(
-            RegardError, match=r"^training.tensorboard requires the package tensorboard: pip install 'regard\["
+            RegardError, match=r"^training.tensorboard requires the package tensorboard: pip install tensorboard$"
         ),
         talk.open_tensorboard(Run(tmp_path), enabled=True, step=0),
     ):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.errors import RegardError, is_out_of_memory
+from regard.errors import RegardError
 from regard.run import Run
 from regard.tasks import TASKS, to_recipe
 from regard.tasks.base import Task
@@ -44,13 +44,8 @@ def load(path: str | Path, device: str | torch.device = "cpu") -> Any:
     task, card, recipe = get_run_task(run.path), run.read_card(), read_run_recipe(run)
     tokenizers = task.load_tokenizers(run)
     parameters = run.read_parameters()
-    try:
-        with on_meta_device():  # allocates nothing, in case the sizes in the recipe are wrong and huge
-            expected = build_model(recipe, tokenizers)
-    except (RuntimeError, TypeError) as error:
-        if not is_out_of_memory(error):
-            raise
-        raise RegardError(f"{run.recipe_file}: the sizes in [model] are beyond any memory") from None
+    with on_meta_device():  # allocates nothing, in case the sizes in the recipe are wrong and huge
+        expected = build_model(recipe, tokenizers)
     if {n: t.shape for n, t in parameters.items()} != {n: t.shape for n, t in expected.state_dict().items()}:
         raise RegardError(f"{run.model_file} does not match recipe.toml: parameters differ")
     check_memory(count_parameter_bytes(expected), "parameters", "cpu", "close other programs")
