@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float
@@ -16,7 +16,7 @@ from regard.attention.kernel_scores import Kernel
 from regard.attention.scores import EQUAL_WIDTHS, build_score
 from regard.attention.visible import Rule
 from regard.errors import RegardError, unknown_name
-from regard.layers.attention import PROJECTED, new_linear
+from regard.layers.attention import NO_SETTINGS, PROJECTED, new_linear
 from regard.layers.lengths import AnyLengths, SequenceLengths
 
 MAX_SAVED = 2**28  # maximum score elements saved for backward over all calls on a source
@@ -62,6 +62,7 @@ class SourceAttention(nn.Module):
         project: Which of `query`, `keys` and `values` get a projection (W^Q, W^K, W^V).
         normalizer: How scores become weights, as in `attend`.
         learn_width: Whether the width of a kernel score is learned.
+        score_settings: More arguments of `build_score`, such as `rank`.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class SourceAttention(nn.Module):
         project: Collection[str] = (),
         normalizer: str = "softmax",
         learn_width: bool = False,
+        score_settings: Mapping[str, Any] = NO_SETTINGS,
     ) -> None:
         super().__init__()
         if heads < 1:
@@ -98,8 +100,8 @@ class SourceAttention(nn.Module):
             score,
             query_dim // heads,
             key_dim // heads,
-            hidden=max(1, query_width // heads),
             heads=heads if heads > 1 else None,
+            **{"hidden": max(1, query_width // heads), **score_settings},
         )
         if isinstance(self.score, Kernel):
             self.score.width.requires_grad_(learn_width)

@@ -9,14 +9,14 @@ from typing import Literal, NamedTuple
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.attention.scores import SCORES
+from regard.attention.scores import SCORE_ACTIVATIONS, SCORES
 from regard.attention.visible import Rule, causal
 from regard.errors import RegardError
-from regard.layers.attention import MultiHeadAttention, Turn
+from regard.layers.attention import MultiHeadAttention, Turn, check_score_settings, get_score_settings
 from regard.layers.cache import KeyValueCache
 from regard.layers.dropout import Dropout
 from regard.layers.feed_forward import ACTIVATIONS, FeedForward
-from regard.settings import check_choices
+from regard.settings import check_choices, check_minimum
 
 NORMS = ("post", "pre")
 """The positions of the layer norm."""
@@ -28,8 +28,13 @@ class LayerConfig:
 
     width: int = 256  # width of the token vectors in all layers
     heads: int = 4  # number of attention heads
+    head_width: int | None = None  # width of each attention head; width / heads by default
     feed_forward: int | None = None  # width of the feed-forward hidden layer; 4 * width by default
     score: str = "scaled_dot"  # score function of the attention
+    score_rank: int | None = None  # rank of the score reduced_rank; a quarter of the smaller width by default
+    score_hidden: int | None = None  # hidden width of the scores additive and concat; that of the query by default
+    score_activation: Literal["tanh", "relu", "sigmoid"] = "tanh"  # activation of the score additive
+    score_power: float = 1.0  # power of the score epanechnikov; 2 is the kernel of textbooks
     activation: Literal["relu", "gelu", "gelu-tanh"] = "relu"  # activation of the feed-forward layer
     norm: Literal["post", "pre"] = "post"  # layer norm after each residual (post) or before each sublayer (pre)
     dropout: float = 0.1  # dropout on embeddings and on the output of each sublayer
@@ -37,19 +42,20 @@ class LayerConfig:
     bias: bool = True  # add a bias in attention, feed-forward and layer norm
 
     def __post_init__(self) -> None:
-        check_counts(self, "width", "heads", *([] if self.feed_forward is None else ["feed_forward"]))
-        if self.width % self.heads:
+        check_minimum(self, 1, "width", "heads", "head_width", "feed_forward")
+        if self.head_width is None and self.width % self.heads:
             raise RegardError(f"width must be divisible by heads, got {self.width} and {self.heads}")
         for name in ("dropout", "attention_dropout"):
             share = getattr(self, name)
             if not 0 <= share < 1:
                 raise RegardError(f"{name} must be at least 0 and below 1, got {share}")
-        check_choices(self, score=SCORES, activation=ACTIVATIONS, norm=NORMS)
+        check_choices(self, score=SCORES, activation=ACTIVATIONS, norm=NORMS, score_activation=SCORE_ACTIVATIONS)
+        check_score_settings(self, self.score)
 
     @property
-    def head_width(self) -> int:
+    def width_per_head(self) -> int:
         """The width of each head."""
-        return self.width // self.heads
+        return self.width // self.heads if self.head_width is None else self.head_width
 
 
 class LayerMemory(NamedTuple):
@@ -187,7 +193,13 @@ class TransformerStack(nn.Module):
 def build_layer_attention(config: LayerConfig) -> MultiHeadAttention:
     """Create the multi-head attention of a layer."""
     return MultiHeadAttention(
-        config.width, config.heads, score=config.score, bias=config.bias, dropout=config.attention_dropout
+        config.width,
+        config.heads,
+        config.head_width,
+        config.score,
+        bias=config.bias,
+        dropout=config.attention_dropout,
+        score_settings=get_score_settings(config),
     )
 
 

@@ -26,7 +26,7 @@ class RecurrentLmConfig:
     embedding: int = 256  # width of the embeddings
     hidden: int = 256  # width of the recurrent state
     layers: int = 1  # number of recurrent layers
-    cell: Cell = "lstm"  # recurrent cell; rnn is a plain tanh cell
+    cell: Cell = "lstm"  # recurrent cell; rnn is a plain tanh cell, rnn-sigmoid a plain sigmoid cell
     dropout: float = 0.3  # dropout between layers, and on input and output if not set separately
     input_dropout: float | None = None  # dropout on embeddings; same as dropout if not set
     output_dropout: float | None = None  # dropout before the output layer; same as dropout if not set

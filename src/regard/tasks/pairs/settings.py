@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from regard.errors import RegardError
 from regard.recipe import Recipe
-from regard.settings import check_minimum, setting
+from regard.settings import check_minimum, format_value, setting
 from regard.tasks.settings import DataSettings, Kind, TextSettings
 from regard.training.settings import TrainingSettings
 
@@ -77,3 +77,13 @@ class PairRecipe(Recipe):
     model: dict[str, Any] = field(default_factory=dict)
     training: PairTraining = field(default_factory=PairTraining)  # settings without a default are chosen from the data
     decoding: DecodingSettings = field(default_factory=DecodingSettings)  # defaults of regard predict
+
+    def __post_init__(self) -> None:
+        if self.ties_vocabularies and self.text.shared_vocab is False:
+            tied = format_value(self.model["tied"])
+            raise RegardError(f"model.tied = {tied} requires a shared vocabulary; remove text.shared_vocab = false")
+
+    @property
+    def ties_vocabularies(self) -> bool:
+        """Whether the model has one embedding for both sides, so that their ids must mean the same tokens."""
+        return self.model.get("tied") in (True, "all")
