@@ -18,10 +18,7 @@ from regard.settings import Field, Mark, Table, get_fields, join_location, merge
 if TYPE_CHECKING:
     from regard.models import Model, Preset
 
-SCORE_SETTINGS = {"score_rank", "score_hidden", "score_activation", "score_power"}
-"""Settings of score functions that have parameters."""
-
-ATTENTION_SETTINGS = {"score", "heads", "project", "normalizer", "learn_width", "input_feeding", *SCORE_SETTINGS}
+ATTENTION_SETTINGS = {"score", "heads", "project", "normalizer", "learn_width", "input_feeding"}
 """Settings that a model without attention ignores."""
 
 POOLING_SETTINGS = {"heads", "normalizer", "queries", "project"}

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -108,42 +109,49 @@ class TransformerLayer(nn.Module):
 
 
 class Residual(nn.Module):
-    """A residual connection around a sublayer, with layer norm after or before it."""
+    """A residual connection around a sublayer, with layer norm after or before it.
+
+    Attributes:
+        gate: A factor of the sublayer per channel, with norm "pre"; None for no factor.
+    """
+
+    gate: Tensor | None
 
     def __init__(self, config: LayerConfig) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(config.width, bias=config.bias)
         self.norm_first = config.norm == "pre"
         self.dropout = Dropout(config.dropout)
+        self.register_parameter("gate", None)
 
     def forward(
         self, x: Float[Tensor, "*batch width"], sublayer: Callable[[Tensor], Tensor]
     ) -> Float[Tensor, "*batch width"]:
         """Return norm(x + sublayer(x)), or x + sublayer(norm(x)) for "pre" (Xiong et al. 2020)."""
         if self.norm_first:
-            return x + self.dropout(sublayer(self.norm(x)))
+            out = self.dropout(sublayer(self.norm(x)))
+            return x + (out if self.gate is None else self.gate * out)
         return self.norm(x + self.dropout(sublayer(x)))
 
 
 class TransformerStack(nn.Module):
     """A stack of Transformer layers: an encoder, or a decoder if `cross`.
 
-    With norm "pre", a layer norm follows the last layer. With `zero_init`, which requires norm "pre", there is no final
-    norm, and the residuals are initialized to zero as in Fixup (Zhang et al. 2019, 3): the stack starts as the
-    identity, to refine states that are already good.
+    With norm "pre", a layer norm follows the last layer. With `gated`, which requires norm "pre", there is no final
+    norm, and each sublayer is multiplied by a learned gate per channel that starts at zero (LayerScale, Touvron et al.
+    2021; zero as in ReZero, Bachlechner et al. 2021). The stack starts as the identity, to refine states that are
+    already good, and the first steps of training change it as little in a wide stack as in a narrow one.
     """
 
-    def __init__(self, config: LayerConfig, layers: int, *, cross: bool = False, zero_init: bool = False) -> None:
+    def __init__(self, config: LayerConfig, layers: int, *, cross: bool = False, gated: bool = False) -> None:
         super().__init__()
-        assert not zero_init or config.norm == "pre"
+        assert not gated or config.norm == "pre"
         self.layers = nn.ModuleList(TransformerLayer(config, cross=cross) for _ in range(layers))
-        has_norm = config.norm == "pre" and not zero_init
+        has_norm = config.norm == "pre" and not gated
         self.norm = nn.LayerNorm(config.width, bias=config.bias) if has_norm else nn.Identity()
-        for module in self.modules() if zero_init else ():
-            if isinstance(module, MultiHeadAttention):
-                nn.init.zeros_(module.output.weight)
-            elif isinstance(module, FeedForward):
-                nn.init.zeros_(module.back.weight)
+        for module in self.modules() if gated else ():
+            if isinstance(module, Residual):
+                module.gate = nn.Parameter(torch.zeros(config.width))
 
     def forward(
         self,

@@ -218,7 +218,7 @@ class TextEncoder(nn.Module):
                 self.positions = PositionalEncoding(
                     "sinusoidal", layer.width, head_width=layer.width_per_head, scale=0.5
                 )
-            self.stack = TransformerStack(layer, config.attention_layers, zero_init=self.recurrent is not None)
+            self.stack = TransformerStack(layer, config.attention_layers, gated=self.recurrent is not None)
             width = layer.width
         self.width = width
 
