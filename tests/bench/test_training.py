@@ -29,7 +29,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # nothing is asked of the network
 TINY = TrainingBench(
     words=20, width=8, lstm_layers=2, gpt_layers=2, heads=2, segment_length=6, context_length=8, batch_tokens=24
 )
-LSTM, LOCKED, GPT = "lstm-lm, variational_dropout=false", "lstm-lm", "gpt"
+LSTM, LOCKED, GPT = "lstm-lm, variational_dropout=false", "lstm-lm", "gpt2"
 
 
 def contest(name):

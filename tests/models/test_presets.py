@@ -35,8 +35,7 @@ class Parameters(dict[str, Tensor]):
         return [self[f"{path}.stack.{name}_{suffix}"] for name in names]
 
     def linear(self, path: str, x: Tensor) -> Tensor:
-        bias = self[f"{path}.bias"] if f"{path}.bias" in self else 0
-        return self[f"{path}.weight"] @ x + bias
+        return self[f"{path}.weight"] @ x + self[f"{path}.bias"]
 
 
 def rnn(weights: list[Tensor], x: Tensor, h: Tensor) -> Tensor:

@@ -63,6 +63,9 @@ class SourceAttention(nn.Module):
         normalizer: How scores become weights, as in `attend`.
         learn_width: Whether the width of a kernel score is learned.
         score_settings: More arguments of `build_score`, such as `rank`.
+
+    Attributes:
+        adds_projection: Whether the keys get a projection only because widths differ.
     """
 
     def __init__(
@@ -85,6 +88,7 @@ class SourceAttention(nn.Module):
             raise RegardError(f'SourceAttention: unknown "{unknown[0]}" in project; choose from query, keys, values')
         query_dim = key_width if "query" in project and "keys" not in project else query_width
         differ = score in EQUAL_WIDTHS and query_dim != key_width
+        self.adds_projection = differ and "keys" not in project
         self.query = new_linear(query_width, query_dim, False) if "query" in project else nn.Identity()
         self.keys = new_linear(key_width, query_width, False) if "keys" in project or differ else nn.Identity()
         self.values = new_linear(key_width, query_width, False) if "values" in project else nn.Identity()
@@ -148,6 +152,12 @@ class SourceAttention(nn.Module):
     def _split_heads(self, tensor: Tensor) -> Tensor:
         """Reshape (batch, n, width) to (batch, heads, n, width / heads)."""
         return tensor.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+
+def find_added_projections(model: nn.Module) -> list[str]:
+    """Return the scores in a model whose keys get a projection only because query and keys differ in width."""
+    attentions = [module for module in model.modules() if isinstance(module, SourceAttention)]
+    return sorted({type(module.score).__name__ for module in attentions if module.adds_projection})
 
 
 class Composition(nn.Module):
