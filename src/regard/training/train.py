@@ -13,9 +13,9 @@ from typing import Any
 import torch
 
 from regard.attention.scores import find_scores_without_gradient
-from regard.layers.source_attention import find_added_projections
 from regard.errors import RegardError
 from regard.files import write_text
+from regard.layers.source_attention import find_added_projections
 from regard.models import MODELS, Model
 from regard.models.kernel_widths import set_kernel_widths
 from regard.recipe import build_model
