@@ -142,7 +142,7 @@ def test_the_command_measures_and_keeps_its_rows_and_says_what_it_skips(tmp_path
     assert rows[0]["settings"]["width"] == 8
     for line in (
         "lstm-lm: 2 layers of width 8, segments of up to 6, vocabulary 25",
-        "gpt: skipped: Transformers is not installed; pip install 'regard[hf]'",
+        "gpt2: skipped: Transformers is not installed; pip install 'regard[hf]'",
     ):
         assert line in out.splitlines()
 
