@@ -70,7 +70,8 @@ def describe_run(run: Run, card: dict[str, Any], recipe: Recipe, metrics: list[d
     task, training = find_task(recipe.to_table()), recipe.training
     parameters = format_count(card_fields.parameters, "parameter")
     yield f"{run.path}: {card_fields.model}, {parameters}, made by regard {card_fields.regard}"
-    yield f"preset: {find_preset(card_fields.model, location).source}"
+    if source := find_preset(card_fields.model, location).source:
+        yield f"preset: {source}"
     sizes = (f"{name} {format_value(value)}" for name, value in recipe.model.items() if name != "name")
     yield f"model: {', '.join(sizes)}"
     yield from task.describe(card, run)

@@ -112,7 +112,7 @@ def iter_model_sections(model: str | None, task: str | None) -> Iterator[tuple[s
         fields = get_model_fields(model, "--model")
         preset = MODELS[model].settings
         yield (
-            f"{model}, {MODELS[model].source}",
+            ", ".join(filter(None, [model, MODELS[model].source])),
             {
                 name: dataclasses.replace(field, default=preset.get(name, field.default))
                 for name, field in fields.items()

@@ -52,13 +52,13 @@ class Preset(NamedTuple):
     model: type[Model]
     config: type
     settings: dict[str, Any]
-    source: str  # where the model was published, and what differs from it besides sizes
     task: str = "pairs"  # one of `regard.tasks.TASKS`
+    source: str = ""  # where the model was published, and what differs from it besides sizes
 
 
 def recurrent_preset(source: str, **settings: Any) -> Preset:
     """Return a preset of `RecurrentSeq2Seq`."""
-    return Preset(RecurrentSeq2Seq, RecurrentConfig, settings, source)
+    return Preset(RecurrentSeq2Seq, RecurrentConfig, settings, source=source)
 
 
 def luong_preset(score: str, formula: str) -> Preset:
@@ -72,7 +72,7 @@ def luong_preset(score: str, formula: str) -> Preset:
 
 def text_preset(model: type[LanguageModel], config: type, source: str, **settings: Any) -> Preset:
     """Return a preset of a language model."""
-    return Preset(model, config, settings, source, "text")
+    return Preset(model, config, settings, "text", source)
 
 
 MODELS: dict[str, Preset] = {
@@ -108,7 +108,7 @@ MODELS: dict[str, Preset] = {
         Transformer,
         TransformerConfig,
         {},
-        "Vaswani et al. 2017: post-norm, sinusoidal positions. Published with 6 layers of 512, 8 heads and one "
+        source="Vaswani et al. 2017: post-norm, sinusoidal positions. Published with 6 layers of 512, 8 heads and one "
         'embedding for both sides (tied = "all")',
     ),
     "neural-lm": text_preset(
@@ -157,15 +157,15 @@ MODELS: dict[str, Preset] = {
         AttentiveClassifier,
         ClassifierConfig,
         {},
-        "a bidirectional LSTM over words and characters, attention from a learned query (Lin et al. 2017 has several)",
         "label",
+        "a bidirectional LSTM over words and characters, attention from a learned query (Lin et al. 2017 has several)",
     ),
     "attentive-tagger": Preset(
         AttentiveTagger,
         TaggerConfig,
         {},
-        "a bidirectional LSTM over words and characters with a CRF (Lample et al. 2016), and self-attention on top",
         "tag",
+        "a bidirectional LSTM over words and characters with a CRF (Lample et al. 2016), and self-attention on top",
     ),
 }
 
