@@ -23,9 +23,9 @@ PRESETS = {
     "simple-attention": [*BARE, "--hidden", "48", "--embedding", "48", "--steps", "800"],
     "parameterized-attention": BARE,
     "bahdanau": [*SHORT, *SMALL],
-    "luong-dot": [*SHORT, *SMALL],
-    "luong-general": [*SHORT, *SMALL],
-    "luong-concat": [*SHORT, *SMALL],
+    "luong-dot": [*SHORT, *SMALL, "--bidirectional"],  # forward states of the letter before serve as well
+    "luong-general": [*SHORT, *SMALL, "--bidirectional"],
+    "luong-concat": [*SHORT, *SMALL, "--bidirectional"],
     "transformer": [
         *(*SHORT, "--width", "32", "--dropout", "0.05", "--encoder-layers", "2", "--decoder-layers", "2"),
         *("--learning-rate", "5e-3", "--steps", "500"),
