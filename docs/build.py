@@ -54,7 +54,7 @@ SMALL = {"hidden": 64, "embedding": 64, "dropout": 0.1}
 LAYERS = {"width": 64, "heads": 4, "encoder_layers": 1, "decoder_layers": 2, "dropout": 0.0}
 RUNS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # name -> its model, its training
     "attention": ({"name": "simple-attention", "bidirectional": True, **SMALL}, QUICK),
-    "plain": ({"name": "seq2seq", **SMALL}, QUICK),
+    "plain": ({"name": "seq2seq", "cell": "gru", **SMALL}, QUICK),
     "transformer": ({"name": "transformer", **LAYERS}, GENTLE),
 }
 TEXT, TARGET = "today the dog does not see a bird", "heute sieht der hund keinen vogel"

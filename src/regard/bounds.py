@@ -67,6 +67,7 @@ SmallCount = Annotated[int, Bounds(0, 1000)]
 Share = Annotated[float, Bounds(0, exclusive_maximum=1)]
 ClosedShare = Annotated[float, Bounds(0, 1)]
 OpenShare = Annotated[float, Bounds(exclusive_minimum=0, exclusive_maximum=1)]
+Power = Annotated[float, Bounds(exclusive_minimum=0, maximum=100)]  # of a distance
 Seed = Annotated[int, Bounds(0, 2**32 - 1)]
 Width = Annotated[int, Bounds(1, 100_000)]  # of vectors
 Layers = Annotated[int, Bounds(1, 1000)]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 ATTENTION_SETTINGS = {"score", "heads", "project", "normalizer", "learn_width", "input_feeding"}
 """Settings that a model without attention ignores."""
 
-POOLING_SETTINGS = {"heads", "normalizer", "queries"}
+POOLING_SETTINGS = {"heads", "normalizer", "queries", "project"}
 """Settings that a classifier without attention pooling ignores."""
 
 PLACEHOLDER_SIZE = MAX_VOCABULARY

@@ -188,12 +188,10 @@ class Run:
 
     def read_checksums(self) -> dict[str, str]:
         """Read the checksums of the run's files from the card."""
-        checksums = self.read_card().get("sha256")
-        if checksums is not None and not (
-            isinstance(checksums, dict) and all(isinstance(s, str) for s in checksums.values())
-        ):
+        checksums = self.read_card().get("sha256") or {}
+        if not isinstance(checksums, dict) or not all(isinstance(checksum, str) for checksum in checksums.values()):
             raise RegardError(f"{self.card_file}: sha256: expected an object of strings, got {format_json(checksums)}")
-        return checksums or {}
+        return checksums
 
     def find_file(self, name: str) -> Path:
         """Return the path of a file that matches its checksum on the card, or raise a `RegardError`."""

@@ -29,7 +29,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # nothing is asked of the network
 TINY = TrainingBench(
     words=20, width=8, lstm_layers=2, gpt_layers=2, heads=2, segment_length=6, context_length=8, batch_tokens=24
 )
-LSTM, LOCKED, GPT = "lstm-lm, variational_dropout=false", "lstm-lm", "gpt"
+LSTM, LOCKED, GPT = "lstm-lm, variational_dropout=false", "lstm-lm", "gpt2"
 
 
 def contest(name):
@@ -142,7 +142,7 @@ def test_the_command_measures_and_keeps_its_rows_and_says_what_it_skips(tmp_path
     assert rows[0]["settings"]["width"] == 8
     for line in (
         "lstm-lm: 2 layers of width 8, segments of up to 6, vocabulary 25",
-        "gpt: skipped: Transformers is not installed; pip install transformers",
+        "gpt2: skipped: Transformers is not installed; pip install transformers",
     ):
         assert line in out.splitlines()
 

@@ -5,6 +5,7 @@ import shutil
 import pytest
 
 from regard.cli import main
+from regard.models import MODELS
 from regard.run import Run, list_checkpoints
 from regard.tasks.loading import load
 from tests.signing import sign
@@ -17,6 +18,7 @@ def test_a_run_is_described_in_plain_words(reverse_run, capsys):
     best = Run(reverse_run).read_card()["best"]
     expected = [
         rf"{reverse_run}: bahdanau, {parameters:,} parameters, made by regard 0\.1\.0",
+        rf"preset: {re.escape(MODELS['bahdanau'].source)}",
         r"model: hidden 24, embedding 24, dropout 0\.0",
         r"data: the built-in corpus reverse, seed 0; 250 pairs for training, 12 for validation",
         r"vocabulary: 8 source tokens \(words\), 8 target tokens \(words\)",
@@ -50,6 +52,7 @@ def test_classifiers_and_taggers_are_described(name, model, data, words, seen, r
     lexicon = load(run).vocabulary
     expected = [
         rf"{re.escape(str(run))}: {model}, {card['parameters']:,} parameters, made by regard 0\.1\.0",
+        rf"preset: {re.escape(MODELS[model].source)}",
         r"model: .*hidden 16, embedding 16.*",
         rf"data: {re.escape(str(run.parent))}/{data} for training, \d+ for validation",
         rf"words: {lexicon.size}, {lexicon.pieces.size} pieces; {words}",

@@ -92,8 +92,8 @@ def test_what_is_typed_wrong_is_said_with_its_option(option, text, line):
 def test_an_option_of_another_model_is_refused():
     assert error_of(override, {}, [("width", "8"), ("model", "bahdanau")]) == (
         "--width: bahdanau has no such setting; it has embedding, hidden, layers, cell, bidirectional, reverse-source, "
-        "dropout, attention, score, heads, project, normalizer, learn-width, composition, input-feeding, tied, "
-        "tied-embeddings"
+        "dropout, attention, score, score-rank, score-hidden, score-activation, score-power, heads, project, "
+        "normalizer, learn-width, composition, input-feeding, tied, tied-embeddings"
     )
 
 

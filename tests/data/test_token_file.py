@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from regard.batch import BOS, EOS, UNKNOWN
 from regard.data.documents import Chunk
-from regard.data.token_file import TokenFile, compute_text_checksum, write_tokens
+from regard.data.token_file import TokenFile, compute_checksums, compute_text_checksum, write_tokens
 from regard.errors import RegardError
 from regard.text import KINDS
 from regard.text.learn import learn_lm_tokenizer
@@ -132,15 +132,23 @@ def test_damage_is_seen(tmp_path):
         assert str(caught.value).startswith(message)
 
 
+def sign(path):
+    """Put the checksums of changed files on their card, so that something else is at fault."""
+    card = path.with_suffix(".json")
+    card.write_text(json.dumps({**json.loads(card.read_text()), "sha256": compute_checksums(path)}))
+
+
 def test_tokens_that_no_tokenizer_wrote_are_seen(tmp_path):
     path = tmp_path / "text.tokens"
     write_tokens(path, [Chunk("a b", True)], WORDS)
     ending = f"; delete {tmp_path}/text.json to tokenize the text again"
     path.write_bytes(b"\xff\xff" * 4)
+    sign(path)
     with pytest.raises(RegardError) as caught:
         TokenFile.open(path, WORDS.size)
     assert str(caught.value) == f"{path} is corrupt: expected token ids below {WORDS.size}, got 65535{ending}"
     (tmp_path / "text.documents").write_bytes(b"\xff" * 8)
+    sign(path)
     with pytest.raises(RegardError) as caught:
         TokenFile.open(path)
     message = f"{tmp_path}/text.documents is corrupt: expected documents of 4 tokens in all{ending}"

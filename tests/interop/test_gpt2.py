@@ -78,7 +78,7 @@ def run(folder, tmp_path_factory):
 def load_model(run):
     """The model of a run, built from its files alone."""
     table = run.read_recipe()["model"]
-    assert table.pop("name") == "gpt"
+    assert table.pop("name") == "gpt2"
     size = TokenizerPair.load(run.tokenizer_file).target.size
     model = Gpt(parse_settings(GptConfig, {"vocab_size": size, **table}, "recipe"))
     model.load_state_dict(run.read_parameters())
@@ -156,7 +156,7 @@ def test_what_was_tuned_is_written_as_it_is(run, tmp_path):
 def test_a_run_is_like_any_other(run, folder):
     card = run.read_card()
     assert {name: card[name] for name in ("task", "model", "vocabulary")} == {
-        "task": "text", "model": "gpt", "vocabulary": {"source": 303, "target": 303},
+        "task": "text", "model": "gpt2", "vocabulary": {"source": 303, "target": 303},
     }  # fmt: skip
     assert card["imported"] == {"folder": str(folder), "number": 299, "token": END}
     assert card["parameters"] == sum(parameter.numel() for parameter in load_model(run).parameters())
@@ -261,11 +261,11 @@ def our_run(path, tokenizer, **settings):
             parameter.add_(torch.randn_like(parameter) / 4)
     run = Run(path)
     files = {
-        "recipe.toml": to_toml({"model": {"name": "gpt", **settings}}).encode(),
+        "recipe.toml": to_toml({"model": {"name": "gpt2", **settings}}).encode(),
         "tokenizer.json": TokenizerPair(tokenizer, tokenizer).to_json().encode(),
         "model.safetensors": serialize_tensors(model.state_dict()),
     }
-    run.write_files({"task": "text", "model": "gpt"}, files)
+    run.write_files({"task": "text", "model": "gpt2"}, files)
     return run
 
 
@@ -275,6 +275,7 @@ def our_run(path, tokenizer, **settings):
         ({"norm": "post"}, 'cannot export norm = "post"; GPT-2 supports only "pre"'),
         ({"positions": "rotary"}, 'cannot export positions = "rotary"; GPT-2 supports only "learned"'),
         ({"score": "additive"}, 'cannot export score = "additive"; GPT-2 supports only "scaled_dot" or "dot"'),
+        ({"head_width": 3}, "cannot export head_width = 3; GPT-2 supports only none"),
         ({"mute": (0,)}, "cannot export mute = [0]; GPT-2 cannot mute tokens"),
         ({"mute": (0, 1, 2)}, "cannot export mute = [0, 1, 2]; GPT-2 cannot mute tokens"),
     ],
@@ -301,7 +302,7 @@ def test_an_export_that_cannot_be_is_said(run, tmp_path):
     lower.write_files(lower.read_card(), {"recipe.toml": b'[model]\nname = "lstm-lm"\n'})
     with pytest.raises(RegardError) as error:
         export_gpt2(lower.path, tmp_path / "hub")
-    assert str(error.value) == f'{lower.path}: cannot export model "lstm-lm"; only "gpt" is supported'
+    assert str(error.value) == f'{lower.path}: cannot export model "lstm-lm"; only "gpt2" is supported'
 
 
 def copy_folder(folder, path):

@@ -49,6 +49,19 @@ def test_attention_is_the_mean_by_how_well_each_state_answers():
     assert pooled[2].tolist() == [0.0] * 8
 
 
+@pytest.mark.parametrize("project", [(), ("query", "keys", "values"), ("keys",)])
+def test_query_keys_and_values_are_projected_as_told(project):
+    torch.manual_seed(0)
+    pool = Pooling("attention", 4, score="dot", project=project)
+    maps = {
+        name: getattr(pool.attention, name).weight if name in project else torch.eye(4)
+        for name in ("query", "keys", "values")
+    }
+    scores = (STATES[0] @ maps["keys"].T) @ (maps["query"] @ pool.queries[0])
+    assert_close(pool(STATES, LENGTHS)[0], scores.softmax(0) @ (STATES[0] @ maps["values"].T))
+    assert len(list(pool.parameters())) == 1 + len(project)
+
+
 def test_heads_look_each_at_a_part_of_its_own():
     pool = Pooling("attention", 4, heads=2, score="dot")
     with torch.no_grad():

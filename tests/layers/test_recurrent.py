@@ -7,6 +7,7 @@ from regard.layers.dropout import VariationalDropout
 from regard.layers.recurrent import Recurrent, flatten_weights
 
 CELLS = ["rnn", "gru", "lstm"]
+ALL_CELLS = [*CELLS, "rnn-sigmoid"]
 
 
 def stack(cell, **settings):
@@ -39,8 +40,34 @@ def test_steps_are_torchs_own_sequence(cell):
         torch.testing.assert_close(torch.stack([part[1] for part in state]), c[0])
 
 
+@pytest.mark.parametrize("backward", [False, True])
+def test_the_sigmoid_cell_follows_its_formula(backward):
+    """The states of h = sigmoid(W x + U h + b + c), of which torch has no sequence, and of its steps."""
+    layer = stack("rnn-sigmoid", layers=2, bidirectional=backward)
+    inputs = expected = torch.randn(4, 6, 3, dtype=torch.float64)
+    for number in range(2):
+        sides = []
+        for w, u, b, c in layer.stack.all_weights[number * (1 + backward) : (number + 1) * (1 + backward)]:
+            state, states = torch.zeros(4, 5, dtype=torch.float64), []
+            for x in (expected.flip(1) if sides else expected).unbind(1):
+                state = torch.sigmoid(x @ w.T + state @ u.T + b + c)
+                states.append(state)
+            sides.append(torch.stack(states, 1).flip(1) if sides else torch.stack(states, 1))
+        expected = torch.cat(sides, -1)
+    states, last = layer(inputs)
+    torch.testing.assert_close(states, expected)
+    torch.testing.assert_close(last[1][0], expected[:, 0, 5:] if backward else expected[:, -1])
+    gradients = [torch.autograd.grad(x.square().sum(), list(layer.parameters())) for x in (states, expected)]
+    torch.testing.assert_close(*gradients)
+    if not backward:
+        state = layer.zero_state(4, inputs)
+        for place, x in enumerate(inputs.unbind(1)):
+            top, state = layer.step(x, state)
+            torch.testing.assert_close(top, expected[:, place])
+
+
 @pytest.mark.parametrize("bidirectional", [False, True])
-@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("cell", ALL_CELLS)
 def test_padding_is_not_read(cell, bidirectional):
     layer = stack(cell, layers=2, bidirectional=bidirectional)
     inputs, lengths = torch.randn(3, 7, 3, dtype=torch.float64), [4, 7, 1]
@@ -56,7 +83,7 @@ def test_padding_is_not_read(cell, bidirectional):
     torch.testing.assert_close(gradients, torch.autograd.grad(sum(sums[1:]), list(layer.parameters())))
 
 
-@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("cell", ALL_CELLS)
 def test_a_given_state_is_where_padded_sequences_begin_too(cell):
     layer = stack(cell, layers=2)
     inputs = torch.randn(2, 4, 3, dtype=torch.float64)
@@ -264,7 +291,7 @@ def test_what_cannot_be_is_said(make, message):
 
 @pytest.mark.parametrize("lengths", [None, [4, 7, 1]])
 @pytest.mark.parametrize("layers", [1, 2])
-@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("cell", ALL_CELLS)
 def test_the_first_layer_alone_is_a_stack_of_one_with_its_parameters(cell, layers, lengths):
     layer, one = stack(cell, layers=layers, bidirectional=True, dropout=0.5), stack(cell, bidirectional=True)
     first_layer = {name: parameter for name, parameter in layer.stack.named_parameters() if "_l0" in name}

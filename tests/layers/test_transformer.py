@@ -81,3 +81,13 @@ def test_settings_that_do_not_fit_are_said(settings, message, monkeypatch):
     with pytest.raises(RegardError) as error:
         LayerConfig(**settings)
     assert str(error.value) == message
+
+
+def test_heads_may_have_another_width_and_scores_their_settings():
+    config = LayerConfig(width=6, heads=4, head_width=5, score="reduced_rank", score_rank=2)
+    attention = TransformerLayer(config).attention
+    assert (attention.query.weight.shape, attention.output.weight.shape) == ((20, 6), (6, 20))
+    assert attention.score.query_weight.shape == (4, 2, 5)
+    with pytest.raises(RegardError) as raised:
+        LayerConfig(width=6, heads=4, head_width=0)
+    assert str(raised.value) == "head_width must be at least 1, got 0"

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from regard.api import look
+from regard.attention.watch import watch
 from regard.batch import BOS, EOS, collate
 from regard.decoding import Hypothesis, token_log_probabilities
 from regard.maps.alternatives import find_top_alternatives
@@ -86,11 +87,29 @@ def test_a_token_of_a_text_comes_from_those_before_it(gpt_run):
     model = load(gpt_run)
     picture = look(model, "the cat")
     scored = model.score_texts("the cat")
-    assert picture.alternatives[0] == ()  # nothing comes before <bos>
-    steps = zip(scored.tokens, scored.log_probabilities, picture.alternatives[1:], strict=True)
+    assert picture.alternatives_for == "next"
+    assert picture.rows == ("<bos>", *scored.tokens)
+    steps = zip(scored.tokens, scored.log_probabilities, picture.alternatives[:-1], strict=True)
     for token, log, considered in steps:
         assert dict(considered)[token] == pytest.approx(math.exp(log), abs=1e-6)
     first = model.model(torch.tensor([[BOS]]))[0][0, 0].softmax(-1)
-    best = picture.alternatives[1][0]
+    best = picture.alternatives[0][0]
     assert best[1] == pytest.approx(first[4:].max().item(), abs=1e-6)  # of what may be written
     assert model.tokenizer.ids_to_tokens([4 + int(first[4:].argmax())]) == [best[0]]
+
+
+def test_a_step_of_a_text_is_shown_with_its_own_attention(gpt_run):
+    model = load(gpt_run)
+    picture = look(model, "the cat", words=False)
+    ids = [BOS, *model.tokenizer.encode("the cat")]
+    for step in range(len(ids)):  # each prefix by itself: its last step is the one that writes the next token
+        tokens = torch.tensor([ids[: step + 1]])
+        with torch.no_grad(), watch(model.model, "dense") as seen:
+            logits = model.model(tokens)[0][0, -1]
+        weights = torch.stack([seen[path][0][0, :, -1] for path in model.model.default_attention])
+        actual = torch.tensor(picture.weights[:, :, step, : step + 1])
+        torch.testing.assert_close(actual, weights.reshape(actual.shape), atol=1e-5, rtol=1e-4)
+        allowed = logits.softmax(-1)[3:]  # <eos> and all tokens but <pad>, <unk> and <bos>
+        text, probability = picture.alternatives[step][0]
+        assert probability == pytest.approx(allowed.max().item(), abs=1e-5)
+        assert model.tokenizer.ids_to_tokens([3 + int(allowed.argmax())]) == [text]

@@ -35,12 +35,14 @@ def test_a_decoder_by_tokens(tiny):
     assert (picture.title, picture.merged) == (f"{type(model).__name__}: {ANIMAL}", "tokens")
     expected = eager(model, input_ids=tokenizer(ANIMAL, return_tensors="pt")["input_ids"])
     np.testing.assert_allclose(picture.weights, stacked(expected.attentions), atol=1e-5)
-    assert picture.alternatives[0] == ()
-    for place, token in enumerate(tokens[1:]):  # what a token might have been is what the one before it said
+    assert picture.alternatives_for == "next"
+    for place, considered in enumerate(picture.alternatives):  # after the last token, too
         shares = expected.logits[0, place].softmax(-1)
-        number = tokenizer(ANIMAL)["input_ids"][place + 1]
-        assert dict(picture.alternatives[place + 1])[token] == pytest.approx(shares[number].item(), abs=1e-6)
-        assert picture.alternatives[place + 1][0][1] == pytest.approx(shares.max().item(), abs=1e-6)
+        assert considered[0][1] == pytest.approx(shares.max().item(), abs=1e-6)
+        if place + 1 < len(tokens):
+            number = tokenizer(ANIMAL)["input_ids"][place + 1]
+            assert dict(considered)[tokens[place + 1]] == pytest.approx(shares[number].item(), abs=1e-6)
+    assert len(picture.alternatives[-1]) == 5
 
 
 def test_a_decoder_by_words():

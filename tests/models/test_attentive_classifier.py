@@ -234,6 +234,15 @@ def test_the_loss_is_computed_in_float32():
         ({"score": "adition"}, 'unknown score "adition"; did you mean "additive"?'),
         ({"attention_score": "dt"}, 'unknown attention_score "dt"; did you mean "dot"?'),
         ({"normalizer": "softmx"}, 'unknown normalizer "softmx"; did you mean "softmax"?'),
+        ({"project": ("value",)}, 'unknown project "value"; did you mean "values"?'),
+        ({"score_rank": 0}, "score_rank must be at least 1, got 0"),
+        ({"score_power": 0.0}, "score_power must be above 0, got 0.0"),
+        ({"score_activation": "tan"}, 'unknown score_activation "tan"; did you mean "tanh"?'),
+        ({"score_rank": 3}, "score_rank requires the score reduced_rank, got additive and scaled_dot"),
+        (
+            {"score": "dot", "score_hidden": 3},
+            "score_hidden requires the score additive or concat, got dot and scaled_dot",
+        ),
         (
             {"encoder": "both", "hidden": 5, "attention_heads": 4},
             "attention_heads must divide 2 * hidden (10), got 4",
@@ -244,3 +253,11 @@ def test_what_is_refused(changes, line):
     with pytest.raises(RegardError) as caught:
         ClassifierConfig(**{**LEXICON.sizes(), **changes})
     assert str(caught.value) == line
+
+
+def test_settings_of_a_score_reach_the_attention_that_has_it():
+    sizes = {**LEXICON.sizes(), "encoder": "both", "hidden": 4, "score_hidden": 3, "score_activation": "sigmoid"}
+    model = AttentiveClassifier(ClassifierConfig(**sizes, attention_score="concat"))
+    pooling, layer = model.pool.attention.score, model.reader.stack.layers[0].attention.score
+    assert (pooling.energy.shape, pooling.activation) == ((3,), torch.sigmoid)
+    assert layer.energy.shape == (4, 3)  # by head

@@ -35,7 +35,12 @@ CASES = {
         "cell": "gru",
         "project": ("query",),
     },
+    "words and heads": {"memory": "words", "heads": 2, "window": 3, "project": ("keys", "values"), "cell": "gru"},
     "epanechnikov": {"score": "epanechnikov", "window": 4},
+    "a power of two": {"score": "epanechnikov", "score_power": 2.0},
+    "another activation": {"score": "additive", "score_hidden": 3, "score_activation": "relu"},
+    "rank": {"score": "reduced_rank", "score_rank": 2},
+    "sigmoid cell": {"cell": "rnn-sigmoid", "layers": 2},
     "epanechnikov without the current one": {"score": "epanechnikov", "include_current": False, "project": ()},
 }
 
@@ -59,6 +64,8 @@ def embed(model, tokens):
 def run_layers(model, row):
     """The states of the last layer, by torch's own stack of layers."""
     config = model.config
+    if config.cell == "rnn-sigmoid":
+        return run_sigmoid(model, row)
     kind = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}[config.cell]
     twin = kind(config.embedding, config.hidden, config.layers).double()
     names = [name for name, _ in twin.named_parameters()]
@@ -66,6 +73,17 @@ def run_layers(model, row):
     first = model.stack.start if config.learn_initial_state else torch.zeros(config.layers, config.hidden).double()
     begin = (first, torch.zeros_like(first)) if config.cell == "lstm" else first
     return torch.func.functional_call(twin, weights, (embed(model, row), begin))[0]
+
+
+def run_sigmoid(model, row):
+    """The states of the last layer of sigmoid cells, step by step."""
+    inputs = embed(model, row)
+    for w, u, b, c in model.stack.layers.stack.all_weights:
+        states = [torch.zeros(model.config.hidden).double()]
+        for x in inputs:
+            states.append(torch.sigmoid(w @ x + u @ states[-1] + b + c))
+        inputs = torch.stack(states[1:])
+    return inputs
 
 
 def linear(module, x):
@@ -77,13 +95,16 @@ def weigh(model, head, query, keys):
     parameters = dict(model.attention.score.named_parameters())
     p = {name: tensor[head] if model.config.heads > 1 else tensor for name, tensor in parameters.items()}
     if model.config.score == "epanechnikov":
-        kernel = torch.stack([(1 - (query - k).norm() / p["width"].squeeze()).clamp_min(0) for k in keys])
+        power = model.config.score_power
+        kernel = torch.stack([(1 - ((query - k).norm() / p["width"].squeeze()) ** power).clamp_min(0) for k in keys])
         return kernel / kernel.sum() if kernel.any() else kernel
+    activation = torch.relu if model.config.score_activation == "relu" else torch.tanh
     formula = {
         "dot": lambda k: query @ k,
         "scaled_dot": lambda k: query @ k / len(k) ** 0.5,
         "bilinear": lambda k: query @ p["weight"] @ k,
-        "additive": lambda k: p["energy"] @ torch.tanh(p["query_weight"] @ query + p["key_weight"] @ k),
+        "additive": lambda k: p["energy"] @ activation(p["query_weight"] @ query + p["key_weight"] @ k),
+        "reduced_rank": lambda k: (k @ p["key_weight"]) @ (p["query_weight"] @ query),
     }[model.config.score]
     return torch.stack([formula(k) for k in keys]).softmax(0)
 
@@ -92,14 +113,16 @@ def build_memory(model, row, states):
     """Return what each step stores."""
     if model.config.memory == "states":
         return states
-    first = model.stack.start[-1:] if model.config.learn_initial_state else torch.zeros_like(states[:1])
-    return torch.cat([torch.cat([first, states[:-1]]), embed(model, row)], -1)
+    words = torch.cat([states[:-1], embed(model, row)[1:]], -1)  # each token after the state before it
+    return torch.cat([torch.zeros_like(words[:1]), words])  # first comes nothing
 
 
 def look(model, states, kept, position):
     """Return the context of one position, and its weights over all steps by head."""
     config, attention = model.config, model.attention
     seen = list(range(max(0, position - config.window + 1), position + config.include_current))
+    if config.memory == "words":
+        seen = sorted({0, *seen})
     projections = (attention.query, attention.keys, attention.values)
     inputs = (states, kept, kept)
     heads = [linear(p, x).chunk(config.heads, -1) for p, x in zip(projections, inputs, strict=True)]
@@ -172,7 +195,8 @@ def test_segments_are_as_the_whole_with_their_gradient(case, cut):
         actual.append(logits)
         before += part.shape[1]
         width = 7 if model.config.memory == "words" else 4
-        assert carried[-1].shape == (2, min(before, model.config.window - 1), width)
+        empty = model.config.memory == "words"
+        assert carried[-1].shape == (2, min(before, model.config.window - 1 + empty), width)
     torch.testing.assert_close(torch.cat(actual, 1), expected)
     torch.testing.assert_close(carried, last)
     learned = [tensor for tensor in model.parameters() if tensor.requires_grad]
@@ -194,9 +218,11 @@ def test_steps_are_as_the_whole(case, prefix):
             logits, state = model.step(texts[:, position].repeat_interleave(2), state)
             torch.testing.assert_close(logits, expected[:, position].repeat_interleave(2, 0))
     for position, step in enumerate(seen["attention"], prefix - 1):  # read after the memory was overwritten
-        first = max(0, position + 1 - model.config.window)
-        torch.testing.assert_close(step.dense()[::2], weights[..., position : position + 1, first : position + 1])
-    assert state.past.capacity <= 2 * model.config.window
+        seen = list(range(max(0, position + 1 - model.config.window), position + 1))
+        if model.config.memory == "words":
+            seen = sorted({0, *seen})
+        torch.testing.assert_close(step.dense()[::2], weights[..., position : position + 1, seen])
+    assert state.past.capacity <= 2 * model.config.window + 1
 
 
 @pytest.mark.parametrize("current", [True, False])

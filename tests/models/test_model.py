@@ -19,7 +19,7 @@ SIZES: dict[str, dict[str, Any]] = {
 }
 KINDS = {
     "pairs": {"seq2seq": [], "transformer": ["cross", "encoder", "decoder"]},
-    "text": {"attentive-lm": ["self"], "gpt": ["self"]},
+    "text": {"attentive-lm": ["self"], "gpt": ["self"], "gpt2": ["self"]},
     "label": {"attentive-classifier": ["pooling", "self"]},
     "tag": {"attentive-tagger": ["self"]},
 }

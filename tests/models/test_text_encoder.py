@@ -68,6 +68,19 @@ def test_self_attention_upon_an_rnn_starts_with_what_the_rnn_says(cell):
     assert not torch.allclose(both(sentences), before)
 
 
+def test_a_step_of_training_moves_wide_states_no_further_than_narrow_ones():
+    """Adam moves every weight by the learning rate; an output of 800 such weights once moved by more than its size."""
+    for hidden in (4, 100):
+        read = reader(encoder="both", hidden=hidden, attention_heads=2, dropout=0.0, word_dropout=0.0)
+        sentences = stack_texts(TEXTS)
+        before = read(sentences)
+        optimizer = torch.optim.Adam(read.stack.parameters(), lr=2e-3)
+        before.pow(2).sum().backward()
+        optimizer.step()
+        moved = (read(sentences) - before).abs().max()
+        assert 0 < moved < 2e-3 * 10  # the learning rate times two sublayers, whose outputs are below 5
+
+
 @pytest.mark.parametrize("encoder", ["attention", "both"])
 def test_words_that_change_places_are_read_differently(encoder):
     read = reader(encoder=encoder).double().eval()

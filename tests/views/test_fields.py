@@ -19,6 +19,19 @@ def test_alternatives_are_saved(tmp_path):
     assert AttentionMap(ROWS, COLUMNS, WEIGHTS).alternatives is None
 
 
+def test_what_alternatives_are_for_is_saved(tmp_path):
+    picture = AttentionMap(ROWS, COLUMNS, WEIGHTS, alternatives=BEAM, alternatives_for="next")
+    picture.save(tmp_path / "map.json")
+    again = AttentionMap.load(tmp_path / "map.json")
+    assert (again, again.alternatives_for) == (picture, "next")
+    assert again != AttentionMap(ROWS, COLUMNS, WEIGHTS, alternatives=BEAM)
+    record = AttentionMap(ROWS, COLUMNS, WEIGHTS, alternatives_for="next").record()
+    assert "alternatives_for" not in record
+    with pytest.raises(RegardError) as raised:
+        AttentionMap(ROWS, COLUMNS, WEIGHTS, alternatives_for="last")
+    assert str(raised.value) == 'attention map: unknown alternatives_for "last"; choose from next, row'
+
+
 @pytest.mark.parametrize(
     ("value", "message"),
     [

@@ -295,6 +295,13 @@ PARAMETER_FREE: dict[str, type[Score]] = {
     "uniform": Uniform,
 }
 
+SCORE_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu,
+    "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
+}
+"""The activations of `additive` that have a name."""
+
 SCORES = sorted([*PARAMETER_FREE, "additive", "bilinear", "concat", "reduced_rank"])
 """The names of all score functions."""
 
@@ -340,6 +347,8 @@ def build_score(
     *,
     hidden: int | None = None,
     rank: int | None = None,
+    activation: str = "tanh",
+    power: float = 1.0,
     heads: Heads = None,
 ) -> Score:
     """Create a score by name, for queries and keys of the given widths.
@@ -350,6 +359,8 @@ def build_score(
         key_dim: Width of the keys.
         hidden: Width of the hidden layer of `additive` and `concat`. Defaults to `key_dim`.
         rank: Rank of `reduced_rank`. Defaults to a quarter of the smaller width.
+        activation: Activation of `additive`: `tanh`, `relu` or `sigmoid`.
+        power: Exponent of `epanechnikov`.
         heads: Number of heads (or a grid of heads) with separate parameters; None shares one set.
 
     Returns:
@@ -362,9 +373,15 @@ def build_score(
         >>> score = build_score("additive", query_dim=64, key_dim=32, hidden=128)
         >>> out = attend(query, keys, values, score)
     """
-    if name in ("additive", "concat"):
-        kind = Additive if name == "additive" else Concat
-        return kind(query_dim, key_dim, key_dim if hidden is None else hidden, heads=heads)
+    hidden = key_dim if hidden is None else hidden
+    if name == "additive":
+        if activation not in SCORE_ACTIVATIONS:
+            raise unknown_name("activation", activation, SCORE_ACTIVATIONS)
+        return Additive(query_dim, key_dim, hidden, heads=heads, activation=SCORE_ACTIVATIONS[activation])
+    if name == "concat":
+        return Concat(query_dim, key_dim, hidden, heads=heads)
+    if name == "epanechnikov":
+        return Epanechnikov(power=power)
     if name == "bilinear":
         return Bilinear(query_dim, key_dim, heads=heads)
     if name == "reduced_rank":

@@ -1,4 +1,4 @@
-"""Compare the training speed of `lstm-lm` and `gpt` with plain PyTorch."""
+"""Compare the training speed of `lstm-lm` and `gpt2` with plain PyTorch."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Speed:
 
 
 def list_comparisons(settings: TrainingBench) -> list[SpeedComparison]:
-    """Return all comparisons; that of `gpt` only if Transformers is installed."""
+    """Return all comparisons; that of `gpt2` only if Transformers is installed."""
     wide, segment, context = settings.width, settings.segment_length, settings.context_length
     lstm = RecurrentLmConfig(
         vocab_size=1, embedding=wide, hidden=wide, layers=settings.lstm_layers, variational_dropout=True
@@ -96,7 +96,7 @@ def list_comparisons(settings: TrainingBench) -> list[SpeedComparison]:
     if has_transformers():
         sizes = f"{pluralize(gpt.layers, 'layer')} of width {wide}, {pluralize(gpt.heads, 'head')}, context {context}"
         comparisons.append(
-            SpeedComparison("gpt", "Transformers' GPT-2", sizes, context, 1, Gpt, gpt, build_transformers_gpt2)
+            SpeedComparison("gpt2", "Transformers' GPT-2", sizes, context, 1, Gpt, gpt, build_transformers_gpt2)
         )
     return comparisons
 
@@ -236,7 +236,7 @@ def describe_conditions(rows: list[Speed], settings: TrainingBench) -> Iterator[
 def iter_notes(rows: list[Speed]) -> Iterator[str]:
     """Yield notes on what was not measured and why, and what was measured on a busy machine."""
     if not has_transformers():
-        yield "gpt: skipped: Transformers is not installed; pip install transformers"
+        yield "gpt2: skipped: Transformers is not installed; pip install transformers"
     for row in rows:
         if row.by == OURS and not row.quiet:
             yield f"{row.model}: other programs were running; these times are unreliable"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from regard.messages import escape_lines
+from regard.recipe import find_preset
 from regard.run import PRETRAINING, Checkpoint, Run, list_checkpoints
 from regard.settings import format_value, parse_known_settings
 from regard.tasks import find_task, to_recipe
@@ -70,6 +71,8 @@ def describe_run(run: Run, card: dict[str, Any], recipe: Recipe, metrics: list[d
     task, training = find_task(recipe.to_table()), recipe.training
     parameters = format_count(card_fields.parameters, "parameter")
     yield f"{run.path}: {card_fields.model}, {parameters}, made by regard {card_fields.regard}"
+    if source := find_preset(card_fields.model, location).source:
+        yield f"preset: {source}"
     sizes = (f"{name} {format_value(value)}" for name, value in recipe.model.items() if name != "name")
     yield f"model: {', '.join(sizes)}"
     yield from task.describe(card, run)

@@ -38,7 +38,7 @@ COMMON = {
     "--steps N, --epochs N": "how long to train; training stops early after --patience validations without progress",
     "--learning-rate X, --lr X": "peak learning rate",
     "--batch-tokens N": "batch size in tokens, padding included",
-    "--layers N, --hidden N": "size of the model; --width N for transformer and gpt",
+    "--layers N, --hidden N": "size of the model; --width N for transformer, gpt and gpt2",
     "--dropout X": "dropout rate",
     "--from RUN": "fine-tune: start from the tokenizer, model and parameters of a trained run",
     "--device NAME": "auto (a GPU if there is one), cpu, cuda, cuda:1",
@@ -113,7 +113,7 @@ def iter_model_sections(model: str | None, task: str | None) -> Iterator[tuple[s
         fields = get_model_fields(model, "--model")
         preset = MODELS[model].settings
         yield (
-            model,
+            ", ".join(filter(None, [model, MODELS[model].source])),
             {
                 name: dataclasses.replace(field, default=preset.get(name, field.default))
                 for name, field in fields.items()

@@ -85,13 +85,13 @@ class TokenFile:
         dtype = np.dtype(np.uint16 if card.get("dtype") == "uint16" else np.uint32)
         tokens = map_file(path, dtype, totals.tokens)
         stops = map_file(get_documents_path(path), np.dtype(np.int64), totals.documents)
+        check_checksums(path, card.get("sha256"))
         if vocab_size is not None and tokens.max() >= vocab_size:
             raise build_corrupt_error(path, path, f"expected token ids below {vocab_size}, got {tokens.max()}")
         if stops[-1] != len(tokens) or (np.diff(stops, prepend=0) < 2).any():
             raise build_corrupt_error(
                 get_documents_path(path), path, f"expected documents of {len(tokens)} tokens in all"
             )
-        check_checksums(path, card.get("sha256"))
         return cls(tokens, stops, totals)
 
 

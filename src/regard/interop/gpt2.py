@@ -1,4 +1,4 @@
-"""Convert between GPT-2 folders of Hugging Face and runs of the model `gpt`.
+"""Convert between GPT-2 folders of Hugging Face and runs of the model `gpt2`.
 
 GPT-2 has one token, <|endoftext|>, for the start and the end of a text. In regard it becomes
 <eos>, and <bos> gets the same vector. <pad> and <unk> get zeros. <pad>, <unk> and <bos> are
@@ -122,12 +122,12 @@ def import_gpt2(folder: str | Path, run_path: str | Path) -> Run:
         raise RegardError(f"{run.path} already contains a run; choose another folder")
     config, parameters, tokenizer, end = read_gpt2(folder)
     assert end is not None
-    model = {"name": "gpt", **{name: value for name, value in to_table(config).items() if name != "vocab_size"}}
+    model = {"name": "gpt2", **{name: value for name, value in to_table(config).items() if name != "vocab_size"}}
     recipe = TextRecipe(text=TextTokens(tokenizer="bpe"), model=model).to_table()
     run.write_files(
         {
             "task": "text",
-            "model": "gpt",
+            "model": "gpt2",
             "parameters": sum(tensor.numel() for tensor in parameters.values()),
             "vocabulary": {"source": tokenizer.size, "target": tokenizer.size},
             "data": {"origin": f"imported from {folder}", "train": 0, "validation": 0},
@@ -144,7 +144,7 @@ def import_gpt2(folder: str | Path, run_path: str | Path) -> Run:
 
 
 def export_gpt2(run_path: str | Path, folder: str | Path) -> None:
-    """Export a run of the model `gpt` as a folder that Transformers can load, with model and tokenizer.
+    """Export a run of the model `gpt2` as a folder that Transformers can load, with model and tokenizer.
 
     An imported model gets its original token ids back. Any other keeps regard's ids, and the
     tokenizer adds <bos> before every text.
@@ -157,12 +157,12 @@ def export_gpt2(run_path: str | Path, folder: str | Path) -> None:
         RegardError: The run has another model, or settings that GPT-2 does not support.
 
     Example:
-        >>> export_gpt2("runs/gpt", "models/my-gpt2")
+        >>> export_gpt2("runs/gpt2", "models/my-gpt2")
     """
     run = Run(Path(run_path))
     card, table = run.read_card(), run.read_recipe().get("model", {})
-    if table.get("name") != "gpt":
-        raise RegardError(f'{run.path}: cannot export model "{table.get("name")}"; only "gpt" is supported')
+    if table.get("name") != "gpt2":
+        raise RegardError(f'{run.path}: cannot export model "{table.get("name")}"; only "gpt2" is supported')
     tokenizer = load_tokenizers(run).target
     settings = {name: value for name, value in table.items() if name != "name"}
     config = parse_settings(GptConfig, {"vocab_size": tokenizer.size, **settings}, f"{run.recipe_file}: [model]")
@@ -270,7 +270,8 @@ def to_gpt_config(config: Gpt2Config, size: int, path: Path) -> GptConfig:
 
 def to_gpt2_config(config: GptConfig, end: EndToken | None) -> Gpt2Config:
     """Convert a `GptConfig` to settings of GPT-2; raise a `RegardError` if GPT-2 does not support one."""
-    for name, supported in (("norm", ("pre",)), ("positions", ("learned",)), ("score", ("scaled_dot", "dot"))):
+    fixed = {"norm": ("pre",), "positions": ("learned",), "score": ("scaled_dot", "dot"), "head_width": (None,)}
+    for name, supported in fixed.items():
         if getattr(config, name) not in supported:
             raise RegardError(
                 f"cannot export {name} = {format_value(getattr(config, name))}; "

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -21,6 +23,16 @@ from regard.errors import RegardError
 from regard.layers.cache import KeyValueCache
 
 PROJECTED = ("query", "keys", "values")
+
+SCORE_SETTINGS = {
+    "score_rank": ("reduced_rank",),
+    "score_hidden": ("additive", "concat"),
+    "score_activation": ("additive",),
+    "score_power": ("epanechnikov",),
+}
+"""The settings of models that only some scores have: name -> scores."""
+
+NO_SETTINGS: Mapping[str, Any] = MappingProxyType({})
 
 Turn = Callable[[Tensor], Tensor]
 """A function that adds positions to queries or keys, (*batch, heads, n, head_width), as rotary positions do."""
@@ -45,6 +57,7 @@ class MultiHeadAttention(nn.Module):
             split into heads as they are.
         normalizer: How scores become weights, as in `attend`.
         dropout: Fraction of weights dropped in training.
+        score_settings: More arguments of `build_score`, such as `rank`, for a score given by name.
 
     Raises:
         RegardError: If a size is not a positive integer, sizes do not divide, or a name is unknown.
@@ -69,6 +82,7 @@ class MultiHeadAttention(nn.Module):
         project: Collection[str] = PROJECTED,
         normalizer: str = "softmax",
         dropout: float = 0.0,
+        score_settings: Mapping[str, Any] = NO_SETTINGS,
     ) -> None:
         super().__init__()
         check_positive_sizes("MultiHeadAttention", width=width, heads=heads)
@@ -100,7 +114,7 @@ class MultiHeadAttention(nn.Module):
         self.output = new_linear(heads * self.head_width, width, bias)
         grid = heads if self.groups == heads else (self.groups, heads // self.groups)
         if isinstance(score, str):
-            score = build_score(score, self.head_width, self.head_width, heads=grid)
+            score = build_score(score, self.head_width, self.head_width, heads=grid, **score_settings)
         self.score = as_score(score)
         as_normalizer(normalizer, self.score)
         check_dropout("MultiHeadAttention", dropout)
@@ -303,6 +317,19 @@ class MultiHeadAttention(nn.Module):
         if self.groups == self.heads:
             return tensor
         return tensor.unsqueeze(-3) if tensor.shape[-3] == 1 else self._split_groups(tensor, self.heads // self.groups)
+
+
+def check_score_settings(config: Any, *scores: str) -> None:
+    """Raise a `RegardError` for a score setting of a config that none of its scores has."""
+    for name, names in SCORE_SETTINGS.items():
+        if getattr(config, name) != type(config).__dataclass_fields__[name].default and not {*scores} & {*names}:
+            raise RegardError(f"{name} requires the score {' or '.join(names)}, got {' and '.join(scores)}")
+
+
+def get_score_settings(config: Any) -> dict[str, Any]:
+    """Return the score settings of a config as arguments of `build_score`, without those that are not set."""
+    settings = {name.removeprefix("score_"): getattr(config, name) for name in SCORE_SETTINGS}
+    return {name: value for name, value in settings.items() if value is not None}
 
 
 def apply_rotation(heads: Float[Tensor, "..."], turn: Turn | None) -> Float[Tensor, "..."]:

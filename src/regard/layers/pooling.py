@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from collections.abc import Collection, Mapping
+from typing import Any, Literal, get_args
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.errors import refuse_less, unknown_name
+from regard.layers.attention import NO_SETTINGS
 from regard.layers.lengths import AnyLengths, SequenceLengths
 from regard.layers.source_attention import SourceAttention
 
@@ -28,7 +30,9 @@ class Pooling(nn.Module):
         queries: Number of learned queries; their outputs are concatenated.
         score: The score of the attention, a name from `regard.attention.SCORES`.
         heads: Number of attention heads.
+        project: Which of `query`, `keys` and `values` get a projection (W^Q, W^K, W^V).
         normalizer: How scores become weights, as in `attend`.
+        score_settings: More arguments of `build_score`, such as `rank`.
         bidirectional: Whether the second half of each state comes from a backward layer.
     """
 
@@ -40,7 +44,9 @@ class Pooling(nn.Module):
         queries: int = 1,
         score: str = "additive",
         heads: int = 1,
+        project: Collection[str] = ("values",),
         normalizer: str = "softmax",
+        score_settings: Mapping[str, Any] = NO_SETTINGS,
         bidirectional: bool = False,
     ) -> None:
         super().__init__()
@@ -51,7 +57,14 @@ class Pooling(nn.Module):
         self.width = width
         if kind == "attention":
             self.attention = SourceAttention(
-                width, width, score, heads, project=("values",), normalizer=normalizer, learn_width=True
+                width,
+                width,
+                score,
+                heads,
+                project=project,
+                normalizer=normalizer,
+                learn_width=True,
+                score_settings=score_settings,
             )
             self.queries = nn.Parameter(torch.randn(queries, width) * width**-0.5)
             self.width = queries * self.attention.width

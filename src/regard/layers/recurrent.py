@@ -14,13 +14,17 @@ from regard.errors import RegardError, refuse_less, unknown_name
 from regard.layers.dropout import drop, drop_for_all_steps
 from regard.layers.lengths import AnyLengths, SequenceLengths, to_device
 
-Cell = Literal["rnn", "gru", "lstm"]
+Cell = Literal["rnn", "rnn-sigmoid", "gru", "lstm"]
 
 LayerState = tuple[Tensor, ...]
 """The state of one layer, each tensor (batch, hidden): its output h, and for an LSTM its cell c."""
 
-LAYER_CLASSES: dict[str, Callable[..., nn.RNNBase]] = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
-STEPS: dict[str, Callable[..., Any]] = {"rnn": torch.rnn_tanh_cell, "gru": torch.gru_cell, "lstm": torch.lstm_cell}
+LAYER_CLASSES: dict[str, Callable[..., nn.RNNBase]] = {
+    "rnn": nn.RNN,
+    "rnn-sigmoid": nn.RNN,
+    "gru": nn.GRU,
+    "lstm": nn.LSTM,
+}
 RUNS: dict[str, Callable[..., Any]] = {"rnn": torch.rnn_tanh, "gru": torch.gru, "lstm": torch.lstm}
 
 GATE_HOLDS = {"gru": (0.0, 1e4, 0.0), "lstm": (-1e4, 1e4, 0.0, 0.0)}
@@ -31,7 +35,7 @@ class Recurrent(nn.Module):
     """A stack of recurrent layers.
 
     Args:
-        cell: `rnn` (tanh), `gru` or `lstm`.
+        cell: `rnn` (tanh), `rnn-sigmoid`, `gru` or `lstm`.
         inputs: Width of the inputs.
         hidden: Width of a state; the outputs of a bidirectional stack are twice as wide.
         layers: Number of layers.
@@ -93,6 +97,8 @@ class Recurrent(nn.Module):
         lengths = None if lengths is None else SequenceLengths.of(lengths, inputs.device)
         if lengths is not None and lengths.has_no_padding(inputs.shape[1]):
             lengths = None
+        if self.cell == "rnn-sigmoid":
+            return self._run_sigmoid(inputs, lengths, state)
         drops = self.training and self.dropout > 0 and self.layers > 1
         faster = inputs.is_cpu and (drops or lengths is not None) and (lengths is None or self.cell in GATE_HOLDS)
         if faster or self._drops_for_all_steps():
@@ -121,6 +127,8 @@ class Recurrent(nn.Module):
         lengths = None if lengths is None else SequenceLengths.of(lengths, inputs.device)
         if self.layers == 1:
             return self(inputs, lengths)[0]
+        if self.cell == "rnn-sigmoid":
+            return self._run_sigmoid(inputs, lengths, None, layers=1)[0]
         if lengths is None or self.cell in GATE_HOLDS:
             return self._run_by_layer(inputs, lengths, None, layers=1)[0]
         rows = pack_sequences(inputs, lengths)
@@ -148,11 +156,8 @@ class Recurrent(nn.Module):
         of the sequence. They are held by one more input, which is 1 at padding and 0 elsewhere. On a
         CPU, the backward pass of torch's packed sequences takes time quadratic in the length.
         """
-        if lengths is not None and self.cell not in GATE_HOLDS:
-            raise RegardError(
-                f'Recurrent: cell "{self.cell}" cannot combine padding with variational or weight_dropout; '
-                "choose from gru, lstm"
-            )
+        if lengths is not None:
+            self._check_padding()
         real = None if lengths is None else lengths.real(inputs.shape[1])
         last_states = []
         for layer in range(layers or self.layers):
@@ -165,6 +170,48 @@ class Recurrent(nn.Module):
                 h = inputs[torch.arange(len(inputs), device=inputs.device), lengths.on_device - 1]
             last_states.append((h, *(c[-1] for c in last[1:])))
         return inputs if real is None else inputs * real, last_states
+
+    def _run_sigmoid(
+        self,
+        inputs: Float[Tensor, "batch time inputs"],
+        lengths: SequenceLengths | None,
+        state: Sequence[LayerState] | None,
+        layers: int | None = None,
+    ) -> tuple[Float[Tensor, "batch time width"], list[LayerState]]:
+        """Run all layers, or the first few, of the sigmoid cell h = sigmoid(W x + U h + b), which torch lacks.
+
+        With h = (1 + t) / 2 it is t = tanh((W x + U / 2 t + b + U / 2 1) / 2), torch's tanh layer with other weights.
+        """
+        if lengths is not None and self._drops_for_all_steps():
+            self._check_padding()
+        last_states: list[LayerState] = []
+        for layer in range(layers or self.layers):
+            inputs = inputs if layer == 0 else self._drop_between(inputs)
+            weights = to_tanh_weights(self._get_weights(layer, hold=False))
+            h = self.zero_state(len(inputs), inputs)[0][0] if state is None else state[layer][0]
+            first = (2 * h - 1).expand(self.directions, -1, -1)
+            options = (True, 1, 0.0, True, self.bidirectional)
+            if lengths is None:
+                inputs, last = torch.rnn_tanh(inputs, first.contiguous(), weights, *options, True)
+                inputs = (1 + inputs) / 2
+            else:
+                rows = pack_sequences(inputs, lengths)
+                assert rows.sorted_indices is not None and rows.unsorted_indices is not None
+                states, last = torch.rnn_tanh(
+                    rows.data, rows.batch_sizes, first[:, rows.sorted_indices].contiguous(), weights, *options
+                )
+                inputs = unpack_sequences(PackedSequence((1 + states) / 2, *rows[1:]), inputs.shape[1])
+                last = last[:, rows.unsorted_indices]
+            last_states.append(((1 + last[-1]) / 2,))
+        return inputs, last_states
+
+    def _check_padding(self) -> None:
+        """Raise a `RegardError` for a cell that cannot hold its state at padding."""
+        if self.cell not in GATE_HOLDS:
+            raise RegardError(
+                f'Recurrent: cell "{self.cell}" cannot combine padding with variational or weight_dropout; '
+                "choose from gru, lstm"
+            )
 
     def _drop_between(self, inputs: Float[Tensor, "batch time width"]) -> Float[Tensor, "batch time width"]:
         """Apply dropout between two layers."""
@@ -216,6 +263,34 @@ class Recurrent(nn.Module):
         """Stack states for torch's layers: (layers, batch, hidden), a pair for an LSTM."""
         parts = tuple(torch.stack(part) for part in zip(*state, strict=True))
         return parts if self.cell == "lstm" else parts[0]
+
+
+def sigmoid_cell(
+    inputs: Float[Tensor, "batch inputs"],
+    state: Float[Tensor, "batch hidden"],
+    from_inputs: Float[Tensor, "hidden inputs"],
+    from_state: Float[Tensor, "hidden hidden"],
+    *biases: Float[Tensor, " hidden"],
+) -> Float[Tensor, "batch hidden"]:
+    """Run one step of the sigmoid cell."""
+    return torch.sigmoid(inputs @ from_inputs.mT + state @ from_state.mT + sum(biases))
+
+
+STEPS: dict[str, Callable[..., Any]] = {
+    "rnn": torch.rnn_tanh_cell,
+    "rnn-sigmoid": sigmoid_cell,
+    "gru": torch.gru_cell,
+    "lstm": torch.lstm_cell,
+}
+
+
+def to_tanh_weights(weights: Sequence[Tensor]) -> list[Tensor]:
+    """Convert the weights of the sigmoid cell, four per direction, to those of the tanh cell that computes 2 h - 1."""
+    converted: list[Tensor] = []
+    for start in range(0, len(weights), 4):
+        from_inputs, from_state, *biases = weights[start : start + 4]
+        converted += [from_inputs / 2, from_state / 4, biases[0] / 2, biases[1] / 2 + from_state.sum(1) / 4]
+    return flatten_weights(converted) if converted[0].is_cuda else converted
 
 
 def runs_in_half(inputs: Float[Tensor, "..."]) -> bool:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float
@@ -16,7 +16,7 @@ from regard.attention.kernel_scores import Kernel
 from regard.attention.scores import EQUAL_WIDTHS, build_score
 from regard.attention.visible import Rule
 from regard.errors import RegardError, unknown_name
-from regard.layers.attention import PROJECTED, new_linear
+from regard.layers.attention import NO_SETTINGS, PROJECTED, new_linear
 from regard.layers.lengths import AnyLengths, SequenceLengths
 
 MAX_SAVED = 2**28  # maximum score elements saved for backward over all calls on a source
@@ -62,6 +62,10 @@ class SourceAttention(nn.Module):
         project: Which of `query`, `keys` and `values` get a projection (W^Q, W^K, W^V).
         normalizer: How scores become weights, as in `attend`.
         learn_width: Whether the width of a kernel score is learned.
+        score_settings: More arguments of `build_score`, such as `rank`.
+
+    Attributes:
+        adds_projection: Whether the keys get a projection only because widths differ.
     """
 
     def __init__(
@@ -74,6 +78,7 @@ class SourceAttention(nn.Module):
         project: Collection[str] = (),
         normalizer: str = "softmax",
         learn_width: bool = False,
+        score_settings: Mapping[str, Any] = NO_SETTINGS,
     ) -> None:
         super().__init__()
         if heads < 1:
@@ -83,6 +88,7 @@ class SourceAttention(nn.Module):
             raise RegardError(f'SourceAttention: unknown "{unknown[0]}" in project; choose from query, keys, values')
         query_dim = key_width if "query" in project and "keys" not in project else query_width
         differ = score in EQUAL_WIDTHS and query_dim != key_width
+        self.adds_projection = differ and "keys" not in project
         self.query = new_linear(query_width, query_dim, False) if "query" in project else nn.Identity()
         self.keys = new_linear(key_width, query_width, False) if "keys" in project or differ else nn.Identity()
         self.values = new_linear(key_width, query_width, False) if "values" in project else nn.Identity()
@@ -98,8 +104,8 @@ class SourceAttention(nn.Module):
             score,
             query_dim // heads,
             key_dim // heads,
-            hidden=max(1, query_width // heads),
             heads=heads if heads > 1 else None,
+            **{"hidden": max(1, query_width // heads), **score_settings},
         )
         if isinstance(self.score, Kernel):
             self.score.width.requires_grad_(learn_width)
@@ -146,6 +152,12 @@ class SourceAttention(nn.Module):
     def _split_heads(self, tensor: Tensor) -> Tensor:
         """Reshape (batch, n, width) to (batch, heads, n, width / heads)."""
         return tensor.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+
+def find_added_projections(model: nn.Module) -> list[str]:
+    """Return the scores in a model whose keys get a projection only because query and keys differ in width."""
+    attentions = [module for module in model.modules() if isinstance(module, SourceAttention)]
+    return sorted({type(module.score).__name__ for module in attentions if module.adds_projection})
 
 
 class Composition(nn.Module):

@@ -6,14 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.attention.scores import SCORES
+from regard.attention.scores import SCORE_ACTIVATIONS, SCORES
 from regard.attention.visible import Rule, causal
-from regard.bounds import Heads, Share, Width, check_bounds
+from regard.bounds import Heads, Power, Share, Width, check_bounds
 from regard.errors import RegardError
-from regard.layers.attention import MultiHeadAttention, Turn
+from regard.layers.attention import MultiHeadAttention, Turn, check_score_settings, get_score_settings
 from regard.layers.cache import KeyValueCache
 from regard.layers.dropout import Dropout
 from regard.layers.feed_forward import ACTIVATIONS, FeedForward
@@ -29,8 +30,13 @@ class LayerConfig:
 
     width: Width = 256  # width of the token vectors in all layers
     heads: Heads = 4  # number of attention heads
+    head_width: Width | None = None  # width of each attention head; width / heads by default
     feed_forward: Width | None = None  # width of the feed-forward hidden layer; 4 * width by default
     score: str = "scaled_dot"  # score function of the attention
+    score_rank: Width | None = None  # rank of the score reduced_rank; a quarter of the smaller width by default
+    score_hidden: Width | None = None  # hidden width of the scores additive and concat; that of the query by default
+    score_activation: Literal["tanh", "relu", "sigmoid"] = "tanh"  # activation of the score additive
+    score_power: Power = 1.0  # power of the score epanechnikov; 2 is the kernel of textbooks
     activation: Literal["relu", "gelu", "gelu-tanh"] = "relu"  # activation of the feed-forward layer
     norm: Literal["post", "pre"] = "post"  # layer norm after each residual (post) or before each sublayer (pre)
     dropout: Share = 0.1  # dropout on embeddings and on the output of each sublayer
@@ -39,14 +45,15 @@ class LayerConfig:
 
     def __post_init__(self) -> None:
         check_bounds(self)
-        if self.width % self.heads:
+        if self.head_width is None and self.width % self.heads:
             raise RegardError(f"width must be divisible by heads, got {self.width} and {self.heads}")
-        check_choices(self, score=SCORES, activation=ACTIVATIONS, norm=NORMS)
+        check_choices(self, score=SCORES, activation=ACTIVATIONS, norm=NORMS, score_activation=SCORE_ACTIVATIONS)
+        check_score_settings(self, self.score)
 
     @property
-    def head_width(self) -> int:
+    def width_per_head(self) -> int:
         """The width of each head."""
-        return self.width // self.heads
+        return self.width // self.heads if self.head_width is None else self.head_width
 
 
 class LayerMemory(NamedTuple):
@@ -99,42 +106,49 @@ class TransformerLayer(nn.Module):
 
 
 class Residual(nn.Module):
-    """A residual connection around a sublayer, with layer norm after or before it."""
+    """A residual connection around a sublayer, with layer norm after or before it.
+
+    Attributes:
+        gate: A factor of the sublayer per channel, with norm "pre"; None for no factor.
+    """
+
+    gate: Tensor | None
 
     def __init__(self, config: LayerConfig) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(config.width, bias=config.bias)
         self.norm_first = config.norm == "pre"
         self.dropout = Dropout(config.dropout)
+        self.register_parameter("gate", None)
 
     def forward(
         self, x: Float[Tensor, "*batch width"], sublayer: Callable[[Tensor], Tensor]
     ) -> Float[Tensor, "*batch width"]:
         """Return norm(x + sublayer(x)), or x + sublayer(norm(x)) for "pre" (Xiong et al. 2020)."""
         if self.norm_first:
-            return x + self.dropout(sublayer(self.norm(x)))
+            out = self.dropout(sublayer(self.norm(x)))
+            return x + (out if self.gate is None else self.gate * out)
         return self.norm(x + self.dropout(sublayer(x)))
 
 
 class TransformerStack(nn.Module):
     """A stack of Transformer layers: an encoder, or a decoder if `cross`.
 
-    With norm "pre", a layer norm follows the last layer. With `zero_init`, which requires norm "pre", there is no final
-    norm, and the residuals are initialized to zero as in Fixup (Zhang et al. 2019, 3): the stack starts as the
-    identity, to refine states that are already good.
+    With norm "pre", a layer norm follows the last layer. With `gated`, which requires norm "pre", there is no final
+    norm, and each sublayer is multiplied by a learned gate per channel that starts at zero (LayerScale, Touvron et al.
+    2021; zero as in ReZero, Bachlechner et al. 2021). The stack starts as the identity, to refine states that are
+    already good, and the first steps of training change it as little in a wide stack as in a narrow one.
     """
 
-    def __init__(self, config: LayerConfig, layers: int, *, cross: bool = False, zero_init: bool = False) -> None:
+    def __init__(self, config: LayerConfig, layers: int, *, cross: bool = False, gated: bool = False) -> None:
         super().__init__()
-        assert not zero_init or config.norm == "pre"
+        assert not gated or config.norm == "pre"
         self.layers = nn.ModuleList(TransformerLayer(config, cross=cross) for _ in range(layers))
-        has_norm = config.norm == "pre" and not zero_init
+        has_norm = config.norm == "pre" and not gated
         self.norm = nn.LayerNorm(config.width, bias=config.bias) if has_norm else nn.Identity()
-        for module in self.modules() if zero_init else ():
-            if isinstance(module, MultiHeadAttention):
-                nn.init.zeros_(module.output.weight)
-            elif isinstance(module, FeedForward):
-                nn.init.zeros_(module.back.weight)
+        for module in self.modules() if gated else ():
+            if isinstance(module, Residual):
+                module.gate = nn.Parameter(torch.zeros(config.width))
 
     def forward(
         self,
@@ -184,5 +198,11 @@ class TransformerStack(nn.Module):
 def build_layer_attention(config: LayerConfig) -> MultiHeadAttention:
     """Create the multi-head attention of a layer."""
     return MultiHeadAttention(
-        config.width, config.heads, score=config.score, bias=config.bias, dropout=config.attention_dropout
+        config.width,
+        config.heads,
+        config.head_width,
+        config.score,
+        bias=config.bias,
+        dropout=config.attention_dropout,
+        score_settings=get_score_settings(config),
     )

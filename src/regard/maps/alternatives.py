@@ -20,17 +20,18 @@ TOP_K = 5
 
 @torch.no_grad()
 def compute_alternatives(
-    model: GenerativeModel, features: Float[Tensor, "time width"], tokens: Int[Tensor, " time"], tokenizer: Tokenizer
+    model: GenerativeModel, features: Float[Tensor, "time width"], tokens: Int[Tensor, " written"], tokenizer: Tokenizer
 ) -> tuple[TokenAlternatives, ...]:
     """Return the most probable tokens at each step of one of our models.
 
-    `features` are the hidden states before each token.
+    `features` are the hidden states before each token; there may be one more, after the last token.
     """
     alternatives: list[TokenAlternatives] = []
-    for states, chunk_tokens in zip(features.split(MAX_POSITIONS), tokens.split(MAX_POSITIONS), strict=True):
+    for start in range(0, len(features), MAX_POSITIONS):
+        stop = start + MAX_POSITIONS
         alternatives += find_top_alternatives(
-            allowed_log_probabilities(model.output(states), allow_unknown=False).exp(),
-            chunk_tokens,
+            allowed_log_probabilities(model.output(features[start:stop]), allow_unknown=False).exp(),
+            tokens[start:stop],
             tokenizer.ids_to_tokens,
         )
     return tuple(alternatives)
@@ -38,11 +39,15 @@ def compute_alternatives(
 
 def find_top_alternatives(
     probabilities: Float[Tensor, "time vocabulary"],
-    tokens: Int[Tensor, " time"],
+    tokens: Int[Tensor, " written"],
     to_text: Callable[[Sequence[int]], Sequence[str]],
 ) -> list[TokenAlternatives]:
-    """Return the most probable tokens of each step, plus the actual token if it is not among them."""
+    """Return the most probable tokens of each step, plus the actual token if it is not among them.
+
+    Steps beyond the last token have no actual one.
+    """
     values, top_ids = probabilities.topk(min(TOP_K, probabilities.shape[-1]))
+    tokens = torch.cat([tokens, top_ids[len(tokens) :, 0]])
     token_probabilities = probabilities.gather(-1, tokens[:, None])
     missing = (top_ids != tokens[:, None]).all(-1).tolist()
     rows = zip(

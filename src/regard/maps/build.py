@@ -21,8 +21,9 @@ def build_map(
     title: str,
     top: int | None,
     alternatives: tuple[TokenAlternatives, ...] | None = None,
+    alternatives_for: str = "row",
 ) -> AttentionMap:
     """Build a map from the weights of several layers."""
     weights = build_map_weights(layers, rows, columns, top)
     merged = "words" if rows.merged or columns.merged else "tokens"
-    return AttentionMap(rows.names, columns.names, weights, title, merged, None, alternatives)
+    return AttentionMap(rows.names, columns.names, weights, title, merged, None, alternatives, alternatives_for)

@@ -159,9 +159,9 @@ def look_at_self_attention(model: Any, formatter: TokenFormatter, ids: Ids, opti
     side = formatter.build_side(ids)
     alternatives = None
     if model.can_generate() and not side.merged and "logits" in outputs:
-        alternatives = ((), *build_alternatives(outputs.logits[0, :-1], ids[0, 1:], formatter))
+        alternatives = build_alternatives(outputs.logits[0], ids[0, 1:], formatter)
     title = f"{name}: {truncate(formatter.decode(ids), TITLE)}"
-    return build_map(collect_weights(watched, list(watched)), side, side, title, options.top, alternatives)
+    return build_map(collect_weights(watched, list(watched)), side, side, title, options.top, alternatives, "next")
 
 
 def look_at_translation(model: Any, formatter: TokenFormatter, source: Ids, options: TargetLookOptions) -> AttentionMap:
@@ -263,5 +263,5 @@ def collect_weights(watched: AttentionRecording, paths: Sequence[str]) -> list[W
 
 
 def build_alternatives(logits: Tensor, tokens: Tensor, formatter: TokenFormatter) -> tuple[TokenAlternatives, ...]:
-    """Return the most probable alternatives to each token."""
+    """Return the most probable alternatives to each token, and after the last one if there is one more step."""
     return tuple(find_top_alternatives(logits.float().softmax(-1), tokens, formatter.format_tokens))

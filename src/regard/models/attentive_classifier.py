@@ -13,6 +13,7 @@ from torch.nn import functional
 from regard.attention.normalizers import NORMALIZERS
 from regard.attention.scores import SCORES
 from regard.bounds import Bounds, Heads, SmallCount
+from regard.layers.attention import PROJECTED, get_score_settings
 from regard.layers.dropout import Dropout
 from regard.layers.pooling import POOLINGS, Pooling, PoolingKind
 from regard.layers.recurrent import Recurrent
@@ -32,13 +33,18 @@ class ClassifierConfig(TextEncoderConfig):
     context_size: SmallCount = 0  # number of preceding utterances the model attends to
     pooling: PoolingKind = "attention"  # how word vectors are pooled into one text vector
     score: str = "additive"  # attention score function
+    project: tuple[str, ...] = ("values",)  # which of query, keys and values get a linear projection in the pooling
     queries: Annotated[int, Bounds(1, 1000)] = 1  # number of learned queries in the attention pooling
     heads: Heads = 1  # number of attention heads
     normalizer: str = "softmax"  # how attention scores become weights: softmax, sparsemax, entmax15 or none
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choices(self, pooling=POOLINGS, score=SCORES, normalizer=NORMALIZERS)
+        check_choices(self, pooling=POOLINGS, score=SCORES, normalizer=NORMALIZERS, project=PROJECTED)
+
+    @property
+    def scores(self) -> tuple[str, ...]:
+        return (self.score, self.attention_score)
 
 
 class AttentiveClassifier(Model):
@@ -70,6 +76,8 @@ class AttentiveClassifier(Model):
             queries=config.queries,
             score=config.score,
             heads=config.heads,
+            project=config.project,
+            score_settings=get_score_settings(config),
             normalizer=config.normalizer,
             bidirectional=config.encoder == "rnn",
         )
@@ -77,7 +85,14 @@ class AttentiveClassifier(Model):
         features = 4 * width if config.text_pairs else width
         if config.context_size:
             self.turns = Recurrent("gru", width, width)
-            self.look_back = SourceAttention(width, width, config.score, project=("values",), learn_width=True)
+            self.look_back = SourceAttention(
+                width,
+                width,
+                config.score,
+                project=("values",),
+                learn_width=True,
+                score_settings=get_score_settings(config),
+            )
             features += width + self.look_back.width
         self.dropout = Dropout(config.dropout)
         self.output = nn.Linear(features, len(config.labels))

@@ -11,11 +11,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.attention.normalizers import NORMALIZERS
-from regard.attention.scores import SCORES
+from regard.attention.scores import SCORE_ACTIVATIONS, SCORES
 from regard.attention.visible import Rule, causal, window
-from regard.bounds import Heads, Length, Share
+from regard.bounds import Heads, Length, Power, Share, Width
 from regard.errors import RegardError
-from regard.layers.attention import PROJECTED
+from regard.layers.attention import PROJECTED, check_score_settings, get_score_settings
 from regard.layers.cache import KeyValueCache
 from regard.layers.source_attention import Composition, Memory, SourceAttention
 from regard.models.language_model import SegmentState, VocabularyModel
@@ -31,6 +31,10 @@ class AttentiveLmConfig(RecurrentLmConfig):
     """Settings of `AttentiveLm`: recurrent layers, and attention over their states."""
 
     score: str = "scaled_dot"  # attention score function
+    score_rank: Width | None = None  # rank of the score reduced_rank; a quarter of the smaller width by default
+    score_hidden: Width | None = None  # hidden width of the scores additive and concat; that of the query by default
+    score_activation: Literal["tanh", "relu", "sigmoid"] = "tanh"  # activation of the score additive
+    score_power: Power = 1.0  # power of the score epanechnikov; 2 is the kernel of textbooks
     heads: Heads = 1  # number of attention heads
     project: tuple[str, ...] = PROJECTED  # which of query, keys and values get a linear projection
     window: Length = 256  # number of recent states to attend to, including the current one
@@ -47,7 +51,8 @@ class AttentiveLmConfig(RecurrentLmConfig):
             raise RegardError(f"window must be at least 2 with include_current = false, got {self.window}")
         if self.hidden % self.heads:
             raise RegardError(f"heads must divide hidden ({self.hidden}), got {self.heads}")
-        check_choices(self, score=SCORES, normalizer=NORMALIZERS, project=PROJECTED)
+        check_choices(self, score=SCORES, normalizer=NORMALIZERS, project=PROJECTED, score_activation=SCORE_ACTIVATIONS)
+        check_score_settings(self, self.score)
 
 
 @dataclass(eq=False)
@@ -67,8 +72,14 @@ class AttentiveLm(VocabularyModel):
     The current state is the query. Keys and values are the recent states or, with
     `memory="words"`, each token concatenated with the state before it: searching for a
     similar state then answers what came next (Grave et al. 2017). A query without visible
-    keys (the first one, with `include_current=False`) gets a context of zeros. The segment
-    state holds the recurrent states and the stored steps inside the window.
+    keys (the first one, with `include_current=False`) gets a context of zeros.
+
+    With `memory="words"`, the first step of a text stores zeros: an empty position, visible to
+    every query however far away, so that a query that finds nothing similar can attend to
+    nothing. Otherwise all weight of the first words would go to the few tokens there are.
+
+    The segment state holds the recurrent states, the stored steps inside the window and the
+    empty position.
     """
 
     stateful = True
@@ -86,6 +97,7 @@ class AttentiveLm(VocabularyModel):
             project=config.project,
             normalizer=config.normalizer,
             learn_width=config.learn_width,
+            score_settings=get_score_settings(config),
         )
         self.compose = Composition(config.composition, config.hidden, self.attention.width, config.embedding)
         self.vocabulary = new_vocabulary(config, self.compose.width)
@@ -97,7 +109,8 @@ class AttentiveLm(VocabularyModel):
         self, tokens: Int[Tensor, "rows time"], segment_state: SegmentState | None = None
     ) -> tuple[Float[Tensor, "rows time width"], SegmentState]:
         embedded, states, memory, segment_state = self._run_stack(tokens, segment_state)
-        summary = self.attention(states, self.attention.remember(self.memory_dropout(memory)), self._build_visible())
+        visible = self._build_visible(memory.shape[1], memory.device)
+        summary = self.attention(states, self.attention.remember(self.memory_dropout(memory)), visible)
         return self.output_dropout(self.compose(states, summary, embedded)), segment_state
 
     @torch.no_grad()
@@ -116,8 +129,12 @@ class AttentiveLm(VocabularyModel):
         previous = self._get_last_state(state.layer_states)
         hidden, state.layer_states = self.stack.step(embedded[:, 0], state.layer_states)
         query = hidden[:, None]
-        memory = self._extend_memory(self._build_memory(query, embedded, previous), state.past)
-        summary = self.attention(query, memory, None if self.config.include_current else self._build_visible())
+        step_memory = self._build_memory(query, embedded, previous, starts_text=state.past.length == 0)
+        memory = self._extend_memory(step_memory, state.past)
+        visible = None
+        if not self.config.include_current:
+            visible = self._build_visible(memory.keys.shape[-2], query.device)
+        summary = self.attention(query, memory, visible)
         features = self.output_dropout(self.compose(query, summary, embedded))
         return self.output(features[:, 0]), state
 
@@ -138,9 +155,10 @@ class AttentiveLm(VocabularyModel):
         )
         previous = self._get_last_state(layers)
         states, layers = self.stack(embedded, layers)
-        new_memory = self._build_memory(states, embedded, previous)
+        starts_text = earlier is None or not earlier.shape[1]
+        new_memory = self._build_memory(states, embedded, previous, starts_text=starts_text)
         memory = new_memory if earlier is None else torch.cat([earlier, new_memory], 1)
-        last = memory[:, max(0, memory.shape[1] - self.config.window + 1) :]
+        last = self._keep_recent(memory, self.config.window - 1, 1)
         return embedded, states, memory, (*layers, last.contiguous())
 
     def _get_last_state(self, layers: SegmentState) -> Float[Tensor, "rows 1 hidden"]:
@@ -152,22 +170,37 @@ class AttentiveLm(VocabularyModel):
         states: Float[Tensor, "rows time hidden"],
         embedded: Float[Tensor, "rows time embedding"],
         previous: Float[Tensor, "rows 1 hidden"],
+        *,
+        starts_text: bool,
     ) -> Float[Tensor, "rows time width"]:
         """Return what each step stores; `previous` is the state before the first step."""
         if self.config.memory == "states":
             return states
-        return torch.cat([torch.cat([previous, states], 1)[:, :-1], embedded], -1)
+        memory = torch.cat([torch.cat([previous, states], 1)[:, :-1], embedded], -1)
+        return torch.cat([torch.zeros_like(memory[:, :1]), memory[:, 1:]], 1) if starts_text else memory
 
-    def _build_visible(self) -> Rule:
-        """Return the rule for which states are visible to each state."""
-        return causal(strict=not self.config.include_current) & window(self.config.window - 1, None)
+    def _build_visible(self, keys: int, device: torch.device) -> Rule:
+        """Return the rule for which of the stored steps are visible to each state."""
+        recent = causal(strict=not self.config.include_current) & window(self.config.window - 1, None)
+        if self.config.memory == "states":
+            return recent
+        return recent | (torch.arange(keys, device=device) == 0)[None]
+
+    def _keep_recent(self, steps: Float[Tensor, "..."], count: int, axis: int) -> Float[Tensor, "..."]:
+        """Return the last `count` stored steps along an axis, after the empty position if there is one."""
+        size, empty = steps.shape[axis], int(self.config.memory == "words")
+        start = max(empty, size - count)
+        if start <= empty:
+            return steps
+        recent = steps.narrow(axis, start, size - start)
+        return torch.cat([steps.narrow(axis, 0, 1), recent], axis) if empty else recent
 
     def _new_cache(self, memory: Memory, rows: int, capacity: int) -> KeyValueCache:
         """Allocate a cache for all steps, or for two windows, so that entries are rarely moved."""
         return KeyValueCache(
             (rows,),
             self.attention.heads,
-            min(capacity, 2 * self.config.window),
+            min(capacity, 2 * self.config.window + 1),
             memory.keys.shape[-1],
             value_width=memory.values.shape[-1],
             dtype=memory.keys.dtype,
@@ -177,16 +210,11 @@ class AttentiveLm(VocabularyModel):
     def _extend_memory(self, step_memory: Float[Tensor, "rows 1 width"], past: KeyValueCache) -> Memory:
         """Store the current step and return the visible memory."""
         if past.length == past.capacity:
-            keep_last(past, min(past.length, self.config.window - 1))
+            count = self.config.window - 1
+            keys, values = (self._keep_recent(part, count, -2).clone() for part in (past.keys, past.values))
+            past.length = 0
+            past.append(keys, values)
         memory = self.attention.remember(self.memory_dropout(step_memory), looks=LOOKS)
         past.append(memory.keys, memory.values)
-        start = max(0, past.length - self.config.window)
-        return replace(memory, keys=past.keys[..., start:, :], values=past.values[..., start:, :], lasts=False)
-
-
-def keep_last(past: KeyValueCache, count: int) -> None:
-    """Move the last `count` entries to the front of the cache and drop the others."""
-    start = past.length - count
-    keys, values = past.keys[..., start:, :].clone(), past.values[..., start:, :].clone()
-    past.length = 0
-    past.append(keys, values)
+        keys, values = (self._keep_recent(part, self.config.window, -2) for part in (past.keys, past.values))
+        return replace(memory, keys=keys, values=values, lasts=False)

@@ -41,7 +41,7 @@ class GptConfig(LayerConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positions(self.positions, self.head_width)
+        check_positions(self.positions, self.width_per_head)
         for token_id in self.mute:
             if token_id >= self.vocab_size:
                 raise RegardError(f"mute must contain token ids from 0 to {self.vocab_size - 1}, got {token_id}")
@@ -92,8 +92,9 @@ class GptState:
 class Gpt(LanguageModel):
     """A language model of Transformer layers with causal self-attention.
 
-    With `norm="pre"` it is GPT-2, with `norm="post"` GPT-1. Parameters are initialized as in
-    GPT-2: small, and layers that feed a residual are scaled down by depth (Radford et al. 2019, 2.3).
+    With `norm="pre"` it is GPT-2, with `norm="post"` GPT-1. Parameters are initialized small, with a
+    standard deviation of 0.02; in GPT-2, those of layers that feed a residual are scaled down by depth (Radford et al.
+    2019, 2.3).
 
     Generation caches keys and values of at most `context_length` tokens. When the context is
     full, the cache is cleared and the second half is read again, as if the text began there.
@@ -112,7 +113,7 @@ class Gpt(LanguageModel):
         self.positions = PositionalEncoding(
             config.positions,
             config.width,
-            head_width=config.head_width,
+            head_width=config.width_per_head,
             max_length=config.context_length,
             scale=INIT_STD * math.sqrt(2),
         )
@@ -189,6 +190,7 @@ class Gpt(LanguageModel):
         return self.dropout(x if positions.added is None else x + positions.added)
 
     def _init_parameters(self) -> None:
+        depth = 2 * len(self.stack.layers) if self.config.norm == "pre" else 1
         for tokens in (self.embedding, self.vocabulary):
             if tokens is not None:
                 nn.init.normal_(tokens.weight, std=INIT_STD)
@@ -199,4 +201,4 @@ class Gpt(LanguageModel):
                 assert isinstance(linear, nn.Linear)
                 nn.init.normal_(linear.weight, std=INIT_STD)
             for linear in (attention.output, between.back):
-                nn.init.normal_(linear.weight, std=INIT_STD / math.sqrt(2 * len(self.stack.layers)))
+                nn.init.normal_(linear.weight, std=INIT_STD / math.sqrt(depth))

@@ -26,7 +26,7 @@ class RecurrentLmConfig:
     embedding: Width = 256  # width of the embeddings
     hidden: Width = 256  # width of the recurrent state
     layers: Layers = 1  # number of recurrent layers
-    cell: Cell = "lstm"  # recurrent cell; rnn is a plain tanh cell
+    cell: Cell = "lstm"  # recurrent cell; rnn is a plain tanh cell, rnn-sigmoid a plain sigmoid cell
     dropout: Share = 0.3  # dropout between layers, and on input and output if not set separately
     input_dropout: Share | None = None  # dropout on embeddings; same as dropout if not set
     output_dropout: Share | None = None  # dropout before the output layer; same as dropout if not set

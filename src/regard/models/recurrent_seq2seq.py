@@ -11,11 +11,11 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention.normalizers import NORMALIZERS
-from regard.attention.scores import SCORES
+from regard.attention.scores import SCORE_ACTIVATIONS, SCORES
 from regard.batch import PAD, Batch
-from regard.bounds import Heads, Layers, Share, VocabularySize, Width, check_bounds
+from regard.bounds import Heads, Layers, Power, Share, VocabularySize, Width, check_bounds
 from regard.errors import RegardError
-from regard.layers.attention import PROJECTED, new_linear
+from regard.layers.attention import PROJECTED, check_score_settings, get_score_settings, new_linear
 from regard.layers.dropout import Dropout
 from regard.layers.embedding import Embedding, new_embedding
 from regard.layers.recurrent import Cell, LayerState, Recurrent
@@ -34,12 +34,16 @@ class RecurrentConfig:
     embedding: Width = 256  # width of the embeddings
     hidden: Width = 256  # width of the recurrent state, per direction
     layers: Layers = 1  # number of recurrent layers, in the encoder and in the decoder
-    cell: Cell = "gru"  # recurrent cell; rnn is a plain tanh cell
+    cell: Cell = "gru"  # recurrent cell; rnn is a plain tanh cell, rnn-sigmoid a plain sigmoid cell
     bidirectional: bool = False  # read the source in both directions
     reverse_source: bool = False  # read the source from its end (Sutskever et al. 2014)
     dropout: Share = 0.2  # dropout on embeddings, between layers, and before the output layer
     attention: Literal["none", "before", "after"] = "after"  # attend before or after each decoder step, or not at all
     score: str = "dot"  # attention score function
+    score_rank: Width | None = None  # rank of the score reduced_rank; a quarter of the smaller width by default
+    score_hidden: Width | None = None  # hidden width of the scores additive and concat; that of the query by default
+    score_activation: Literal["tanh", "relu", "sigmoid"] = "tanh"  # activation of the score additive
+    score_power: Power = 1.0  # power of the score epanechnikov; 2 is the kernel of textbooks
     heads: Heads = 1  # number of attention heads
     project: tuple[str, ...] = ()  # which of query, keys and values get a linear projection
     normalizer: str = "softmax"  # how attention scores become weights: softmax, sparsemax, entmax15 or none
@@ -51,7 +55,8 @@ class RecurrentConfig:
 
     def __post_init__(self) -> None:
         check_bounds(self)
-        check_choices(self, score=SCORES, normalizer=NORMALIZERS, project=PROJECTED)
+        check_choices(self, score=SCORES, normalizer=NORMALIZERS, project=PROJECTED, score_activation=SCORE_ACTIVATIONS)
+        check_score_settings(self, self.score)
         if self.tied:
             self._check_tied()
 
@@ -254,4 +259,5 @@ def build_source_attention(config: RecurrentConfig, key_width: int) -> SourceAtt
         project=config.project,
         normalizer=config.normalizer,
         learn_width=config.learn_width,
+        score_settings=get_score_settings(config),
     )

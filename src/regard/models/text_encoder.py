@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from regard.attention.scores import SCORES
+from regard.attention.scores import SCORE_ACTIVATIONS, SCORES
 from regard.attention.visible import lengths as visible_lengths
 from regard.batch import PAD, UNKNOWN
-from regard.bounds import Bounds, Count, Heads, Layers, Share, VocabularySize, Width, check_bounds
+from regard.bounds import Bounds, Count, Heads, Layers, Power, Share, VocabularySize, Width, check_bounds
 from regard.errors import RegardError
+from regard.layers.attention import SCORE_SETTINGS, check_score_settings
 from regard.layers.character_encoder import (
     CHARACTER_ENCODERS,
     KERNEL_SIZES,
@@ -55,12 +56,16 @@ class TextEncoderConfig:
     char_dropout: Share = 0.0  # dropout on character embeddings
     char_ngrams: Count = 0  # number of hashed vectors of character n-grams (length 2 to 4), as in fastText; 0 for none
     encoder: EncoderKind = "rnn"  # layers on top of the embeddings; both: self-attention on top of an rnn
-    cell: Cell = "lstm"  # recurrent cell; rnn is a plain tanh cell
+    cell: Cell = "lstm"  # recurrent cell; rnn is a plain tanh cell, rnn-sigmoid a plain sigmoid cell
     hidden: Annotated[int, Bounds(1, 50_000)] = 100  # width of the recurrent state, per direction
     layers: Layers = 1  # number of recurrent layers
     attention_layers: Layers = 1  # number of self-attention layers
     attention_heads: Heads = 4  # number of heads in each self-attention layer
     attention_score: str = "scaled_dot"  # score function of the self-attention layers
+    score_rank: Width | None = None  # rank of the score reduced_rank; a quarter of the smaller width by default
+    score_hidden: Width | None = None  # hidden width of the scores additive and concat; that of the query by default
+    score_activation: Literal["tanh", "relu", "sigmoid"] = "tanh"  # activation of the score additive
+    score_power: Power = 1.0  # power of the score epanechnikov; 2 is the kernel of textbooks
     dropout: Share = 0.5  # dropout on embeddings, between layers, and before the output layer
     variational_dropout: bool = False  # use the same dropout mask at all positions, except inside self-attention
     weight_dropout: Share = 0.0  # dropout on the recurrent weights
@@ -78,11 +83,20 @@ class TextEncoderConfig:
         if len(self.labels) < 2:
             raise RegardError(f"expected at least 2 different labels, got {list(self.labels)}")
         check_choices(self, encoder=ENCODERS, char_encoder=CHARACTER_ENCODERS, attention_score=SCORES)
+        check_choices(self, score_activation=SCORE_ACTIVATIONS)
+        check_score_settings(self, *self.scores)
         check_character_encoder(self.char_encoder, self.char_width, self.char_kernel_sizes)
-        if self.cell == "rnn" and (self.variational_dropout or self.weight_dropout):
-            raise RegardError('variational_dropout and weight_dropout require cell = "gru" or "lstm", got "rnn"')
+        if self.cell.startswith("rnn") and (self.variational_dropout or self.weight_dropout):
+            raise RegardError(
+                f'variational_dropout and weight_dropout require cell = "gru" or "lstm", got "{self.cell}"'
+            )
         if self.encoder in ("attention", "both") and 2 * self.hidden % self.attention_heads:
             raise RegardError(f"attention_heads must divide 2 * hidden ({2 * self.hidden}), got {self.attention_heads}")
+
+    @property
+    def scores(self) -> tuple[str, ...]:
+        """The names of all scores, to which the settings of scores apply."""
+        return (self.attention_score,)
 
 
 class WordEmbedding(nn.Module):
@@ -162,6 +176,11 @@ class WordEmbedding(nn.Module):
         return words.masked_fill((torch.rand(words.shape, device=words.device) < shares) & (words != PAD), UNKNOWN)
 
 
+def get_settings_of_score(config: TextEncoderConfig, score: str) -> dict[str, Any]:
+    """Return the settings of a config that apply to a score."""
+    return {name: getattr(config, name) for name, scores in SCORE_SETTINGS.items() if score in scores}
+
+
 class TextEncoder(nn.Module):
     """An encoder of words and their characters: a contextual vector of width `self.width` per word."""
 
@@ -189,13 +208,16 @@ class TextEncoder(nn.Module):
                 width=2 * config.hidden,
                 heads=config.attention_heads,
                 score=config.attention_score,
+                **get_settings_of_score(config, config.attention_score),
                 norm="pre",
                 dropout=config.dropout,
             )
             if self.recurrent is None:  # recurrent states need neither positions nor a projection
                 self.project = nn.Linear(width, layer.width)
-                self.positions = PositionalEncoding("sinusoidal", layer.width, head_width=layer.head_width, scale=0.5)
-            self.stack = TransformerStack(layer, config.attention_layers, zero_init=self.recurrent is not None)
+                self.positions = PositionalEncoding(
+                    "sinusoidal", layer.width, head_width=layer.width_per_head, scale=0.5
+                )
+            self.stack = TransformerStack(layer, config.attention_layers, gated=self.recurrent is not None)
             width = layer.width
         self.width = width
 

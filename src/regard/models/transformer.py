@@ -43,7 +43,7 @@ class TransformerConfig(LayerConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positions(self.positions, self.head_width)
+        check_positions(self.positions, self.width_per_head)
         check_choices(self, tied=TIES)
         if self.tied == "all" and self.source_vocab_size != self.target_vocab_size:
             raise RegardError(
@@ -166,5 +166,5 @@ class Transformer(Seq2Seq):
 def new_positions(config: TransformerConfig) -> PositionalEncoding:
     """Build the positional encoding of one side."""
     return PositionalEncoding(
-        config.positions, config.width, head_width=config.head_width, max_length=config.max_length
+        config.positions, config.width, head_width=config.width_per_head, max_length=config.max_length
     )

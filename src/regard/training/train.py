@@ -16,6 +16,7 @@ import torch
 from regard.attention.scores import find_scores_without_gradient
 from regard.data.pair_check import pluralize
 from regard.errors import RegardError
+from regard.layers.source_attention import find_added_projections
 from regard.memory import check_memory, count_parameter_bytes, on_meta_device
 from regard.models import MODELS, Model
 from regard.models.kernel_widths import set_kernel_widths
@@ -83,6 +84,8 @@ def initialize_model(prepared: Prepared, base: Run | None, reporter: Reporter) -
         )
     for score in sorted(set(find_scores_without_gradient(model).values())):
         reporter.info(f"note: score {score} gives query and keys no gradient, so where it attends is not learned")
+    for score in find_added_projections(model):
+        reporter.info(f"note: score {score} requires query and keys of one width, so the keys get a projection W^K")
     prepared.initialize(model)
     set_kernel_widths(model, prepared.first_batch)
     if base is not None:

@@ -46,8 +46,9 @@ from regard.views.weights import (
 )
 
 FIELDS = ("title", "merged", "rows", "columns", "links", "weights")
-OPTIONAL = ("alternatives",)
+OPTIONAL = ("alternatives", "alternatives_for")
 MERGED = ("tokens", "words")
+ALTERNATIVES_FOR = ("row", "next")
 PICTURES = (".png", ".svg", ".pdf")
 
 IndexOrMean = int | str | None
@@ -66,6 +67,8 @@ class AttentionMap:
         merged: What a row and a column is: "tokens", or "words" merged from them.
         links: The gold alignment, as pairs (column, row), that is (source, target).
         alternatives: For every row, the texts the model considered and their probabilities, best first.
+        alternatives_for: What a step considered: "row", if its row is the token it wrote, or "next", if its row is the
+            token it read; the last row then has the texts that may come next.
 
     Raises:
         RegardError: The labels, weights, links or alternatives are invalid or do not match.
@@ -83,6 +86,7 @@ class AttentionMap:
     merged: str = "tokens"
     links: frozenset[tuple[int, int]] | None = None
     alternatives: Alternatives | None = None
+    alternatives_for: str = "row"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rows", as_labels("rows", self.rows))
@@ -92,6 +96,8 @@ class AttentionMap:
         object.__setattr__(self, "alternatives", as_alternatives(self.alternatives, len(self.rows)))
         if self.merged not in MERGED:
             raise unknown_name("attention map: merged", self.merged, MERGED)
+        if self.alternatives_for not in ALTERNATIVES_FOR:
+            raise unknown_name("attention map: alternatives_for", self.alternatives_for, ALTERNATIVES_FOR)
         check_weights(self.weights, len(self.rows), len(self.columns))
         check_links(self.links or frozenset(), len(self.columns), len(self.rows))
 
@@ -111,7 +117,8 @@ class AttentionMap:
 
     def _get_labels(self) -> tuple[object, ...]:
         """Return all fields except the weights."""
-        return (self.rows, self.columns, self.title, self.merged, self.links, self.alternatives)
+        alternatives = None if self.alternatives is None else (self.alternatives, self.alternatives_for)
+        return (self.rows, self.columns, self.title, self.merged, self.links, alternatives)
 
     @property
     def layers(self) -> int:
@@ -151,6 +158,7 @@ class AttentionMap:
         merged: str = "tokens",
         links: frozenset[tuple[int, int]] | None = None,
         alternatives: Alternatives | None = None,
+        alternatives_for: str = "row",
     ) -> AttentionMap:
         """Build a map from the largest weights per row, as returned by `Weights.top` and `Weights.received`.
 
@@ -164,9 +172,10 @@ class AttentionMap:
             merged: "tokens" or "words".
             links: The gold alignment, as pairs (column, row).
             alternatives: For every row, texts and their probabilities, best first.
+            alternatives_for: "row" or "next".
         """
         weights = TopWeights(values, indices, received)
-        return cls(tuple(rows), tuple(columns), weights, title, merged, links, alternatives)
+        return cls(tuple(rows), tuple(columns), weights, title, merged, links, alternatives, alternatives_for)
 
     def keep_top(self, count: int) -> AttentionMap:
         """Return the map with only the largest `count` weights of each row."""
@@ -200,6 +209,7 @@ class AttentionMap:
             record["alternatives"] = [
                 [list(alternative) for alternative in row_alternatives] for row_alternatives in self.alternatives
             ]
+            record["alternatives_for"] = self.alternatives_for
         return record
 
     @classmethod
@@ -224,7 +234,8 @@ class AttentionMap:
         rows, columns = as_labels("rows", record["rows"]), as_labels("columns", record["columns"])
         weights, links = as_map_weights(record["weights"]), as_links(record["links"])
         alternatives = as_alternatives(record.get("alternatives"), len(rows))
-        return cls(rows, columns, weights, record["title"], record["merged"], links, alternatives)
+        alternatives_for = record.get("alternatives_for", "row")
+        return cls(rows, columns, weights, record["title"], record["merged"], links, alternatives, alternatives_for)
 
     def draw(self, *, layer: IndexOrMean = "mean", head: IndexOrMean = "mean") -> str:
         """Return the map as text for the terminal. `regard.views.terminal.draw` has more options."""

@@ -105,6 +105,16 @@ def test_the_time_goes_token_by_token(subword_run, reverse_run, capsys):
     assert [step.split()[0] for step in tokens.split("\n\n")] == ["▁slee", "p", "▁cats", "<eos>", "0"]
 
 
+def test_the_steps_of_a_text_say_what_is_read_and_written(gpt_run, capsys):
+    steps = output(capsys, gpt_run, "the ca", "--view", "time").split("\n\n")[:-1]
+    picture = look(load(gpt_run), "the ca", words=False)
+    written = [*picture.rows[1:], "?"]
+    assert len(steps) == len(picture.rows) == 7
+    for step, read, write, several in zip(steps, picture.rows, written, picture.alternatives, strict=True):
+        everything = ", ".join(f"{text} {probability:.2f}" for text, probability in several)
+        assert " ".join(step.split("\n")).startswith(f"{read} → {write}   {everything}")
+
+
 def test_files(reverse_run, capsys, tmp_path):
     png, svg, html, json = (tmp_path / f"look.{ending}" for ending in ("png", "svg", "html", "json"))
     arguments = ["--png", png, "--svg", svg, "--html", html, "--json", json, "--gold", "0-2"]

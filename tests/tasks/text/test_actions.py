@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from regard.cli import main
+from regard.models import MODELS
 from regard.run import Run
 from regard.tasks.loading import get_run_task, load
 from regard.tasks.text.actions import PredictText
@@ -147,6 +148,7 @@ def test_a_language_model_is_described_in_plain_words(text_run, capsys):
     book = re.escape(str(text_run.parent / "lines.txt"))
     expected = [
         rf"{re.escape(str(text_run))}: gru-lm, {parameters:,} parameters, made by regard 0\.1\.0",
+        rf"preset: {re.escape(MODELS['gru-lm'].source)}",
         r"model: hidden 12, embedding 12, dropout 0\.0",
         rf"data: {book}; "
         r"\d+ tokens for training, \d+ for validation",

@@ -23,11 +23,11 @@ def trained(facts: TextFacts = FACTS, name: str = "lstm-lm", **training: object)
     ("on_gpu", "settings", "name"),
     [
         (False, {}, "lstm-lm"),
-        (True, {}, "gpt"),
+        (True, {}, "gpt2"),
         (False, {"hidden": 9}, "lstm-lm"),
-        (False, {"width": 8, "heads": 2}, "gpt"),
+        (False, {"width": 8, "heads": 2}, "gpt2"),
         (True, {"hidden": 9}, "lstm-lm"),
-        (True, {"layers": 3}, "gpt"),
+        (True, {"layers": 3}, "gpt2"),
     ],
 )
 def test_the_model_that_is_chosen(on_gpu, settings, name):
@@ -95,9 +95,9 @@ def test_warm_up_and_validation_by_the_steps(steps, warmup, every):
 @pytest.mark.parametrize("name", TEXT_MODELS)
 def test_a_segment_is_the_context_of_a_model_without_memory(name):
     word, letter = (trained(replace(FACTS, character_level=spelt), name).segment_length for spelt in (False, True))
-    assert (word, letter) == ((256, 256) if name == "gpt" else (64, 128))
-    if name == "gpt":
-        assert choose_text_settings(recipe("gpt", {"context_length": 99}), FACTS).training.segment_length == 99
+    assert (word, letter) == ((256, 256) if name in ("gpt", "gpt2") else (64, 128))
+    if name in ("gpt", "gpt2"):
+        assert choose_text_settings(recipe(name, {"context_length": 99}), FACTS).training.segment_length == 99
 
 
 def test_a_segment_fits_into_the_batch():

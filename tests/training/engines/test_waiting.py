@@ -29,7 +29,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "label": READER,
     "tag": {**READER, "scheme": "BIO"},
     "transformer": {"source_vocab_size": 9, "target_vocab_size": 9, "width": 8, "heads": 2},
-    "gpt": {"vocab_size": 9, "width": 8, "heads": 2, "context_length": 9},
+    **{key: {"vocab_size": 9, "width": 8, "heads": 2, "context_length": 9} for key in ("gpt", "gpt2")},
 }
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     **{name: (name, {}) for name in MODELS},

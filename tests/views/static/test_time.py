@@ -32,6 +32,17 @@ def test_the_target_is_written_step_by_step(opened):
     assert watched.status().startswith("nicht → ")
 
 
+def test_a_text_is_read_and_its_next_token_written(opened):
+    watched = opened(small(alternatives=BEAM, alternatives_for="next"), HERE)
+    assert shown(watched) == (["katzen", "mögen"], [("katzen", "0.75"), ("hunde", "0.125")])
+    assert watched.page.locator(".written .alone").text_content() == "mögen"
+    watched.page.get_by_role("slider", name="Step").focus()
+    watched.page.keyboard.press("End")
+    assert shown(watched) == (["katzen", "mögen", "hunde", "nicht", "?"], [])
+    assert watched.page.locator(".written .alone").text_content() == "?"
+    assert watched.status().startswith("nicht → ")  # the row whose attention is shown
+
+
 def test_the_source_is_shaded_by_where_the_step_looks(opened):
     watched = opened(small(alternatives=BEAM), HERE)
     watched.page.get_by_role("slider", name="Step").fill("2")

@@ -31,8 +31,9 @@ class Look(Action, LookOptions):
         words: Merge subword tokens into words, or show the tokens.
         layer: Index of the layer, from 0, or the mean of all layers.
         head: Index of the head, from 0, or the mean of all heads.
-        view: matrix; words, shaded by the attention they receive; time, token by token with the alternatives; lines
-            and heads, for --svg. By default words for a single row, otherwise matrix.
+        view: matrix; words, shaded by the attention they receive; time, step by step: the token written, its
+            alternatives and the attention of that step; lines and heads, for --svg. By default words for a single row,
+            otherwise matrix.
         gold: Gold links to mark, as source-target indices from 0 of the words shown, such as "0-0 1-2".
         png: Draw a PNG file.
         svg: Draw an SVG file.
@@ -133,10 +134,17 @@ def render_view(picture: AttentionMap, view: View, layer: Which, head: Which) ->
         return shade_words(picture.columns, picture.received(layer, head) / len(picture.rows), title=title)
     assert picture.alternatives is not None, "check_view makes sure of this"
     titles = [
-        f"{row}   {format_alternatives(alternatives)}".rstrip()
-        for row, alternatives in zip(picture.rows, picture.alternatives, strict=True)
+        f"{step}   {format_alternatives(alternatives)}".rstrip()
+        for step, alternatives in zip(name_steps(picture), picture.alternatives, strict=True)
     ]
     return shade_steps(picture.columns, zip(titles, picture.select(layer, head), strict=True))
+
+
+def name_steps(picture: AttentionMap) -> list[str]:
+    """Return the token that each step wrote; if rows are the tokens read, both, with ? after the last one."""
+    if picture.alternatives_for == "row":
+        return list(picture.rows)
+    return [f"{read} → {written}" for read, written in zip(picture.rows, (*picture.rows[1:], "?"), strict=True)]
 
 
 def format_alternatives(alternatives: tuple[tuple[str, float], ...]) -> str:

@@ -35,6 +35,8 @@ def prepare_pairs(recipe: PairRecipe, existing_run: Run | None, device: str, rep
         tokenizers, reasons = learn_tokenizers(recipe, corpus.train)
     else:
         tokenizers, reasons = load_tokenizers(existing_run), [f"loaded from {existing_run.path}"]
+        if recipe.ties_vocabularies and not tokenizers.shared_vocab:
+            raise RegardError(f"model.tied requires a shared vocabulary, but {existing_run.path} has one per side")
     for reason in reasons:
         reporter.info(f"tokens: {reason}")
     corpus, train, valid = encode_split(corpus, tokenizers, recipe.data.max_tokens, reporter)
@@ -88,12 +90,12 @@ def build_prepared_pairs(
 
 def learn_tokenizers(recipe: PairRecipe, examples: Sequence[Example]) -> tuple[TokenizerPair, list[str]]:
     """Learn the tokenizers of both sides; return them with the reasons for their kinds."""
-    text = recipe.text
+    text, tied = recipe.text, recipe.ties_vocabularies
 
     def steps(moses: str | None) -> TextSteps:
         return TextSteps(lowercase=text.lowercase, normalize_punctuation=moses is not None, moses=moses)
 
-    return learn_tokenizer_pair(
+    tokenizers, reasons = learn_tokenizer_pair(
         [example.source for example in examples],
         [example.target for example in examples],
         kind=text.tokenizer,
@@ -101,10 +103,13 @@ def learn_tokenizers(recipe: PairRecipe, examples: Sequence[Example]) -> tuple[T
         target_kind=None if text.target_tokenizer == "auto" else text.target_tokenizer,
         vocab_size=text.vocab_size,
         min_frequency=text.min_frequency,
-        shared_vocab=text.shared_vocab,
+        shared_vocab=True if tied else text.shared_vocab,
         source_steps=steps(text.moses_source),
         target_steps=steps(text.moses_target),
     )
+    if tied and text.shared_vocab == "auto":
+        reasons.append("shared vocabulary: model.tied uses one embedding for both sides")
+    return tokenizers, reasons
 
 
 def encode_split(

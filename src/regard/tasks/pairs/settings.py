@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from regard.bounds import Bounds, Length, PositiveCount, Share, check_bounds
+from regard.errors import RegardError
 from regard.recipe import Recipe
-from regard.settings import setting
+from regard.settings import format_value, setting
 from regard.tasks.pairs.options import BeamBounds, LengthPenaltyBounds
 from regard.tasks.settings import DataSettings, Kind, TextSettings
 from regard.training.settings import TrainingSettings
@@ -69,3 +70,13 @@ class PairRecipe(Recipe):
     model: dict[str, Any] = field(default_factory=dict)
     training: PairTraining = field(default_factory=PairTraining)  # settings without a default are chosen from the data
     decoding: DecodingSettings = field(default_factory=DecodingSettings)  # defaults of regard predict
+
+    def __post_init__(self) -> None:
+        if self.ties_vocabularies and self.text.shared_vocab is False:
+            tied = format_value(self.model["tied"])
+            raise RegardError(f"model.tied = {tied} requires a shared vocabulary; remove text.shared_vocab = false")
+
+    @property
+    def ties_vocabularies(self) -> bool:
+        """Whether the model has one embedding for both sides, so that their ids must mean the same tokens."""
+        return self.model.get("tied") in (True, "all")

@@ -34,7 +34,7 @@ class TextTask(Task):
     example = "regard train book.txt --model gpt --out runs/book"
     next_command = "generate {run} --max-tokens 100"
     recipe = TextRecipe
-    presets = ("lstm-lm", "gpt")
+    presets = ("lstm-lm", "gpt2")
     unit = "token"
     options: ClassVar[Mapping[str, type]] = {
         "request": GenerationOptions,

@@ -28,7 +28,7 @@ def choose_text_model(on_gpu: bool, settings: Mapping[str, Any]) -> str:
 
     If it lacks one of the given settings, return the first preset that has all of them.
     """
-    preferred = "gpt" if on_gpu else "lstm-lm"
+    preferred = "gpt2" if on_gpu else "lstm-lm"
     compatible = find_compatible_models(settings, "recipe", TextTask.presets)
     return preferred if preferred in compatible else compatible[0]
 

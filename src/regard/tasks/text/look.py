@@ -35,5 +35,6 @@ def look_at_language_model(predictor: TextPredictor, text: str, options: LookOpt
     )
     alternatives = None
     if not side.merged:
-        alternatives = ((), *compute_alternatives(model, features[0, :-1], tokens[0, 1:], tokenizer))
-    return build_map(weights[kind], side, side, f"{predictor.name}: {truncate(text, TITLE)}", options.top, alternatives)
+        alternatives = compute_alternatives(model, features[0], tokens[0, 1:], tokenizer)
+    title = f"{predictor.name}: {truncate(text, TITLE)}"
+    return build_map(weights[kind], side, side, title, options.top, alternatives, "next")

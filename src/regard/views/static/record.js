@@ -15,6 +15,7 @@
  * @property {[number, number][] | null} links the gold alignment, as (column, row)
  * @property {number[][][][] | TopWeights} weights
  * @property {[string, number][][]} [alternatives] texts and probabilities for each row, best first
+ * @property {"row" | "next"} [alternatives_for] whether they are alternatives to the row or to what follows it
  *
  * @typedef {{index: number, weight: number}} Seen a row or column, and its weight
  */
@@ -98,6 +99,7 @@ export class Attention {
     this.columns = record.columns;
     this.links = record.links ?? [];
     this.alternatives = record.alternatives ?? null;
+    this.readsRows = record.alternatives_for === "next";
     /** @type {TopWeights | null} */
     this.top = Array.isArray(weights) ? null : weights;
     /** @type {number[][][][]} */

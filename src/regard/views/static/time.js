@@ -64,13 +64,20 @@ export class TimeView {
     if (!this.element.isConnected || this.step === last) this.turn(false);
   }
 
+  /** Return the text after a step; if rows are the tokens read, with "?" for the one not written yet. @param {number} step */
+  textsAt(step) {
+    const { rows, attention } = this.viewer;
+    return attention.readsRows ? [...rows, "?"].slice(0, step + 2) : rows.slice(0, step + 1);
+  }
+
   /** Redraw the view. */
   draw() {
     const { viewer, step } = this;
     this.slider.value = String(step);
-    this.slider.setAttribute("aria-valuetext", `${step + 1} of ${viewer.rows.length}: ${viewer.rows[step]}`);
-    const words = viewer.rows.slice(0, step + 1).map((word) => token(word));
-    words[step].classList.add("alone");
+    const texts = this.textsAt(step);
+    this.slider.setAttribute("aria-valuetext", `${step + 1} of ${viewer.rows.length}: ${texts[texts.length - 1]}`);
+    const words = texts.map((word) => token(word));
+    words[words.length - 1].classList.add("alone");
     this.written.replaceChildren(...words.flatMap((word) => [word, " "]));
     for (const shaded of this.tokens) setShade(shaded, null, viewer.dark);
     for (const { index, weight } of viewer.seen({ side: "row", index: step })) {
