@@ -370,8 +370,8 @@ class Checkpoint:
         return all(has_checksum(self.path / name, checksum) for name, checksum in checksums.items())
 
 
-def has_checksum(path: Path, checksum: str | None) -> bool:
-    """Return whether a file exists, can be read and has the checksum."""
+def has_checksum(path: Path, checksum: object) -> bool:
+    """Return whether a file exists, can be read and has the checksum, which may be anything that a file contained."""
     try:
         return path.is_file() and compute_sha256(path) == checksum
     except (OSError, RegardError):
