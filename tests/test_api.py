@@ -18,12 +18,13 @@ import torch
 import regard
 from regard import memory
 from regard.api import train
+from regard.checkpoint import list_checkpoints
 from regard.cli import main
 from regard.data.pair_check import pluralize
 from regard.errors import RegardError
 from regard.files import read_tensors
 from regard.models import build
-from regard.run import Run, list_checkpoints
+from regard.run import Run
 from regard.training import loop
 from regard.training.optimizer import Optimizer
 from regard.training.stop import Terminated

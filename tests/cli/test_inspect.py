@@ -4,9 +4,10 @@ import shutil
 
 import pytest
 
+from regard.checkpoint import list_checkpoints
 from regard.cli import main
 from regard.models import MODELS
-from regard.run import Run, list_checkpoints
+from regard.run import Run
 from regard.tasks.loading import load
 from tests.signing import sign
 

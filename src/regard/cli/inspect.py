@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from regard.checkpoint import Checkpoint, list_checkpoints
 from regard.messages import escape_lines
 from regard.recipe import find_preset
-from regard.run import PRETRAINING, Checkpoint, Run, list_checkpoints
+from regard.run import PRETRAINING, Run
 from regard.settings import format_value, parse_known_settings
 from regard.tasks import find_task, to_recipe
 from regard.tasks.actions import Flag

@@ -17,9 +17,10 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
+from regard.checkpoint import Checkpoint, list_checkpoints, save_checkpoint
 from regard.data.pair_check import pluralize
 from regard.errors import RegardError, refuse_less
-from regard.run import Checkpoint, Run, list_checkpoints, save_checkpoint
+from regard.run import Run
 from regard.settings import parse_settings
 from regard.training.engines import Engine
 from regard.training.optimizer import check_same_tensors
