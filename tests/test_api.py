@@ -213,6 +213,10 @@ def test_without_a_checkpoint_a_trained_model_is_not_replaced(tmp_path):
         f"step 12; choose another --out, or pass --from {run.path}"
     )
     assert (run.model_file.read_bytes(), run.metrics_file.read_bytes()) == (model, metrics)
+    run.card_file.write_text(json.dumps({**run.read_card(), "best": {"step": "12"}}))
+    with pytest.raises(RegardError) as caught:
+        train({"training": {"steps": 16}}, run.path, quiet=True)
+    assert str(caught.value) == f'{run.card_file}: best.step: expected an integer, got "12"'
 
 
 @pytest.mark.parametrize("damage", ["cut", "middle", "remove"])

@@ -98,6 +98,36 @@ def test_a_damaged_file_is_restored_from_its_copy(tmp_path, name, damage):
     assert run.read_parameters()["weight"].tolist() == [1.5, -2.0]
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "problem"),
+    [
+        ("sha256", None, "sha256: expected an object, got null"),
+        ("sha256", {"recipe.toml": 3}, "sha256: recipe.toml: expected a string, got 3"),
+        ("data", None, "data: expected an object, got null"),
+        ("best", 3, "best: expected an object, got 3"),
+        ("threads", "2", 'threads: expected an integer, got "2"'),
+    ],
+)
+def test_a_field_of_the_card_with_another_type_is_one_line(tmp_path, field, value, problem):
+    run = begun(tmp_path)
+    run.card_file.write_text(json.dumps({**run.read_card(), field: value}))
+    with refused(f"{run.card_file}: {problem}"):
+        run.read_checksums()
+
+
+def test_nothing_is_restored_outside_the_folder(tmp_path):
+    run = begun(tmp_path / "run")
+    (tmp_path / "mine").write_text("mine")
+    (run.copies.parent / "mine").write_text("theirs")  # what training/copies/../mine is
+    sums = {"../mine": hashlib.sha256(b"theirs").hexdigest()}
+    run.card_file.write_text(json.dumps({**run.read_card(), "sha256": sums}))
+    with refused(
+        f'{run.card_file}: sha256: unknown file "../mine"; choose from model.safetensors, recipe.toml, tokenizer.json'
+    ):
+        run.restore_files()
+    assert (tmp_path / "mine").read_text() == "mine"
+
+
 def test_a_damaged_copy_is_made_anew_and_without_a_good_one_nothing_is_signed(tmp_path):
     run = begun(tmp_path)
     flip(run.copies / "model.safetensors", 9)

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 import portalocker
 
 from regard import __version__
-from regard.errors import RegardError, format_json, format_os_error
+from regard.errors import RegardError, format_json, format_os_error, unknown_name
 from regard.files import (
     UNFINISHED,
     flush_folder,
@@ -59,7 +59,14 @@ FILES_BEFORE_CARD = {"training", "log", *(name + NEXT for name in SIGNED_FILES)}
 
 Card = dict[str, Any]
 
-CARD_FIELDS = (("data", dict, "an object"), ("imported", dict, "an object"), ("from", str, "a string"))
+CARD_FIELDS: tuple[tuple[str, type, str], ...] = (
+    ("sha256", dict, "an object"),
+    ("best", dict, "an object"),
+    ("data", dict, "an object"),
+    ("imported", dict, "an object"),
+    ("from", str, "a string"),
+    ("threads", int, "an integer"),
+)
 """Fields of a card that are read without the help of a dataclass, and their types."""
 
 
@@ -139,7 +146,7 @@ class Run:
                 f"regard {__version__} reads formats up to {FORMAT}; upgrade regard"
             )
         for name, kind, description in CARD_FIELDS:
-            if card.get(name) is not None and not isinstance(card[name], kind):
+            if name in card and not isinstance(card[name], kind):
                 raise RegardError(f"{self.card_file}: {name}: expected {description}, got {format_json(card[name])}")
         return card
 
@@ -185,9 +192,12 @@ class Run:
 
     def read_checksums(self) -> dict[str, str]:
         """Read the checksums of the run's files from the card."""
-        checksums = self.read_card().get("sha256") or {}
-        if not isinstance(checksums, dict) or not all(isinstance(checksum, str) for checksum in checksums.values()):
-            raise RegardError(f"{self.card_file}: sha256: expected an object of strings, got {format_json(checksums)}")
+        checksums: dict[str, str] = self.read_card().get("sha256", {})
+        for name, checksum in checksums.items():
+            if name not in SIGNED_FILES:  # such as a path out of the folder, to which a copy would be restored
+                raise unknown_name(f"{self.card_file}: sha256: file", name, SIGNED_FILES)
+            if not isinstance(checksum, str):
+                raise RegardError(f"{self.card_file}: sha256: {name}: expected a string, got {format_json(checksum)}")
         return checksums
 
     def find_file(self, name: str) -> Path:

@@ -90,7 +90,7 @@ def test_a_run_that_has_only_begun(reverse_run, tmp_path, capsys):
         "started from: runs/other",
         "best: none yet",
         "checkpoints: none",
-        "state: no checkpoint; training would start over",
+        "state: no checkpoint to resume from",
     ]
 
 

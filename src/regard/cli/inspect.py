@@ -99,7 +99,7 @@ def describe_state(checkpoints: Sequence[Checkpoint], pretraining: Sequence[Chec
         next_stage = "after pretraining" if done else f"at step {pretraining[-1].step:,} of pretraining"
         return f"state: not finished; training would resume {next_stage}"
     if not checkpoints:
-        return "state: no checkpoint; training would start over"
+        return "state: no checkpoint to resume from"
     newest = checkpoints[-1]
     if newest.load_state().get("finished"):
         return f"state: finished at step {newest.step:,}"

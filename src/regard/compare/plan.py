@@ -14,10 +14,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from regard.errors import RegardError
 from regard.files import read_json_table, write_text
+from regard.memory import on_meta_device
 from regard.recipe import build_model
 from regard.run import Run
 from regard.settings import Table
@@ -138,8 +137,9 @@ class Draft:
         """Count the parameters of the model, with some settings changed, without building it."""
         recipe = self.prepared.recipe
         changed: Any = replace(recipe, model={**recipe.model, **settings})  # type: ignore[type-var]
-        with torch.device("meta"):
-            return sum(parameter.numel() for parameter in build_model(changed, self.prepared.tokenizers).parameters())
+        with on_meta_device():
+            model = build_model(changed, self.prepared.tokenizers)
+        return sum(parameter.numel() for parameter in model.parameters())
 
     def measure_update(self) -> tuple[float, float]:
         """Return the seconds and the target tokens of one update, as means over some updates."""
@@ -162,8 +162,7 @@ class Draft:
 def set_budget(drafts: Sequence[Draft], *, tokens: int | None = None, minutes: float | None = None) -> list[Variant]:
     """Give all models the same budget: target tokens, minutes of training, or else the updates of the first model.
 
-    Early stopping is off
-    unless a recipe sets `patience`.
+    Early stopping is off unless a recipe sets `patience`.
     """
     first = drafts[0].prepared.recipe.training
     count = first.steps
@@ -198,20 +197,18 @@ def scale_width(draft: Draft, target: int) -> Variant:
 
     All widths of the model are scaled in proportion, in steps that its heads divide.
     """
-    config = build_meta_config(draft)
+    prepared = draft.prepared
+    with on_meta_device():
+        config: Any = build_model(prepared.recipe, prepared.tokenizers).config
     widths = {name: value for name in WIDTHS if isinstance(value := getattr(config, name, None), int)}
     if not widths:
         raise RegardError(f"--match-parameters: {draft.variant.name} has no width to change")
     rotary = getattr(config, "positions", "") == "rotary"  # rotates pairs of numbers of each head
-    step, leading = (
-        math.lcm(2, (2 if rotary else 1) * (getattr(config, "heads", None) or 1)),
-        next(iter(widths.values())),
-    )
+    step = math.lcm(2, (2 if rotary else 1) * (getattr(config, "heads", None) or 1))
+    leading = next(iter(widths.values()))
 
     def scale(multiple: int) -> dict[str, int]:
-        return {
-            name: max(step, round(value * multiple * step / leading / step) * step) for name, value in widths.items()
-        }
+        return {name: max(step, round(value * multiple / leading) * step) for name, value in widths.items()}
 
     multiple = bisect_left(
         range(MAX_WIDTH // step), target, lo=1, key=lambda multiple: draft.count_parameters(**scale(multiple))
@@ -220,14 +217,7 @@ def scale_width(draft: Draft, target: int) -> Variant:
         (scale(candidate) for candidate in (max(1, multiple - 1), multiple)),
         key=lambda settings: abs(draft.count_parameters(**settings) - target),
     )
-    return merge_settings(draft.variant, "model", {**draft.prepared.recipe.model, **best})
-
-
-def build_meta_config(draft: Draft) -> Any:
-    """Return the config of the model of a draft."""
-    prepared = draft.prepared
-    with torch.device("meta"):
-        return build_model(prepared.recipe, prepared.tokenizers).config
+    return merge_settings(draft.variant, "model", {**prepared.recipe.model, **best})
 
 
 def merge_settings(variant: Variant, section: str, settings: Mapping[str, Any]) -> Variant:
