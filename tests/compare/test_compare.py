@@ -107,7 +107,7 @@ def test_the_pictures_of_the_markdown_are_there(comparison):
     pictures = [line.partition("](")[2].rstrip(")") for line in text.splitlines() if line.startswith("![")]
     assert len(pictures) == 3 + 3  # charts, and three texts with attention in one model
     assert all((comparison / picture).read_bytes().startswith(b"\x89PNG") for picture in pictures)
-    assert "ran at the same time" not in text
+    assert "Trained on cpu; one training at a time." in text
 
 
 def test_the_recipe_of_a_model_trains_the_same_model(comparison, tmp_path):
