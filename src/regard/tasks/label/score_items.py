@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from regard.metrics.labels import select_above
 from regard.tasks.item_scores import ItemScores
 from regard.tasks.label.predictor import LabelPredictor, join_labels
 from regard.tasks.label.prepare import load_labeled_split, read_labeled_texts
@@ -12,17 +11,12 @@ from regard.tasks.words.score_items import build_word_scores
 
 def score_label_items(predictor: LabelPredictor, test: str | None) -> ItemScores:
     """Classify the texts of a test file, or of the validation part, and score each of them."""
-    data, labels = predictor.recipe.data, predictor.labels
+    data = predictor.recipe.data
     if test is None:
         examples, part = load_labeled_split(data, get_split_seed(predictor.recipe))[1], "the validation texts"
     else:
         examples, part = read_labeled_texts(test, data), test
-    probabilities = predictor.probabilities(examples)
-    if multi_label := predictor.model.config.multi_label:
-        selected = select_above(probabilities, labels, float(predictor.model.threshold))
-        predictions = [sorted(example_labels) for example_labels in selected]
-    else:
-        predictions = [[labels[index]] for index in probabilities.argmax(-1).tolist()]
+    predictions = predictor.select_labels(predictor.probabilities(examples))
     return build_word_scores(
         part,
         [predictor.split_words(example.text) for example in examples],
@@ -30,5 +24,5 @@ def score_label_items(predictor: LabelPredictor, test: str | None) -> ItemScores
         [example.labels for example in examples],
         [join_labels(example_labels, data.separator or "|") for example_labels in predictions],
         predictor.vocabulary,
-        single=not multi_label,
+        single=not predictor.model.config.multi_label,
     )

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Sequence
-
-from regard.schemes import tags_to_spans
 from regard.tasks.item_scores import ItemScores
 from regard.tasks.settings import get_split_seed
 from regard.tasks.tag.predictor import TagPredictor
@@ -20,16 +17,11 @@ def score_tag_items(predictor: TagPredictor, test: str | None) -> ItemScores:
     else:
         sentences, part = read_tagged_sentences(test, data.columns), test
     taggings = predictor.predict([sentence.words for sentence in sentences])
-    plain = predictor.model.config.scheme == "plain"
-
-    def to_items(tags: Sequence[str]) -> Collection[Hashable]:
-        return list(enumerate(tags)) if plain else tags_to_spans(tags)
-
     return build_word_scores(
         part,
         [sentence.words for sentence in sentences],
-        [to_items(tagging.tags) for tagging in taggings],
-        [to_items(sentence.tags) for sentence in sentences],
+        [predictor.list_spans(tagging.tags) for tagging in taggings],
+        [predictor.list_spans(sentence.tags) for sentence in sentences],
         [" ".join(tagging.tags) for tagging in taggings],
         predictor.vocabulary,
         single=False,
