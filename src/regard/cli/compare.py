@@ -18,7 +18,9 @@ from regard.cli.train_options import override
 from regard.data.corpora import CORPORA
 from regard.errors import RegardError
 from regard.messages import print_message
+from regard.recipe import resolve_paths
 from regard.settings import Table, parse_value
+from regard.tasks import get_recipes
 
 if TYPE_CHECKING:
     from regard.compare.plan import Plan, Variant
@@ -153,7 +155,8 @@ def build_variants(own: CompareArguments, table: Table, settings: Sequence[tuple
         raise RegardError("compare: expected at least two models; pass --models A,B, --scores A,B or --set NAME=A,B")
     variants = []
     for combination in combinations:
-        recipe = absolute_paths(override(table, [*settings, *combination]))
+        recipe = override(table, [*settings, *combination])
+        resolve_paths(recipe, Path.cwd(), get_recipes().values())  # so that a training can be repeated from anywhere
         recipe.setdefault("data", {}).setdefault("split_seed", 0)  # the same validation part for all seeds
         variants.append(Variant(name_variant(combination, own), recipe))
     return variants
@@ -167,15 +170,6 @@ def name_variant(combination: Sequence[tuple[str, str]], own: CompareArguments) 
     if len(differing) == 1 and not parts:
         return differing[0][1]
     return " ".join([*parts, *(f"{setting.rpartition('.')[2]}={value}" for setting, value in differing)])
-
-
-def absolute_paths(table: Table) -> Table:
-    """Return a recipe whose data files have full paths, so that each training can be repeated from anywhere."""
-    changed = {name: dict(value) for name, value in table.items()}
-    for name, value in changed.get("data", {}).items():
-        if isinstance(value, str) and value not in CORPORA and os.path.exists(value):
-            changed["data"][name] = os.path.abspath(value)
-    return changed
 
 
 def run_comparison(own: CompareArguments, variants: Sequence[Variant], line: TrainArguments, command: str) -> None:

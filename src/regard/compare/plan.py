@@ -37,6 +37,11 @@ WARMUP_UPDATES, TIMED_UPDATES = 5, 20
 """Updates to time for a budget in minutes."""
 
 
+def to_file_name(name: str) -> str:
+    """Return the name of a variant as a file name."""
+    return re.sub(r"[^\w.-]+", "-", name).strip("-")
+
+
 @dataclass(frozen=True)
 class Variant:
     """One model of a comparison: its name in tables and pictures, and its recipe as plain values."""
@@ -47,7 +52,7 @@ class Variant:
     @property
     def slug(self) -> str:
         """The name as a file name."""
-        return re.sub(r"[^\w.-]+", "-", self.name).strip("-")
+        return to_file_name(self.name)
 
 
 @dataclass(frozen=True, kw_only=True)

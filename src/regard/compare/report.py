@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -167,4 +168,6 @@ def parse_look(record: Mapping[str, Any]) -> Look:
 def list_commands(variant: Variant, plan: Plan, folder: Path) -> list[str]:
     """Return the commands that repeat the training of a variant from its own recipe."""
     recipe = folder / "recipes" / f"{variant.slug}.toml"
-    return [f"regard train {recipe} --seed {seed} --out RUN --device {plan.device}" for seed in plan.seeds]
+    return [
+        f"regard train {shlex.quote(str(recipe))} --seed {seed} --out RUN --device {plan.device}" for seed in plan.seeds
+    ]
