@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from regard.errors import RegardError
 from regard.recipe import Recipe
@@ -25,9 +25,16 @@ class DataSettings:
     )  # validation data (default: a share of the training data)
     validation_share: float = 0.05  # share of the training data to validate with, without --validation
     split_seed: int | None = None  # seed of the validation split and of a built-in corpus (default: --seed)
+    corpus_size: int = 20_000  # number of examples to generate from a built-in corpus
+    corpus: dict[str, Any] = field(default_factory=dict)  # settings of a built-in corpus
 
     def __post_init__(self) -> None:
         check_minimum(self, 0, "split_seed")
+
+    @property
+    def has_validation(self) -> bool:
+        """Whether validation data are given."""
+        return self.validation is not None
 
     def check_train_given(self, expected: str) -> None:
         """Raise a `RegardError` if no training data are given; `expected` describes them."""

@@ -24,8 +24,10 @@ class PairData(DataSettings):
     columns: tuple[str, ...] = ()  # columns, keys or languages of source and target
     on_empty: Literal["error", "skip"] = "error"  # what to do with a pair or example with an empty part
     max_tokens: int = 256  # skip pairs with more tokens than this on either side
-    corpus_size: int = 20_000  # number of examples to generate from a built-in corpus
-    corpus: dict[str, Any] = field(default_factory=dict)  # settings of a built-in corpus
+
+    @property
+    def has_validation(self) -> bool:
+        return self.validation is not None or self.validation_source is not None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from cyclopts import Parameter
 
 from regard.errors import RegardError
 from regard.tasks.actions import Action, File, Flag, Invocation
-from regard.tasks.actions.evaluate import Evaluate
+from regard.tasks.actions.evaluate import BuiltInOptions, Evaluate
 from regard.tasks.actions.explain import Explain
 from regard.tasks.actions.look import Look
 from regard.tasks.actions.predict import Predict
@@ -57,11 +57,12 @@ class PredictText(Predict):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateText(Evaluate):
+class EvaluateText(Evaluate, BuiltInOptions):
     """Score a text: perplexity, bits per character, and loss by length of context.
 
     Attributes:
-        data: Text file, or folder of text files; - for stdin.
+        data: Text file, folder of text files, - for stdin, or a built-in corpus (default: the built-in corpus the run
+            was trained on).
         documents: Unit of text to treat as a document (default: from the recipe).
         context_length: Number of tokens to read at once (default: the maximum of the model).
         stride: Number of tokens to score per window, at most the context length (default: half the context length, or
@@ -76,20 +77,21 @@ class EvaluateText(Evaluate):
     stride: int | None = None
 
     def check(self) -> None:
-        if self.data is None:
-            raise RegardError("--data is required: a text file or a folder of text files")
+        self.check_count()
 
     def build_report(self, predictor: TextPredictor, invocation: Invocation) -> TextReport:
-        from regard.tasks.text.evaluation import evaluate_text_file
+        from regard.tasks.text.evaluation import evaluate_linked_texts, evaluate_text_file
 
-        assert self.data is not None
-        conditions: dict[str, Any] = {
-            "documents": self.documents,
-            "context_length": self.context_length,
-            "stride": self.stride,
-        }
+        corpus = self.find_corpus(predictor, None if self.data is None else str(self.data))
+        if corpus is None and self.data is None:
+            raise RegardError("--data is required: a text file or a folder of text files")
+        window: dict[str, Any] = {"context_length": self.context_length, "stride": self.stride}
         with show_counter(invocation.quiet, "tokens") as show:
-            return evaluate_text_file(predictor, self.data, **conditions, progress=show)
+            if corpus is not None:
+                texts = self.sample_examples(predictor, corpus)
+                return evaluate_linked_texts(predictor, texts, **window, progress=show)
+            assert self.data is not None
+            return evaluate_text_file(predictor, self.data, documents=self.documents, **window, progress=show)
 
 
 @dataclass(frozen=True, kw_only=True)

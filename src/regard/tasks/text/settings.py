@@ -15,6 +15,7 @@ from regard.training.settings import TrainingSettings
 class TextData(DataSettings):
     """Settings of the data."""
 
+    corpus_size: int = 5_000  # number of examples to generate from a built-in corpus
     documents: Literal["file", "line", "paragraph"] = "file"  # unit of text to treat as a document
 
 
