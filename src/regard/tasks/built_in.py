@@ -11,6 +11,7 @@ from regard.data.corpora.base import get_input
 from regard.errors import RegardError
 from regard.recipe import Recipe
 from regard.tasks.settings import DataSettings, get_split_seed
+from regard.training.defaults import fill_defaults
 
 COUNT = 1000
 """Number of new examples to evaluate on."""
@@ -59,13 +60,14 @@ def check_corpus_settings(data: DataSettings, task: str) -> None:
         raise RegardError(f"data: --validation must be a file, got the built-in corpus {data.validation}")
 
 
-def choose_corpus_model(recipe: AnyRecipe) -> AnyRecipe:
-    """Return the recipe with the model settings that suit its built-in corpus, unless it chooses another model."""
+def choose_corpus_settings(recipe: AnyRecipe) -> AnyRecipe:
+    """Return the recipe with the settings that suit its built-in corpus, unless it sets them or chooses another model."""
     corpus = CORPORA.get(recipe.data.train)
-    if corpus is None or recipe.model.get("name", corpus.model.get("name")) != corpus.model.get("name"):
+    if corpus is None or recipe.model.get("name") not in (None, corpus.model.get("name", recipe.model.get("name"))):
         return recipe
     changed: Any = recipe  # a dataclass of its task
-    return replace(changed, model={**corpus.model, **recipe.model})
+    training = fill_defaults(recipe.training, **corpus.training)
+    return replace(changed, model={**corpus.model, **recipe.model}, training=training)
 
 
 def generate_split(data: DataSettings, seed: int) -> tuple[list[Any], list[Any]]:

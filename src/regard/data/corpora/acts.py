@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from regard.data.corpora.base import SampledExample, SyntheticCorpus, sample_bool, sample_int, sample_item
 from regard.data.corpora.templates import MarkedWord, fill_template, find_marked, join_words
@@ -109,6 +109,7 @@ class Acts(SyntheticCorpus):
     """Utterances with their dialogue act: `uh can you open the window` -> `request`."""
 
     task: ClassVar[str] = "label"
+    model: ClassVar[dict[str, Any]] = {"encoder": "embedding"}  # so that a weight belongs to one word
 
     fillers: float = 0.15  # probability of a filler before each word
     asides: int = 2  # maximum number of phrases around the utterance that tell nothing

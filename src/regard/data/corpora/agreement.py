@@ -28,6 +28,7 @@ VERBS = (
 )  # fmt: skip
 """Singular and plural of a verb, and the words after it."""
 
+OPENINGS = ("", "today", "as usual", "at the end")
 PREPOSITIONS = ("near", "behind", "beside", "with", "without", "above")
 PAST_VERBS = ("saw", "knew", "met", "heard", "found", "called")
 ADJECTIVES = ("old", "young", "tall", "quiet", "famous", "rich")
@@ -40,7 +41,8 @@ class Agreement(SyntheticCorpus):
     """Sentences with a verb that agrees with a distant subject."""
 
     task: ClassVar[str] = "text"
-    model: ClassVar[dict[str, Any]] = {"name": "gpt", "layers": 2, "width": 64}
+    model: ClassVar[dict[str, Any]] = {"name": "gpt", "layers": 2, "width": 64, "dropout": 0.0}
+    training: ClassVar[dict[str, Any]] = {"learning_rate": 3e-3}
 
     min_distance: int = 0  # minimum number of words between the subject and its verb
     max_distance: int = 8  # maximum number of words between the subject and its verb
@@ -56,11 +58,13 @@ class Agreement(SyntheticCorpus):
     def sample(self, random: Random) -> SampledExample:
         plural = sample_bool(random, 0.5)
         distance = sample_int(random, self.min_distance, self.max_distance)
-        before = ["the", sample_item(random, NOUNS)[plural], *sample_between(random, distance)]
+        opening = sample_item(random, OPENINGS).split()
+        subject = len(opening) + 1
+        before = [*opening, "the", sample_item(random, NOUNS)[plural], *sample_between(random, distance)]
         singular_form, plural_form, after = sample_item(random, VERBS)
         right, wrong = (plural_form, singular_form) if plural else (singular_form, plural_form)
         verb = len(before)
-        links = frozenset({(1, verb - 1)} if distance else ())  # the word before the verb predicts it
+        links = frozenset({(subject, verb - 1)} if distance else ())  # the word before the verb predicts it
         text = " ".join([*before, right, after, "."])
         return SampledExample(" ".join(before), LinkedText(text, links, (Contrast(verb, wrong),)))
 

@@ -35,6 +35,7 @@ class SyntheticCorpus(ABC):
 
     task: ClassVar[str] = "pairs"  # the task that the examples are for
     model: ClassVar[Mapping[str, Any]] = {}  # default model settings of a run on this corpus
+    training: ClassVar[Mapping[str, Any]] = {}  # default training settings of a run on this corpus
     held_out: ClassVar[frozenset[str]] = frozenset()  # texts that never occur in the training split
 
     @abstractmethod

@@ -1,9 +1,10 @@
 """coreference: sentences in which *it* is one noun or the other, which only the adjective after it tells.
 
-    the animal did not cross the street because it was too tired . the animal was tired .
-    the animal did not cross the street because it was too wide . the street was wide .
+    the animal did not cross the street because it was a tired animal .
+    the animal did not cross the street because it was a wide street .
 
-The second sentence says what *it* was, so a language model must find the right noun to predict it.
+The sentence ends with the noun that *it* stands for. A language model that has read the adjective must find
+this noun among those before to predict it.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ PLACES = (
     "street", "river", "road", "bridge", "field", "path", "valley", "hill", "track", "canal", "ford", "park",
     "square", "swamp", "tunnel", "yard",
 )  # fmt: skip
-STATES = ("tired", "hungry", "scared", "lazy", "sleepy", "weak", "ill", "nervous", "shy", "slow", "young", "thirsty")
-SHAPES = ("wide", "icy", "busy", "muddy", "deep", "long", "steep", "narrow", "dark", "wet", "crowded", "rough")
+STATES = ("tired", "hungry", "scared", "lazy", "sleepy", "weak", "sick", "nervous", "shy", "slow", "young", "thirsty")
+SHAPES = ("wide", "frozen", "busy", "muddy", "deep", "long", "steep", "narrow", "dark", "wet", "crowded", "rough")
 VERBS = (("cross", "crossed"), ("enter", "entered"), ("pass", "passed"), ("leave", "left"), ("visit", "visited"))
 
 ORDERS = ("active", "passive")
@@ -32,10 +33,11 @@ ORDERS = ("active", "passive")
 
 @dataclass(frozen=True, kw_only=True)
 class Coreference(SyntheticCorpus):
-    """Sentences with a pronoun, and a second sentence that says what it refers to."""
+    """Sentences with a pronoun, which end with the noun that it refers to."""
 
     task: ClassVar[str] = "text"
-    model: ClassVar[dict[str, Any]] = {"name": "gpt", "layers": 2, "width": 64}
+    model: ClassVar[dict[str, Any]] = {"name": "gpt", "layers": 2, "width": 64, "dropout": 0.0}
+    training: ClassVar[dict[str, Any]] = {"learning_rate": 3e-3}
 
     orders: tuple[str, ...] = ORDERS  # order of the nouns: active (the animal first) or passive (the place first)
 
@@ -53,7 +55,7 @@ class Coreference(SyntheticCorpus):
             words = ["the", place, "was", "not", participle, "by", "the", animal]
         right, wrong = (animal, place) if is_animal else (place, animal)
         antecedent = words.index(right)
-        words += ["because", "it", "was", "too", adjective, ":", "the", right, "."]
+        words += ["because", "it", "was", "a", adjective, right, "."]
         answer = len(words) - 2
         others = [noun for noun in (ANIMALS if is_animal else PLACES) if noun != right]
         contrasts = (Contrast(answer, wrong), Contrast(answer, sample_item(random, others)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from random import Random
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from regard.data.corpora.base import SampledExample, SyntheticCorpus, sample_int, sample_item
 from regard.data.corpora.templates import MarkedWord, fill_template, join_words
@@ -64,6 +64,7 @@ class Terms(SyntheticCorpus):
     """Posts with one or more key terms: `i can not read a file with numpy` -> `python`, `numpy`."""
 
     task: ClassVar[str] = "label"
+    model: ClassVar[dict[str, Any]] = {"encoder": "embedding"}  # so that a weight belongs to one word
 
     max_phrases: int = 3  # maximum number of phrases that give terms
     distractors: int = 2  # maximum number of phrases that give none

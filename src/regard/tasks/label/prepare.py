@@ -15,7 +15,7 @@ from regard.data.unlabeled import split_text_words
 from regard.errors import RegardError
 from regard.models.attentive_classifier import ClassifierConfig
 from regard.run import Run
-from regard.tasks.built_in import check_corpus_settings, choose_corpus_model, generate_split, is_built_in
+from regard.tasks.built_in import check_corpus_settings, choose_corpus_settings, generate_split, is_built_in
 from regard.tasks.label.defaults import choose_label_settings
 from regard.tasks.label.settings import LabelData, LabelRecipe
 from regard.tasks.label.validation import LabelValidation
@@ -29,7 +29,8 @@ from regard.training.reporter import Reporter
 def prepare_labels(recipe: LabelRecipe, existing_run: Run | None, device: str, reporter: Reporter) -> WordsPrepared:
     """Read and check labeled texts, learn their vocabulary or load that of a run, and choose unset settings."""
     recipe.data.check_train_given("a file of texts and labels")
-    recipe = choose_corpus_model(recipe)
+    if existing_run is None:
+        recipe = choose_corpus_settings(recipe)
     train, valid = load_labeled_split(recipe.data, get_split_seed(recipe))
     for line in label_check.summarize_label_data(train, valid).lines():
         reporter.info(line)

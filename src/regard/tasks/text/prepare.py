@@ -26,7 +26,7 @@ from regard.models import MODELS, LanguageModel
 from regard.run import Run
 from regard.tasks.built_in import (
     check_corpus_settings,
-    choose_corpus_model,
+    choose_corpus_settings,
     describe_origin,
     generate_split,
     is_built_in,
@@ -67,7 +67,10 @@ def prepare_text(recipe: TextRecipe, run: Run, existing_run: Run | None, device:
     recipe.data.check_train_given("a text file or a folder of text files")
     check_corpus_settings(recipe.data, "text")
     if is_built_in(recipe.data.train, "text"):
-        recipe = choose_corpus_settings(recipe)
+        recipe = replace(recipe, data=replace(recipe.data, documents="line"))
+        if existing_run is None:
+            kind = "words" if recipe.text.tokenizer == "auto" else recipe.text.tokenizer
+            recipe = choose_corpus_settings(replace(recipe, text=replace(recipe.text, tokenizer=kind)))
     if "-" in (recipe.data.train, recipe.data.validation):
         raise RegardError("data: text cannot be read from stdin (-); save it to a file")
     if existing_run is None:
@@ -82,13 +85,6 @@ def prepare_text(recipe: TextRecipe, run: Run, existing_run: Run | None, device:
     tokens = int(count_targets(parts.train_spans).sum())
     facts = TextFacts(tokens, is_character_level(tokenizers.target), on_gpu=device != "cpu")
     return build_prepared_text(choose_text_settings(recipe, facts), parts, tokenizers, device)
-
-
-def choose_corpus_settings(recipe: TextRecipe) -> TextRecipe:
-    """Return the recipe of a built-in corpus: every example is a document, split into words by default."""
-    data, text = replace(recipe.data, documents="line"), recipe.text
-    text = replace(text, tokenizer="words" if text.tokenizer == "auto" else text.tokenizer)
-    return choose_corpus_model(replace(recipe, data=data, text=text))
 
 
 def read_parts(recipe: TextRecipe) -> tuple[Iterable[Chunk], Iterable[Chunk] | None]:
