@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from regard.data.corpora import CORPORA, generate_built_in, stream_examples
 from regard.data.corpora.base import get_input
 from regard.errors import RegardError
-from regard.recipe import Recipe
+from regard.recipe import Recipe, get_model_fields
 from regard.tasks.settings import DataSettings, get_split_seed
 from regard.training.defaults import fill_defaults
 
@@ -61,10 +61,17 @@ def check_corpus_settings(data: DataSettings, task: str) -> None:
 
 
 def choose_corpus_settings(recipe: AnyRecipe) -> AnyRecipe:
-    """Return the recipe with the settings that suit its built-in corpus, unless it sets them or chooses another model."""
+    """Return the recipe with the settings that suit its built-in corpus, where it leaves them open.
+
+    A recipe that names another model, or has a setting that the model of the corpus lacks, is not changed.
+    """
     corpus = CORPORA.get(recipe.data.train)
-    if corpus is None or recipe.model.get("name") not in (None, corpus.model.get("name", recipe.model.get("name"))):
+    if corpus is None:
         return recipe
+    if name := corpus.model.get("name"):
+        fields = get_model_fields(name)
+        if recipe.model.get("name", name) != name or any(key not in fields for key in recipe.model if key != "name"):
+            return recipe
     changed: Any = recipe  # a dataclass of its task
     training = fill_defaults(recipe.training, **corpus.training)
     return replace(changed, model={**corpus.model, **recipe.model}, training=training)
