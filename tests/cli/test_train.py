@@ -262,7 +262,9 @@ def test_help_for_one_task_has_its_settings_alone(arguments, capsys):
     assert out.splitlines()[-1] == "Example: regard train ner.bio --task tag --out runs/ner"
 
 
-@pytest.mark.parametrize(("corpus", "example"), [("reverse", "dates"), ("agreement", "book.txt"), ("acts", "questions.tsv")])
+@pytest.mark.parametrize(
+    ("corpus", "example"), [("reverse", "dates"), ("agreement", "book.txt"), ("acts", "questions.tsv")]
+)
 def test_help_for_one_corpus_has_its_settings_and_those_of_its_task(corpus, example, capsys):
     out = helped(capsys, corpus, "--help")
     assert re.findall(r"--data\.corpus\.([a-z-]+)", out) == [

@@ -7,12 +7,12 @@ from regard.metrics.gold_attention import score_gold_attention
 
 
 def test_the_best_head_is_the_one_with_the_most_on_average():
-    on_gold = np.array([[[0.9, 0.2], [0.1, 0.4]], [[0.1, 0.6], [0.3, 0.8]]])  # rows, layers, heads
+    on_gold = np.array([[[0.9, 0.2], [0.1, 0.4]], [[0.1, 0.6], [0.3, 1.0]]])  # rows, layers, heads
     score = score_gold_attention(on_gold, np.array([0.25, 0.5]))
     assert (score.layer, score.head, score.heads, score.rows) == (1, 1, 4, 2)
-    assert (score.weight, score.uniform, score.mean) == pytest.approx((0.6, 0.375, 3.4 / 8))
+    assert (score.weight, score.uniform, score.mean) == pytest.approx((0.7, 0.375, 0.45))
     assert str(score) == (
-        "attention on gold words 0.60, layer 1, head 1, the best of 4 (uniform 0.38, mean of all heads 0.42)"
+        "attention on gold words 0.70, layer 1, head 1, the best of 4 (uniform 0.38, mean of all heads 0.45)"
     )
 
 

@@ -89,7 +89,7 @@ def evaluate_text_file(
     Example:
         >>> evaluate_text_file(regard.load("runs/book"), "test.txt").lines()
     """
-    documents = documents or predictor.recipe.data.documents
+    documents = documents or predictor.recipe.data.document_unit
     return evaluate_documents(
         predictor, read_documents(path, documents), documents, context_length, stride, progress=progress
     )

@@ -66,11 +66,9 @@ def prepare_text(recipe: TextRecipe, run: Run, existing_run: Run | None, device:
     """Tokenize the text, with a new tokenizer or that of an existing run, and choose open settings."""
     recipe.data.check_train_given("a text file or a folder of text files")
     check_corpus_settings(recipe.data, "text")
-    if is_built_in(recipe.data.train, "text"):
-        recipe = replace(recipe, data=replace(recipe.data, documents="line"))
-        if existing_run is None:
-            kind = "words" if recipe.text.tokenizer == "auto" else recipe.text.tokenizer
-            recipe = choose_corpus_settings(replace(recipe, text=replace(recipe.text, tokenizer=kind)))
+    if existing_run is None and is_built_in(recipe.data.train, "text"):
+        kind = "words" if recipe.text.tokenizer == "auto" else recipe.text.tokenizer
+        recipe = choose_corpus_settings(replace(recipe, text=replace(recipe.text, tokenizer=kind)))
     if "-" in (recipe.data.train, recipe.data.validation):
         raise RegardError("data: text cannot be read from stdin (-); save it to a file")
     if existing_run is None:
@@ -91,9 +89,9 @@ def read_parts(recipe: TextRecipe) -> tuple[Iterable[Chunk], Iterable[Chunk] | N
     """Return the documents of the training text and those of the validation text, if it is not a part of the former."""
     data = recipe.data
     assert data.train is not None
-    valid = None if data.validation is None else read_documents(data.validation, data.documents)
+    valid = None if data.validation is None else read_documents(data.validation, data.document_unit)
     if not is_built_in(data.train, "text"):
-        return read_documents(data.train, data.documents), valid
+        return read_documents(data.train, data.document_unit), valid
     train, generated = generate_split(data, get_split_seed(recipe))
     return to_chunks(train), to_chunks(generated) if valid is None else valid
 

@@ -97,7 +97,7 @@ def load_test_text(
     if texts:
         file = write_tokens(folder / "text", to_chunks(texts), predictor.tokenizer)
         return file, get_document_spans(file), describe_new_examples(predictor.recipe, list(texts))
-    file = write_tokens(folder / "text", read_documents(path, data.documents), predictor.tokenizer)
+    file = write_tokens(folder / "text", read_documents(path, data.document_unit), predictor.tokenizer)
     if test is not None or data.validation is not None:
         return file, get_document_spans(file), f"{path}" if test is not None else f"the validation text {path}"
     _, spans = split_validation_spans(file, compute_validation_share(data, file), get_split_seed(predictor.recipe))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from regard.data.corpora import CORPORA
 from regard.recipe import Recipe
 from regard.settings import check_minimum
 from regard.tasks.settings import DataSettings, TextSettings
@@ -17,6 +18,11 @@ class TextData(DataSettings):
 
     corpus_size: int = 5_000  # number of examples to generate from a built-in corpus
     documents: Literal["file", "line", "paragraph"] = "file"  # unit of text to treat as a document
+
+    @property
+    def document_unit(self) -> Literal["file", "line", "paragraph"]:
+        """The unit of text that is a document: in a built-in corpus every example, otherwise `documents`."""
+        return "line" if self.train in CORPORA else self.documents
 
 
 @dataclass(frozen=True, kw_only=True)
