@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from regard.cli.train import HELP, Words, is_option, parse_arguments, read_recipe_table, take_value
 from regard.cli.train_options import override
+from regard.data.corpora import CORPORA
 from regard.errors import RegardError
 from regard.settings import Table, parse_value
 
@@ -169,7 +170,7 @@ def absolute_paths(table: Table) -> Table:
     """Return a recipe whose data files have full paths, so that each training can be repeated from anywhere."""
     changed = {name: dict(value) for name, value in table.items()}
     for name, value in changed.get("data", {}).items():
-        if isinstance(value, str) and os.path.exists(value):
+        if isinstance(value, str) and value not in CORPORA and os.path.exists(value):
             changed["data"][name] = os.path.abspath(value)
     return changed
 
