@@ -76,6 +76,38 @@ def share(tmp_path_factory) -> Share:
     return shared
 
 
+SMALL_GPT = {"width": 16, "heads": 2, "context_length": 64}
+CORPUS_RUNS: dict[str, dict[str, Any]] = {
+    "acts": {"data": {"corpus_size": 2000}, "training": {"steps": 150, "learning_rate": 0.01}},
+    "terms": {"training": ONE_STEP},
+    "entities": {"model": {"hidden": 8, "attention_heads": 2, "crf": False}, "training": ONE_STEP},
+    "agreement": {
+        "data": {"corpus": {"max_distance": 4}},
+        "model": SMALL_GPT,
+        "training": ONE_STEP,
+    },
+    "coreference": {
+        "model": SMALL_GPT,
+        "text": {"tokenizer": "bpe"},
+        "training": ONE_STEP,
+    },
+}
+"""Settings of short runs on built-in corpora of the tasks label, tag and text; only acts is learned."""
+
+
+@pytest.fixture(scope="session")
+def corpus_runs(share) -> dict[str, Path]:
+    """Runs on the built-in corpora of the tasks label, tag and text."""
+
+    def fill(folder: Path) -> None:
+        for name, recipe in CORPUS_RUNS.items():
+            data = {"corpus_size": 200, **recipe.get("data", {}), "train": name}
+            train({**recipe, "data": data}, folder / name, quiet=True)
+
+    folder = share("corpora", fill)
+    return {name: folder / name for name in CORPUS_RUNS}
+
+
 @pytest.fixture(scope="session")
 def reverse_run(share) -> Path:
     """A model with attention that has learned to reverse two to four letters."""

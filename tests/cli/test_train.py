@@ -239,9 +239,8 @@ def test_help_fits_on_a_screen_and_its_options_exist(arguments, capsys):
     assert all(name in out for name in (*MODELS, *CORPORA))
 
 
-@pytest.mark.parametrize("arguments", [["--help-all"], ["dates", "--help"]])
-def test_help_has_every_setting_and_is_easy_to_read(arguments, capsys):
-    out = helped(capsys, *arguments)
+def test_help_has_every_setting_and_is_easy_to_read(capsys):
+    out = helped(capsys, "--help-all")
     assert max(map(len, out.splitlines())) <= 98
     for section in ("data", "text", "model", "pretraining", "training", "decoding"):
         for name in find_known_fields(section, {}):
@@ -265,15 +264,31 @@ def test_help_for_one_task_has_its_settings_alone(arguments, capsys):
     out = helped(capsys, *arguments, "--help")
     sections = re.findall(r"\n\n([a-z.]+): ", out)
     assert sections == ["data", "text", "model", "pretraining", "training"]
-    assert re.findall(r"--data\.([a-z-]+)", out) == [name.replace("_", "-") for name in get_fields(TagData)]
+    settings_ = re.findall(r"--data\.([a-z-]+)", out)
+    assert sorted(settings_) == sorted(name.replace("_", "-") for name in get_fields(TagData))
     assert out.splitlines()[-1] == "Example: regard train ner.bio --task tag --out runs/ner"
 
 
-def test_help_for_one_corpus_has_its_settings(capsys):
-    out = helped(capsys, "reverse", "--help")
+@pytest.mark.parametrize(
+    ("corpus", "example"), [("reverse", "dates"), ("agreement", "book.txt"), ("acts", "questions.tsv")]
+)
+def test_help_for_one_corpus_has_its_settings_and_those_of_its_task(corpus, example, capsys):
+    out = helped(capsys, corpus, "--help")
     assert re.findall(r"--data\.corpus\.([a-z-]+)", out) == [
-        name.replace("_", "-") for name in get_fields(CORPORA["reverse"])
+        name.replace("_", "-") for name in get_fields(CORPORA[corpus])
     ]
+    table = {"data": {"train": corpus}}
+    assert ("--data.documents" in out, "--data.separator" in out) == (corpus == "agreement", corpus == "acts")
+    assert all(f"--training.{name.replace('_', '-')}" in out for name in find_known_fields("training", table))
+    assert out.splitlines()[-1].startswith(f"Example: regard train {example} ")
+
+
+def test_help_lists_the_corpora_of_each_task(capsys):
+    out = " ".join(helped(capsys, "--help").split())
+    assert (
+        "corpus built-in: copy, dates, numbers, reverse, sort, toy-en-de (pairs); acts, terms (label); "
+        "agreement, coreference (text); entities (tag)"
+    ) in out
 
 
 def test_help_for_a_model_that_there_is_not(capsys):

@@ -78,8 +78,8 @@ def test_what_is_typed_replaces_what_a_recipe_says_and_nothing_else():
         (
             "data.corpus.max-length",
             "3",
-            "--data.corpus.max-length requires a built-in corpus (copy, dates, numbers, reverse, sort, toy-en-de), "
-            "got none",
+            "--data.corpus.max-length requires a built-in corpus (acts, agreement, copy, coreference, dates, entities, "
+            "numbers, reverse, sort, terms, toy-en-de), got none",
         ),
     ],
 )

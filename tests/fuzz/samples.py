@@ -221,7 +221,7 @@ def get_run(name: str) -> Path:
 def start_server() -> Client:
     """Serve the tiny runs on the loopback; return a client of the server."""
     pool = ModelPool(runs={name: get_run(name) for name in RUN_NAMES})
-    pool.load("cpu", ServeSettings(max_tokens=LIMITS["max_tokens"]))
+    pool.load("cpu", ServeSettings(max_tokens=int(LIMITS["max_tokens"])))
     SERVER.callback(pool.stop, 5)
     return SERVER.enter_context(running(pool, **LIMITS))
 

@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Annotated
 from regard.bounds import Bounds, check_bounds
 from regard.cli.devices import resolve_device
 from regard.cli.threads import set_threads
-from regard.cli.train import HELP, TrainArguments, Words, is_option, parse_arguments, read_recipe_table, take_value
+from regard.cli.train import (
+    HELP,
+    YES_OR_NO,
+    TrainArguments,
+    Words,
+    is_option,
+    parse_arguments,
+    read_recipe_table,
+    take_value,
+)
 from regard.cli.train_options import override
 from regard.data.corpora import CORPORA
 from regard.errors import RegardError
@@ -167,8 +176,8 @@ def name_variant(combination: Sequence[tuple[str, str]], own: CompareArguments) 
     several = {setting for setting, values in own.sets if len(values) > 1}
     parts = [value for setting, value in combination if setting == "model" and len(own.models) > 1]
     differing = [(setting, value) for setting, value in combination if setting in several]
-    if len(differing) == 1 and not parts:
-        return differing[0][1]
+    if len(differing) == 1 and not parts and differing[0][1].isidentifier() and differing[0][1] not in YES_OR_NO:
+        return differing[0][1]  # a name, such as that of a score, which says enough
     return " ".join([*parts, *(f"{setting.rpartition('.')[2]}={value}" for setting, value in differing)])
 
 

@@ -16,6 +16,7 @@ from regard.models import MODELS
 from regard.recipe import get_model_fields, get_section_fields
 from regard.settings import Field, get_fields
 from regard.tasks import TASKS
+from regard.tasks.built_in import list_corpora
 
 WIDTH, COLUMN, TASK_COLUMN = 98, 32, 10
 
@@ -27,7 +28,7 @@ Train a model. Defaults are chosen to suit the data. Run the same command again 
 DATA is one of:
 {tasks}
   recipe  a file of settings (.toml)
-  corpus  built-in: {corpora}
+{corpora}
 """
 
 COMMON = {
@@ -65,7 +66,7 @@ DATA_DEPENDENT = ("dropout", "embedding", "hidden", "width")
 def print_help(words: Sequence[str]) -> None:
     """Print the common options; all settings for --help-all, and those of a named model, task or corpus."""
     corpus = next((word for word in words if word in CORPORA), None)
-    task = find_option_value("task", words)
+    task = find_option_value("task", words) or (CORPORA[corpus].task if corpus is not None else None)
     named = {"model": find_option_value("model", words), "task": aliases.TASKS.get(task or "", task)}
     table = override({}, [(name, value) for name, value in named.items() if value is not None])
     example = f"Example: {TASKS[find_named_task(table) or next(reversed(TASKS))].example}"
@@ -78,7 +79,9 @@ def print_help(words: Sequence[str]) -> None:
     options = [
         line for option, text in COMMON.items() for line in iter_row(option, text.format(models=", ".join(MODELS)))
     ]
-    print("\n".join([USAGE.format(tasks=tasks, corpora=", ".join(CORPORA)), *options, "", MORE, example]))
+    built_in = "; ".join(f"{', '.join(list_corpora(name))} ({name})" for name in reversed(TASKS))
+    corpora = "\n".join(iter_row("corpus", f"built-in: {built_in}", TASK_COLUMN))
+    print("\n".join([USAGE.format(tasks=tasks, corpora=corpora), *options, "", MORE, example]))
 
 
 def find_option_value(option: str, words: Sequence[str]) -> str | None:

@@ -23,6 +23,7 @@ from regard.recipe import (
 )
 from regard.settings import Field, Table, accepts, get_fields, merge_fields, parse_value
 from regard.tasks import TASKS, get_recipes
+from regard.tasks.built_in import find_corpus_task
 
 APPLIED_FIRST = ("model", "model.name", "task", "data.task", "train", "data.train")
 """Options that decide how the others are read."""
@@ -108,8 +109,9 @@ def resolve_alias(name: str, table: Mapping[str, Any]) -> list[str]:
 
 
 def find_named_task(table: Mapping[str, Any]) -> str | None:
-    """Return the task that a table names, directly or by its model."""
-    model, task = table.get("model", {}).get("name"), table.get("data", {}).get("task")
+    """Return the task that a table names, directly, by its model or by a built-in corpus."""
+    model, data = table.get("model", {}).get("name"), table.get("data", {})
+    task = data.get("task") or find_corpus_task(data)
     return task if model is None else find_preset(model, "recipe: [model] name").task
 
 

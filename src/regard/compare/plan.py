@@ -167,7 +167,8 @@ class Draft:
 def set_budget(drafts: Sequence[Draft], *, tokens: int | None = None, minutes: float | None = None) -> list[Variant]:
     """Give all models the same budget: target tokens, minutes of training, or else the updates of the first model.
 
-    Early stopping is off unless a recipe sets `patience`.
+    Only the data of the first model is read, unless the budget is in minutes. Early stopping is off unless a recipe
+    sets `patience`.
     """
     first = drafts[0].prepared.recipe.training
     count = first.steps
@@ -176,12 +177,11 @@ def set_budget(drafts: Sequence[Draft], *, tokens: int | None = None, minutes: f
         count = max(1, round(tokens / drafts[0].measure_update()[1]))
     variants = []
     for draft in drafts:
-        training = draft.prepared.recipe.training
         if minutes is not None:
             count = max(1, round(60 * minutes / draft.measure_update()[0]))
         settings = {
             "patience": 0,
-            "validate_every": max(1, min(training.validate_every or count, -(-count // 10))),
+            "validate_every": max(1, min(first.validate_every or count, -(-count // 10))),
             **draft.variant.table.get("training", {}),
             "steps": count,
             "batch_tokens": first.batch_tokens,

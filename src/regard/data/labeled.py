@@ -11,6 +11,7 @@ from itertools import count
 from pathlib import PurePath
 from typing import Any
 
+from regard.data.example import Links
 from regard.data.formats.lines import Path, format_path, guess_format, iter_numbered_lines, quote_text
 from regard.data.formats.tables import (
     find_column,
@@ -43,6 +44,7 @@ class LabeledText:
     second: str | None = None
     context: tuple[str, ...] = ()
     dialogue: int | None = field(default=None, compare=False)  # index of its dialogue, if context is read
+    links: Links | None = field(default=None, repr=False)  # (word, label): the words that decide each label, if known
 
 
 def read_labeled(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 
+from regard.data.example import Links
 from regard.data.formats.lines import Path, format_path, iter_numbered_lines, quote_text
 from regard.data.formats.tables import format_column_count, parse_column_number
 from regard.errors import RegardError
@@ -19,6 +20,7 @@ class TaggedSentence:
 
     words: tuple[str, ...]
     tags: tuple[str, ...]
+    links: Links | None = field(default=None, repr=False)  # (word, word): the words that decide a tag, if known
 
     def __post_init__(self) -> None:
         if len(self.words) != len(self.tags):

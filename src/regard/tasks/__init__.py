@@ -10,6 +10,7 @@ from regard.errors import RegardError, unknown_name
 from regard.recipe import Recipe, check_model, find_compatible_models, find_preset, parse_sections, resolve_paths
 from regard.settings import Table, read_toml
 from regard.tasks.base import Task
+from regard.tasks.built_in import find_corpus_task
 from regard.tasks.label import LabelTask
 from regard.tasks.pairs import PairTask
 from regard.tasks.tag import TagTask
@@ -27,7 +28,10 @@ def get_recipes() -> dict[str, type[Recipe]]:
 
 
 def find_task(table: Mapping[str, Any], location: str = "recipe") -> Task:
-    """Return the task of a recipe: that of its model, else `data.task`, else the first task that claims the data."""
+    """Return the task of a recipe: that of its model, else `data.task`, else of its data.
+
+    A built-in corpus has a task; other data have the first task that claims them.
+    """
     model, data = (part if isinstance(part := table.get(name), Mapping) else {} for name in ("model", "data"))
     task_name, preset = data.get("task"), model.get("name")
     if task_name is not None and not (isinstance(task_name, str) and task_name in TASKS):
@@ -37,6 +41,7 @@ def find_task(table: Mapping[str, Any], location: str = "recipe") -> Task:
         if task_name not in (None, task):
             raise RegardError(f"data.task is {task_name}, but model {preset} is for the task {task}")
         return TASKS[task]
+    task_name = task_name or find_corpus_task(data)
     return TASKS[task_name] if task_name is not None else next(task for task in TASKS.values() if task.claims(data))
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
 
 from regard.bounds import Bounds, OpenShare, PositiveCount, Seed, check_bounds
 from regard.errors import RegardError
@@ -27,9 +27,16 @@ class DataSettings:
     )  # validation data (default: a share of the training data)
     validation_share: OpenShare = 0.05  # share of the training data to validate with, without --validation
     split_seed: Seed | None = None  # seed of the validation split and of a built-in corpus (default: --seed)
+    corpus_size: Annotated[int, Bounds(1, 10_000_000)] = 20_000  # number of examples to generate from a built-in corpus
+    corpus: dict[str, Any] = field(default_factory=dict)  # settings of a built-in corpus
 
     def __post_init__(self) -> None:
         check_bounds(self)
+
+    @property
+    def has_validation(self) -> bool:
+        """Whether validation data are given."""
+        return self.validation is not None
 
     def check_train_given(self, expected: str) -> None:
         """Raise a `RegardError` if no training data are given; `expected` describes them."""

@@ -6,6 +6,7 @@ from random import Random
 import pytest
 
 from regard.data.corpora import CORPORA, generate_built_in, generate_examples, stream_examples
+from regard.data.corpora.base import get_input, get_output
 from regard.errors import RegardError
 
 NAMES = sorted(CORPORA)
@@ -13,11 +14,20 @@ NAMES = sorted(CORPORA)
 
 def keys(name, examples):
     """What must not be shared by train and valid."""
-    return {example.target if name in ("dates", "numbers") else example.source for example in examples}
+    return {example.target if name in ("dates", "numbers") else get_input(example) for example in examples}
 
 
-def test_there_are_six():
-    assert NAMES == ["copy", "dates", "numbers", "reverse", "sort", "toy-en-de"]
+def test_each_has_a_task():
+    assert {name: corpus.task for name, corpus in CORPORA.items() if corpus.task != "pairs"} == {
+        "acts": "label",
+        "agreement": "text",
+        "coreference": "text",
+        "entities": "tag",
+        "terms": "label",
+    }
+    assert [name for name, corpus in CORPORA.items() if corpus.task == "pairs"] == [
+        "copy", "dates", "numbers", "reverse", "sort", "toy-en-de",
+    ]  # fmt: skip
 
 
 def test_letters_follow_from_the_numbers_python_promises():
@@ -45,8 +55,8 @@ def test_parts_share_nothing_whatever_the_seed(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_examples_are_all_different(name):
     train, valid = generate_built_in(name, train=300, valid=50)
-    assert len({example.source for example in train + valid}) == 350
-    assert len({example.source for example in generate_examples(name, 350)}) == 350
+    assert len({get_input(example) for example in train + valid}) == 350
+    assert len({get_input(example) for example in generate_examples(name, 350)}) == 350
 
 
 def test_more_begin_with_the_same():
@@ -78,6 +88,14 @@ def test_what_is_kept_out_is_in_valid_only():
     assert {"a b", "a a b", "b a b b"} <= valid
     assert train == {source for source in train if "a b" not in source}
     assert len(train) + len(valid) == 4 + 8 + 16
+
+
+def test_what_is_kept_out_of_texts_labels_and_tags_is_in_valid_only():
+    for name, unseen in (("acts", "you are"), ("terms", "numpy"), ("entities", "B-PER"), ("coreference", "dog")):
+        train, valid = generate_built_in(name, train=300, valid=300, keep_out=[unseen])
+        texts = [[f" {get_input(example)} {get_output(example)} " for example in part] for part in (train, valid)]
+        assert not any(f" {unseen} " in text for text in texts[0])
+        assert any(f" {unseen} " in text for text in texts[1])
 
 
 def test_a_date_is_kept_out_in_every_language():

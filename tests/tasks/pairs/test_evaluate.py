@@ -284,7 +284,7 @@ WORDS = st.sampled_from(
 @pytest.fixture
 def few(monkeypatch):
     """Few examples, where the corpus is not cut short by an option."""
-    monkeypatch.setattr("regard.tasks.pairs.evaluate.COUNT", 20)
+    monkeypatch.setattr("regard.tasks.built_in.COUNT", 20)
 
 
 @pytest.mark.slow

@@ -95,7 +95,7 @@ def test_pairs_come_from_standard_input(monkeypatch):
         ({"train": "copy", "validation": "empty.tsv"}, "empty.tsv: no pairs; expected at least one"),
         ({"source": "empty.tsv", "target": "empty.tsv"}, "empty.tsv and empty.tsv: no pairs; expected at least one"),
         ({"train": "two.tsv", "validation": "copy"},
-         "data: --validation must be a file of pairs, got the built-in corpus copy"),
+         "data: --validation must be a file, got the built-in corpus copy"),
         (
             {"train": "two.tsv", "corpus": {"max_length": 3}},
             "data: [corpus] requires a built-in corpus, got two.tsv",

@@ -209,8 +209,6 @@ def test_a_text_is_written(name, request, monkeypatch, capsys):
                 "--format tsv",
                 "--columns 1,2",
                 "--on-empty skip",
-                "--count 3",
-                "--seed 0",
                 "--variants",
                 "--beam 3",
                 "--lowercase",

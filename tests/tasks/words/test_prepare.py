@@ -250,7 +250,6 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
      "recipe: [data] validation_target is for the task pairs; this recipe is for label"),
     ("label", {"data": {"documents": "line"}},
      "recipe: [data] documents is for the task text; this recipe is for label"),
-    ("tag", {"data": {"corpus_size": 3}}, "recipe: [data] corpus_size is for the task pairs; this recipe is for tag"),
     ("tag", {"data": {"separator": ""}}, "recipe: [data] separator is for the task label; this recipe is for tag"),
     ("tag", {"data": {"dialogue": "3"}}, "recipe: [data] dialogue is for the task label; this recipe is for tag"),
     ("tag", {"data": {"context": 2}}, "recipe: [data] context is for the task label; this recipe is for tag"),

@@ -15,25 +15,35 @@ from itertools import repeat
 from random import Random
 from typing import Any, Literal
 
-from regard.data.corpora.base import SampledExample, SyntheticCorpus
+from regard.data.corpora.acts import Acts
+from regard.data.corpora.agreement import Agreement
+from regard.data.corpora.base import SampledExample, SyntheticCorpus, get_input, get_output
+from regard.data.corpora.coreference import Coreference
 from regard.data.corpora.dates import Dates
+from regard.data.corpora.entities import Entities
 from regard.data.corpora.numbers import Numbers
 from regard.data.corpora.strings import Copy, Reverse, Sort
+from regard.data.corpora.terms import Terms
 from regard.data.corpora.toy_en_de import ToyEnDe
-from regard.data.example import Example
 from regard.errors import RegardError, unknown_name
 from regard.settings import parse_settings
 
 __all__ = ["CORPORA", "Split", "SyntheticCorpus", "generate_built_in", "generate_examples", "stream_examples"]
 
 CORPORA: dict[str, type[SyntheticCorpus]] = {
+    "acts": Acts,
+    "agreement": Agreement,
     "copy": Copy,
+    "coreference": Coreference,
     "dates": Dates,
+    "entities": Entities,
     "numbers": Numbers,
     "reverse": Reverse,
     "sort": Sort,
+    "terms": Terms,
     "toy-en-de": ToyEnDe,
 }
+"""Built-in corpora by name; each is for one task, `SyntheticCorpus.task`."""
 
 Split = Literal["train", "valid"]
 
@@ -43,7 +53,7 @@ PATIENCE = 10_000  # draws without a new example before giving up, plus ten per 
 
 def generate_built_in(
     name: str, *, train: int, valid: int = 0, seed: int = 0, keep_out: Collection[str] = (), **settings: Any
-) -> tuple[list[Example], list[Example]]:
+) -> tuple[list[Any], list[Any]]:
     """Generate distinct training and validation examples of a built-in corpus.
 
     A larger count gives the same examples first.
@@ -57,7 +67,8 @@ def generate_built_in(
         settings: Settings of the corpus; see its class.
 
     Returns:
-        Training and validation examples.
+        Training and validation examples: `Example`, `LabeledText`, `TaggedSentence` or `LinkedText`, by the task
+        of the corpus.
 
     Raises:
         RegardError: A name or setting is invalid, or the settings do not allow that many examples.
@@ -70,7 +81,7 @@ def generate_built_in(
     return examples["train"], examples["valid"]
 
 
-def generate_examples(name: str, count: int, *, seed: int = 0, **settings: Any) -> list[Example]:
+def generate_examples(name: str, count: int, *, seed: int = 0, **settings: Any) -> list[Any]:
     """Generate distinct examples of a corpus, from both splits."""
     samples = (("count", drawn.example) for drawn in iter_draws(name, build_corpus(name, settings), seed))
     return collect_examples(name, samples, {"count": count})["count"]
@@ -78,7 +89,7 @@ def generate_examples(name: str, count: int, *, seed: int = 0, **settings: Any) 
 
 def stream_examples(
     name: str, *, split: str = "train", seed: int = 0, keep_out: Collection[str] = (), **settings: Any
-) -> Iterator[Example]:
+) -> Iterator[Any]:
     """Yield examples of one split endlessly; a small corpus repeats itself."""
     if split not in ("train", "valid"):
         raise unknown_name(f"{name}: split", split, ("train", "valid"))
@@ -102,7 +113,7 @@ def iter_draws(name: str, corpus: SyntheticCorpus, seed: int) -> Iterator[Sample
 
 def iter_samples(
     name: str, settings: dict[str, Any], seed: int, keep_out: Collection[str]
-) -> Iterator[tuple[Split, Example]]:
+) -> Iterator[tuple[Split, Any]]:
     """Return an endless iterator of examples with their split."""
     corpus = build_corpus(name, settings)
     draws = iter_draws(name, corpus, seed)
@@ -117,11 +128,11 @@ def assign_split(sampled: SampledExample, unseen: Collection[str]) -> Split:
     checksum = int.from_bytes(blake2b(sampled.key.encode(), digest_size=8).digest(), "big")
     if checksum % VALIDATION_ONE_IN == 0:
         return "valid"
-    texts = (sampled.key, sampled.example.source, sampled.example.target)
+    texts = (sampled.key, get_input(sampled.example), get_output(sampled.example))
     return "valid" if any(phrase in f" {text} " for phrase in unseen for text in texts) else "train"
 
 
-def filter_split(name: str, samples: Iterator[tuple[Split, Example]], split: str) -> Iterator[Example]:
+def filter_split(name: str, samples: Iterator[tuple[Split, Any]], split: str) -> Iterator[Any]:
     """Yield the examples of one split."""
     idle = 0
     for example_split, example in samples:
@@ -133,20 +144,19 @@ def filter_split(name: str, samples: Iterator[tuple[Split, Example]], split: str
             raise RegardError(f"{name}: these settings give no examples for {split}; relax them")
 
 
-def collect_examples(
-    name: str, samples: Iterator[tuple[str, Example]], counts: dict[str, int]
-) -> dict[str, list[Example]]:
+def collect_examples(name: str, samples: Iterator[tuple[str, Any]], counts: dict[str, int]) -> dict[str, list[Any]]:
     """Collect the given number of distinct examples per split, in the order drawn."""
     for part, count in counts.items():
         if count < 0:
             raise RegardError(f"{name}: {part} must be at least 0, got {count}")
-    examples_by_split: dict[str, dict[str, Example]] = {part: {} for part in counts}
+    examples_by_split: dict[str, dict[str, Any]] = {part: {} for part in counts}
     idle = 0
     while missing := [part for part, count in counts.items() if len(examples_by_split[part]) < count]:
         part, example = next(samples)
         idle += 1
-        if part in missing and example.source not in examples_by_split[part]:
-            examples_by_split[part][example.source] = example
+        text = get_input(example)
+        if part in missing and text not in examples_by_split[part]:
+            examples_by_split[part][text] = example
             idle = 0
         if idle > PATIENCE + 10 * sum(map(len, examples_by_split.values())):
             few = missing[0]

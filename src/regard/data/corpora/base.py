@@ -7,32 +7,56 @@ Python, so all sampling uses it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from random import Random
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from regard.data.example import Example
+from regard.data.example import Example, LinkedText
+from regard.data.labeled import LabeledText
+from regard.data.tagged import TaggedSentence
 from regard.errors import RegardError, unknown_name
 
 Item = TypeVar("Item")
+
+CorpusExample = Example | LabeledText | TaggedSentence | LinkedText
+"""An example of a built-in corpus: of the task pairs, label, tag or text."""
 
 
 class SampledExample(NamedTuple):
     """An example and its key: all examples of a key belong to the same split."""
 
     key: str
-    example: Example
+    example: CorpusExample
 
 
 class SyntheticCorpus(ABC):
     """A generator of examples; subclasses are frozen dataclasses of their settings."""
 
+    task: ClassVar[str] = "pairs"  # the task that the examples are for
+    model: ClassVar[Mapping[str, Any]] = {}  # default model settings of a run on this corpus
+    training: ClassVar[Mapping[str, Any]] = {}  # default training settings of a run on this corpus
     held_out: ClassVar[frozenset[str]] = frozenset()  # texts that never occur in the training split
 
     @abstractmethod
     def sample(self, random: Random) -> SampledExample:
         """Draw one example."""
+
+
+def get_input(example: CorpusExample) -> str:
+    """Return what a model reads of an example; no two examples of a generated list have the same."""
+    if isinstance(example, Example):
+        return example.source
+    return " ".join(example.words) if isinstance(example, TaggedSentence) else example.text
+
+
+def get_output(example: CorpusExample) -> str:
+    """Return what a model is trained to predict for an example."""
+    if isinstance(example, Example):
+        return example.target
+    if isinstance(example, LinkedText):
+        return example.text
+    return " ".join(example.tags if isinstance(example, TaggedSentence) else example.labels)
 
 
 def sample_item(random: Random, items: Sequence[Item]) -> Item:

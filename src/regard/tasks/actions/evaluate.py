@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, runtime_ch
 
 from cyclopts import Parameter
 
+from regard.bounds import Bounds
 from regard.errors import RegardError
 from regard.messages import escape_lines
 from regard.tasks.actions import FILE_OR_STDIN, Action, Flag, Invocation
 
 if TYPE_CHECKING:
     from regard.metrics import Comparison
+    from regard.metrics.gold_attention import GoldAttention
 
 
 @runtime_checkable
@@ -62,6 +64,53 @@ class Evaluate(Action):
 
 
 @dataclass(frozen=True)
+class ReportWithAttention:
+    """A report, with the attention on gold words."""
+
+    report: Any  # with the methods of `PrintableReport`
+    attention: GoldAttention
+
+    def lines(self) -> list[str]:
+        """Return the lines of the report, and a line on the attention."""
+        return [*self.report.lines(), str(self.attention)]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as a JSON object."""
+        return {**self.report.to_json(), "gold_attention": self.attention.to_json()}
+
+
+def add_attention(report: Any, attention: GoldAttention | None) -> Any:
+    """Return a report with the attention on gold words, if it was scored."""
+    return report if attention is None else ReportWithAttention(report, attention)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuiltInOptions:
+    """Options of an evaluation on new examples of a built-in corpus.
+
+    Attributes:
+        count: Number of examples to generate from a built-in corpus (default: 1000, or as many as it has).
+        seed: Seed for examples of a built-in corpus (default: the run's seed plus 1).
+    """
+
+    count: Annotated[int | None, Bounds(1, 10_000_000)] = None
+    seed: Annotated[int | None, Bounds(0, 2**32 - 1)] = None
+
+    def find_corpus(self, predictor: Any, data: str | None) -> str | None:
+        """Return the built-in corpus to evaluate on: the one given as data, or that of the training without data."""
+        from regard.tasks.built_in import is_built_in
+
+        name = predictor.recipe.data.train if data is None else data
+        return name if is_built_in(name, predictor.task_name) else None
+
+    def sample_examples(self, predictor: Any, corpus: str) -> list[Any]:
+        """Generate examples of a built-in corpus from its validation split."""
+        from regard.tasks.built_in import sample_new_examples
+
+        return sample_new_examples(predictor.recipe, corpus, seed=self.seed, count=self.count)
+
+
+@dataclass(frozen=True)
 class EvaluationResult:
     """The predictions of a run and the gold labels of each text, or spans of each sentence."""
 
@@ -92,11 +141,11 @@ class ComparisonReport:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateWithComparison(Evaluate):
+class EvaluateWithComparison(Evaluate, BuiltInOptions):
     """Score the predictions of a run, and compare them to another run if one is given.
 
     Attributes:
-        data: A file in the format of the training data.
+        data: A file in the format of the training data, or a built-in corpus.
         columns: Columns of the file; by default as in the run's recipe.
         against: Another run to compare with, using paired bootstrap.
         out: Write the predictions to this file.
@@ -109,9 +158,18 @@ class EvaluateWithComparison(Evaluate):
     against: Path | None = None
     out: Path | None = None
 
-    def check(self) -> None:
+    def load_test_examples(self, predictor: Any) -> list[Any]:
+        """Generate new examples of a built-in corpus, or read the file."""
+        corpus = self.find_corpus(predictor, self.data)
+        if corpus is not None:
+            return self.sample_examples(predictor, corpus)
         if self.data is None:
             raise RegardError(f"--data is required: {self.expected_data}")
+        return self.read_examples(predictor)
+
+    @abstractmethod
+    def read_examples(self, predictor: Any) -> list[Any]:
+        """Read the examples of the file."""
 
     @abstractmethod
     def evaluate(self, predictor: Any, invocation: Invocation) -> EvaluationResult:

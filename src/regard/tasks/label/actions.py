@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from regard.errors import RegardError
 from regard.tasks.actions import Invocation
-from regard.tasks.actions.evaluate import EvaluateWithComparison, EvaluationResult, parse_columns, rename_data_options
+from regard.tasks.actions.evaluate import (
+    EvaluateWithComparison,
+    EvaluationResult,
+    add_attention,
+    parse_columns,
+    rename_data_options,
+)
 from regard.tasks.actions.explain import Explain
 from regard.tasks.actions.look import Look
 from regard.tasks.actions.predict import PredictFromWords
@@ -76,7 +82,8 @@ class EvaluateLabels(EvaluateWithComparison):
     """Score labels: accuracy, F1 and a table of confusions.
 
     Attributes:
-        data: File of texts and labels, in the format of the training data.
+        data: File of texts and labels, in the format of the training data, or a built-in corpus (default: the built-in
+            corpus the run was trained on).
         format: Format of the file; by default from its name.
         on_empty: What to do with an example that has an empty part.
     """
@@ -88,9 +95,10 @@ class EvaluateLabels(EvaluateWithComparison):
     on_empty: Literal["error", "skip"] = "error"
 
     def evaluate(self, predictor: LabelPredictor, invocation: Invocation) -> EvaluationResult:
+        from regard.tasks.label.gold_attention import score_label_attention
         from regard.tasks.label.predictor import join_labels
 
-        examples = self.load_examples(predictor)
+        examples = self.load_test_examples(predictor)
         with show_counter(invocation.quiet, "texts") as show:
             probabilities = predictor.probabilities(examples, show)
         gold, labels = [example.labels for example in examples], predictor.labels
@@ -102,7 +110,10 @@ class EvaluateLabels(EvaluateWithComparison):
         report, predictions = self.score_labels(predictor, probabilities, gold, invocation)
         separator = predictor.recipe.data.separator or "|"
         return EvaluationResult(
-            report, predictions, gold, [join_labels(example_labels, separator) for example_labels in predictions]
+            add_attention(report, score_label_attention(predictor, examples)),
+            predictions,
+            gold,
+            [join_labels(example_labels, separator) for example_labels in predictions],
         )
 
     def score_labels(
@@ -121,7 +132,7 @@ class EvaluateLabels(EvaluateWithComparison):
         return label_report([label for (label,) in predictions], [label for (label,) in gold]), predictions
 
     @rename_data_options()
-    def load_examples(self, predictor: LabelPredictor) -> list[LabeledText]:
+    def read_examples(self, predictor: LabelPredictor) -> list[LabeledText]:
         """Read the examples to score, with the settings of the training by default."""
         from regard.tasks.label.prepare import read_labeled_texts
 

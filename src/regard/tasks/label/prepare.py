@@ -15,6 +15,7 @@ from regard.data.unlabeled import split_text_words
 from regard.errors import RegardError
 from regard.models.attentive_classifier import ClassifierConfig
 from regard.run import Run
+from regard.tasks.built_in import check_corpus_settings, choose_corpus_settings, generate_split, is_built_in
 from regard.tasks.label.defaults import choose_label_settings
 from regard.tasks.label.settings import LabelData, LabelRecipe
 from regard.tasks.label.validation import LabelValidation
@@ -28,6 +29,8 @@ from regard.training.reporter import Reporter
 def prepare_labels(recipe: LabelRecipe, existing_run: Run | None, device: str, reporter: Reporter) -> WordsPrepared:
     """Read and check labeled texts, learn their vocabulary or load that of a run, and choose unset settings."""
     recipe.data.check_train_given("a file of texts and labels")
+    if existing_run is None:
+        recipe = choose_corpus_settings(recipe)
     train, valid = load_labeled_split(recipe.data, get_split_seed(recipe))
     for line in label_check.summarize_label_data(train, valid).lines():
         reporter.info(line)
@@ -78,6 +81,10 @@ def is_multi_label(train: Sequence[LabeledText], valid: Sequence[LabeledText]) -
 def load_labeled_split(data: LabelData, seed: int) -> tuple[list[LabeledText], list[LabeledText]]:
     """Load the training and validation texts; without validation data, split the training data."""
     assert data.train is not None
+    check_corpus_settings(data, "label")
+    if is_built_in(data.train, "label"):
+        train, valid = generate_split(data, seed)
+        return train, valid if data.validation is None else read_labeled_texts(data.validation, data)
     train = read_labeled_texts(data.train, data)
     if data.validation is None:
         label_check.summarize_label_data(train)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from regard.tasks.built_in import describe_new_examples, is_built_in, sample_new_examples
 from regard.tasks.item_scores import ItemScores
+from regard.tasks.label.gold_attention import score_label_attention
 from regard.tasks.label.predictor import LabelPredictor, join_labels
 from regard.tasks.label.prepare import load_labeled_split, read_labeled_texts
 from regard.tasks.settings import get_split_seed
@@ -10,9 +12,12 @@ from regard.tasks.words.score_items import build_word_scores
 
 
 def score_label_items(predictor: LabelPredictor, test: str | None) -> ItemScores:
-    """Classify the texts of a test file, or of the validation part, and score each of them."""
+    """Classify the texts of a test file, new examples of a built-in corpus or the validation part; score each text."""
     data = predictor.recipe.data
-    if test is None:
+    if test is None and is_built_in(data.train, "label"):
+        examples = sample_new_examples(predictor.recipe, data.train)
+        part = describe_new_examples(predictor.recipe, examples)
+    elif test is None:
         examples, part = load_labeled_split(data, get_split_seed(predictor.recipe))[1], "the validation texts"
     else:
         examples, part = read_labeled_texts(test, data), test
@@ -25,4 +30,5 @@ def score_label_items(predictor: LabelPredictor, test: str | None) -> ItemScores
         [join_labels(example_labels, data.separator or "|") for example_labels in predictions],
         predictor.vocabulary,
         single=not predictor.model.config.multi_label,
+        attention=score_label_attention(predictor, examples),
     )

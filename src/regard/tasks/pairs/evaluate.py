@@ -7,10 +7,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from regard.bounds import Bounds
 from regard.errors import RegardError
 from regard.tasks.actions import FILE_OR_STDIN, File, Flag, Invocation
-from regard.tasks.actions.evaluate import ComparisonReport, Evaluate, join_lines, parse_columns, rename_data_options
+from regard.tasks.actions.evaluate import (
+    BuiltInOptions,
+    ComparisonReport,
+    Evaluate,
+    join_lines,
+    parse_columns,
+    rename_data_options,
+)
 from regard.tasks.actions.predict import to_single_line
 from regard.tasks.actions.warnings import Warnings
 from regard.tasks.pairs.links import (
@@ -25,17 +31,12 @@ from regard.tasks.pairs.links import (
 )
 from regard.tasks.pairs.options import BeamBounds, SearchOptions
 from regard.tasks.progress import show_counter
-from regard.tasks.settings import get_split_seed
 
 if TYPE_CHECKING:
     from regard.alignment import HeadSelection
     from regard.data.example import Example
     from regard.metrics import AlignmentScore, TextPredictionReport
     from regard.tasks.pairs.predictor import PairPredictor, Prediction
-
-COUNT = 1000
-MAX_IDLE = 2000
-"""Number of samples in a row without a new example after which a built-in corpus counts as exhausted."""
 
 VALIDATED_BY = {"exact": "exact_match", "chrf": "chrf"}
 """Validation metric of a run -> score to report first; BLEU for all others, where it is meaningful."""
@@ -85,7 +86,7 @@ class PairReport:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluatePairs(Evaluate):
+class EvaluatePairs(Evaluate, BuiltInOptions):
     """Score predictions: exact match, BLEU, chrF and edit rates.
 
     Attributes:
@@ -95,8 +96,6 @@ class EvaluatePairs(Evaluate):
         format: File format (default: from the file name).
         columns: Columns of the file, separated by commas: source,target (default: from the recipe).
         on_empty: What to do with an example that has an empty part.
-        count: Number of examples to generate from a built-in corpus (default: 1000, or as many as it has).
-        seed: Seed for examples of a built-in corpus (default: the run's seed plus 1).
         variants: Treat the targets of equal sources as alternative references.
         beam: Beam size; 1 for greedy search (default: from the recipe).
         lowercase: Ignore case.
@@ -124,8 +123,6 @@ class EvaluatePairs(Evaluate):
     format: str | None = None
     columns: str | None = None
     on_empty: Literal["error", "skip"] = "error"
-    count: Annotated[int | None, Bounds(1, 10_000_000)] = None
-    seed: Annotated[int | None, Bounds(0, 2**32 - 1)] = None
     variants: Flag = False
     beam: Annotated[int | None, BeamBounds] = None
     lowercase: Flag = False
@@ -236,42 +233,25 @@ class EvaluatePairs(Evaluate):
     @rename_data_options()
     def load_examples(self, predictor: PairPredictor) -> Sequence[Example]:
         """Return the examples to evaluate on."""
-        from regard.data.corpora import CORPORA
         from regard.data.formats import read_pairs, read_parallel
 
-        settings = predictor.recipe.data
         if self.source is not None and self.target is not None:
             examples = list(read_parallel(self.source, self.target, on_empty=self.on_empty))
             name = str(self.source)
         else:
-            name = self.data or (settings.train if settings.train in CORPORA else None) or ""
-            if not name:
+            corpus = self.find_corpus(predictor, self.data)
+            if corpus is not None:
+                return self.sample_examples(predictor, corpus)
+            if self.data is None:
                 raise RegardError(
                     "--data is required: a file of pairs or a built-in corpus; or pass --source and --target"
                 )
-            if name in CORPORA:
-                return self.sample_examples(predictor, name)
+            name = self.data
             columns = parse_columns(self.columns, predictor)
             examples = list(read_pairs(name, format=self.format, columns=columns or None, on_empty=self.on_empty))
         if not examples:
             raise RegardError(f"{name} is empty; expected at least one pair")
         return examples
-
-    def sample_examples(self, predictor: PairPredictor, name: str) -> Sequence[Example]:
-        """Generate examples of a built-in corpus from its validation split."""
-        from regard.data.corpora import stream_examples
-
-        recipe = predictor.recipe
-        options = recipe.data.corpus if name == recipe.data.train else {}
-        seed, count = get_split_seed(recipe) + 1 if self.seed is None else self.seed, self.count or COUNT
-        examples: dict[str, Example] = {}
-        idle = 0
-        for example in stream_examples(name, split="valid", seed=seed, **options):
-            idle = idle + 1 if example.source in examples else 0
-            examples.setdefault(example.source, example)
-            if len(examples) == count or idle > MAX_IDLE:
-                break
-        return list(examples.values())
 
     def iter_text_scores(
         self, predictor: PairPredictor, predictions: Sequence[Prediction], answers: Sequence[str] | Sequence[list[str]]

@@ -7,12 +7,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from regard.data.corpora import CORPORA, generate_built_in
 from regard.data.example import Example
 from regard.data.formats import read_pairs, read_parallel
 from regard.data.formats.lines import format_path
 from regard.data.pair_check import pluralize, split_validation_pairs
 from regard.errors import RegardError, unknown_name
+from regard.tasks.built_in import check_corpus_settings, generate_split, is_built_in, list_corpora
 from regard.tasks.pairs.settings import PairData
 
 
@@ -31,23 +31,17 @@ def load_pair_split(settings: PairData, seed: int) -> PairSplit:
     valid = None
     if settings.validation or settings.validation_source:
         valid = read_examples(settings, settings.validation, settings.validation_source, settings.validation_target)
-    if settings.train in CORPORA:
-        return load_built_in_split(settings, settings.train, valid, seed)
+    if is_built_in(settings.train, "pairs"):
+        generated, generated_valid = generate_split(settings, seed)
+        return PairSplit(
+            generated, generated_valid if valid is None else valid, f"the built-in corpus {settings.train}, seed {seed}"
+        )
     train = read_examples(settings, settings.train, settings.source, settings.target)
     origin = settings.train or f"{settings.source} and {settings.target}"
     if valid is not None:
         return PairSplit(train, valid, origin)
     train_part, valid_part = split_validation_pairs(train, share=settings.validation_share, seed=seed)
     return PairSplit(train_part, valid_part, f"{origin}, {pluralize(len(valid_part), 'pair')} split off for validation")
-
-
-def load_built_in_split(settings: PairData, name: str, valid: Sequence[Example] | None, seed: int) -> PairSplit:
-    """Generate a built-in corpus, with its validation split unless `valid` is given."""
-    valid_count = 0 if valid is not None else max(1, min(1000, round(settings.corpus_size * settings.validation_share)))
-    train, generated = generate_built_in(
-        name, train=settings.corpus_size, valid=valid_count, seed=seed, **settings.corpus
-    )
-    return PairSplit(train, generated if valid is None else valid, f"the built-in corpus {name}, seed {seed}")
 
 
 def read_examples(settings: PairData, path: str | None, source: str | None, target: str | None) -> list[Example]:
@@ -72,7 +66,7 @@ def check_pair_file(name: str) -> None:
     if os.path.isdir(name):
         raise RegardError(f"{name} is a folder; expected a file of pairs or a built-in corpus")
     if re.fullmatch(r"[\w-]+", name) and not os.path.exists(name) and name != "-":
-        raise unknown_name("file or built-in corpus", name, CORPORA)
+        raise unknown_name("file or built-in corpus", name, list_corpora("pairs"))
 
 
 def check_data_settings(settings: PairData) -> None:
@@ -91,12 +85,9 @@ def check_data_settings(settings: PairData) -> None:
     if settings.train is None and settings.source is None:
         raise RegardError(
             "data: no training data; pass a file of pairs, --source and --target, or a built-in corpus "
-            f"({', '.join(CORPORA)})"
+            f"({', '.join(list_corpora('pairs'))})"
         )
-    if settings.validation in CORPORA:
-        raise RegardError(f"data: --validation must be a file of pairs, got the built-in corpus {settings.validation}")
-    if settings.corpus and settings.train not in CORPORA:
-        raise RegardError(f"data: [corpus] requires a built-in corpus, got {settings.train or settings.source}")
+    check_corpus_settings(settings, "pairs")
     files = (
         getattr(settings, name)
         for name in ("train", "source", "target", "validation", "validation_source", "validation_target")

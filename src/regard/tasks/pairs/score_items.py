@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from regard.batch import UNKNOWN
-from regard.data.corpora import CORPORA
 from regard.data.example import Example
 from regard.metrics.evaluation import METRICS, choose_unit
 from regard.metrics.items import ItemCounts
 from regard.metrics.sequences import to_units
 from regard.metrics.significance import BOOTSTRAP_METRICS, Conditions
 from regard.metrics.translation import has_four_words
+from regard.tasks.built_in import describe_new_examples, is_built_in, sample_new_examples
 from regard.tasks.item_scores import ItemScores
 from regard.tasks.pairs.evaluate import VALIDATED_BY, EvaluatePairs
 from regard.tasks.pairs.load import load_pair_split
@@ -55,9 +55,9 @@ def load_test_examples(predictor: PairPredictor, test: str | None) -> tuple[Sequ
     recipe = predictor.recipe
     if test is not None:
         return EvaluatePairs(data=test).load_examples(predictor), test
-    if recipe.data.train in CORPORA:
-        examples = EvaluatePairs().load_examples(predictor)
-        return examples, f"{len(examples):,} new examples of the built-in corpus {recipe.data.train}"
+    if is_built_in(recipe.data.train, "pairs"):
+        examples = sample_new_examples(recipe, recipe.data.train)
+        return examples, describe_new_examples(recipe, examples)
     valid = load_pair_split(recipe.data, get_split_seed(recipe)).valid
     return valid, f"the {len(valid):,} validation pairs"
 

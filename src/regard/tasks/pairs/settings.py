@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from regard.bounds import Bounds, Length, PositiveCount, Share, check_bounds
+from regard.bounds import Length, PositiveCount, Share, check_bounds
 from regard.errors import RegardError
 from regard.recipe import Recipe
 from regard.settings import format_value, setting
@@ -26,8 +26,10 @@ class PairData(DataSettings):
     columns: tuple[str, ...] = ()  # columns, keys or languages of source and target
     on_empty: Literal["error", "skip"] = "error"  # what to do with a pair or example with an empty part
     max_tokens: Length = 256  # skip pairs with more tokens than this on either side
-    corpus_size: Annotated[int, Bounds(1, 10_000_000)] = 20_000  # number of examples to generate from a built-in corpus
-    corpus: dict[str, Any] = field(default_factory=dict)  # settings of a built-in corpus
+
+    @property
+    def has_validation(self) -> bool:
+        return self.validation is not None or self.validation_source is not None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from regard.errors import RegardError
 from regard.tasks.actions import Flag, Invocation
-from regard.tasks.actions.evaluate import EvaluateWithComparison, EvaluationResult, parse_columns
+from regard.tasks.actions.evaluate import EvaluateWithComparison, EvaluationResult, add_attention, parse_columns
 from regard.tasks.actions.explain import Explain
 from regard.tasks.actions.look import Look
 from regard.tasks.actions.predict import PredictFromWords
@@ -17,6 +17,7 @@ from regard.tasks.progress import show_counter
 from regard.tasks.tag.options import ENDINGS, TagExplainOptions, TagOptions
 
 if TYPE_CHECKING:
+    from regard.data.tagged import TaggedSentence
     from regard.tasks.tag.predictor import TagPredictor
 
 WEIGHED_CHUNK_SIZE = 100
@@ -74,7 +75,8 @@ class EvaluateTags(EvaluateWithComparison):
     """Score tags: precision, recall and F1 of spans, or the accuracy of words.
 
     Attributes:
-        data: File of words and tags, in the format of the training data.
+        data: File of words and tags, in the format of the training data, or a built-in corpus (default: the built-in
+            corpus the run was trained on).
     """
 
     example: ClassVar[str] = "evaluate runs/ner --data test.bio"
@@ -83,10 +85,9 @@ class EvaluateTags(EvaluateWithComparison):
     def evaluate(self, predictor: TagPredictor, invocation: Invocation) -> EvaluationResult:
         from regard.metrics.labels import label_report
         from regard.metrics.spans import span_report
-        from regard.tasks.tag.prepare import read_tagged_sentences
+        from regard.tasks.tag.gold_attention import score_tag_attention
 
-        assert self.data is not None
-        sentences = read_tagged_sentences(self.data, parse_columns(self.columns, predictor))
+        sentences = self.load_test_examples(predictor)
         with show_counter(invocation.quiet, "sentences") as show:
             taggings = predictor.predict([sentence.words for sentence in sentences], progress=show)
         predicted_tags, gold = [tagging.tags for tagging in taggings], [sentence.tags for sentence in sentences]
@@ -95,9 +96,15 @@ class EvaluateTags(EvaluateWithComparison):
         if predictor.model.config.scheme == "plain":
             report = label_report(*([tag for tags in part for tag in tags] for part in (predicted_tags, gold)))
         else:
-            report = span_report(predicted_tags, gold)
+            report = add_attention(span_report(predicted_tags, gold), score_tag_attention(predictor, sentences))
         spans, gold_spans = ([predictor.list_spans(tags) for tags in part] for part in (predicted_tags, gold))
         return EvaluationResult(report, spans, gold_spans, lines)
+
+    def read_examples(self, predictor: TagPredictor) -> list[TaggedSentence]:
+        from regard.tasks.tag.prepare import read_tagged_sentences
+
+        assert self.data is not None
+        return read_tagged_sentences(self.data, parse_columns(self.columns, predictor))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,7 @@ from regard.errors import RegardError
 from regard.models.attentive_tagger import TaggerConfig
 from regard.run import Run
 from regard.schemes import Scheme, find_odd_tags, find_scheme, format_scheme, repair_tags, spans_to_tags, tags_to_spans
+from regard.tasks.built_in import check_corpus_settings, choose_corpus_settings, generate_split, is_built_in
 from regard.tasks.settings import get_split_seed
 from regard.tasks.tag.defaults import choose_tag_settings
 from regard.tasks.tag.settings import TagData, TagRecipe
@@ -27,6 +28,8 @@ from regard.training.reporter import Reporter
 def prepare_tags(recipe: TagRecipe, existing_run: Run | None, device: str, reporter: Reporter) -> WordsPrepared:
     """Read and check tagged sentences, learn their vocabulary or load that of a run, and choose unset settings."""
     recipe.data.check_train_given("a file of words and tags")
+    if existing_run is None:
+        recipe = choose_corpus_settings(recipe)
     train, valid = load_tagged_split(recipe.data, get_split_seed(recipe))
     scheme: Scheme = recipe.model.get("scheme") or find_scheme(sentence.tags for sentence in train)
     repaired_sentences, changed = repair_sentences(train, scheme)
@@ -60,6 +63,10 @@ def prepare_tags(recipe: TagRecipe, existing_run: Run | None, device: str, repor
 def load_tagged_split(data: TagData, seed: int) -> tuple[list[TaggedSentence], list[TaggedSentence]]:
     """Load the training and validation sentences; without validation data, split the training data."""
     assert data.train is not None
+    check_corpus_settings(data, "tag")
+    if is_built_in(data.train, "tag"):
+        train, valid = generate_split(data, seed)
+        return train, valid if data.validation is None else read_tagged_sentences(data.validation, data.columns)
     train = read_tagged_sentences(data.train, data.columns)
     if data.validation is not None:
         return train, read_tagged_sentences(data.validation, data.columns)

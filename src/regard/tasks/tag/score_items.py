@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from regard.tasks.built_in import describe_new_examples, is_built_in, sample_new_examples
 from regard.tasks.item_scores import ItemScores
 from regard.tasks.settings import get_split_seed
+from regard.tasks.tag.gold_attention import score_tag_attention
 from regard.tasks.tag.predictor import TagPredictor
 from regard.tasks.tag.prepare import load_tagged_split, read_tagged_sentences
 from regard.tasks.words.score_items import build_word_scores
 
 
 def score_tag_items(predictor: TagPredictor, test: str | None) -> ItemScores:
-    """Tag the sentences of a test file, or of the validation part, and score each of them."""
+    """Tag the sentences of a test file, new ones of a built-in corpus or the validation part; score each sentence."""
     data = predictor.recipe.data
-    if test is None:
+    if test is None and is_built_in(data.train, "tag"):
+        sentences = sample_new_examples(predictor.recipe, data.train)
+        part = describe_new_examples(predictor.recipe, sentences)
+    elif test is None:
         sentences, part = load_tagged_split(data, get_split_seed(predictor.recipe))[1], "the validation sentences"
     else:
         sentences, part = read_tagged_sentences(test, data.columns), test
@@ -25,4 +30,5 @@ def score_tag_items(predictor: TagPredictor, test: str | None) -> ItemScores:
         [" ".join(tagging.tags) for tagging in taggings],
         predictor.vocabulary,
         single=False,
+        attention=score_tag_attention(predictor, sentences),
     )

@@ -15,7 +15,7 @@ from regard.bounds import Bounds
 from regard.errors import RegardError
 from regard.messages import print_message
 from regard.tasks.actions import Action, File, Flag, Invocation
-from regard.tasks.actions.evaluate import ComparisonReport, Evaluate
+from regard.tasks.actions.evaluate import BuiltInOptions, ComparisonReport, Evaluate
 from regard.tasks.actions.explain import Explain
 from regard.tasks.actions.look import Look
 from regard.tasks.actions.predict import Predict
@@ -59,11 +59,12 @@ class PredictText(Predict):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateText(Evaluate):
+class EvaluateText(Evaluate, BuiltInOptions):
     """Score a text: perplexity, bits per character, and loss by length of context.
 
     Attributes:
-        data: Text file, or folder of text files; - for stdin.
+        data: Text file, folder of text files, - for stdin, or a built-in corpus (default: the built-in corpus the run
+            was trained on).
         documents: Unit of text to treat as a document (default: from the recipe).
         context_length: Number of tokens to read at once (default: the maximum of the model).
         stride: Number of tokens to score per window, at most the context length (default: half the context length, or
@@ -81,8 +82,6 @@ class EvaluateText(Evaluate):
     against: Path | None = None
 
     def check(self) -> None:
-        if self.data is None:
-            raise RegardError("--data is required: a text file or a folder of text files")
         if self.against is not None and self.data == Path("-"):
             raise RegardError("--against cannot be combined with --data -: both runs read the data")
 
@@ -90,13 +89,17 @@ class EvaluateText(Evaluate):
         from regard.tasks.loading import load_same_task
         from regard.tasks.text.compare import compare_scored_files
 
-        assert self.data is not None
+        corpus = self.find_corpus(predictor, None if self.data is None else str(self.data))
+        if corpus is not None:
+            return self.evaluate_corpus(predictor, corpus, invocation)
+        if self.data is None:
+            raise RegardError("--data is required: a text file or a folder of text files")
         other = None if self.against is None else load_same_task(predictor, self.against, invocation)
-        documents = self.documents or predictor.recipe.data.documents
+        documents = self.documents or predictor.recipe.data.document_unit
         scored = self.score(predictor, documents, invocation)
         if other is None or self.against is None:
             return scored.report
-        other_documents = other.recipe.data.documents
+        other_documents = other.recipe.data.document_unit
         if self.documents is None and other_documents != documents and not invocation.quiet:
             print_message(
                 f"{self.against} was trained with --documents {other_documents}, but is scored with {documents} "
@@ -105,6 +108,18 @@ class EvaluateText(Evaluate):
         other_scored = self.score(other, documents, invocation)
         comparison = compare_scored_files((other, other_scored), (predictor, scored), self.data, documents)
         return ComparisonReport(scored.report, comparison, (self.against, invocation.run))
+
+    def evaluate_corpus(self, predictor: TextPredictor, corpus: str, invocation: Invocation) -> TextReport:
+        """Score new examples of a built-in corpus, and the attention to their gold words."""
+        from regard.tasks.text.evaluation import evaluate_linked_texts
+
+        if self.against is not None:
+            raise RegardError(f"--against requires a text file as --data, got the built-in corpus {corpus}")
+        texts = self.sample_examples(predictor, corpus)
+        with show_counter(invocation.quiet, "tokens") as show:
+            return evaluate_linked_texts(
+                predictor, texts, context_length=self.context_length, stride=self.stride, progress=show
+            )
 
     def score(self, predictor: TextPredictor, documents: Documents, invocation: Invocation) -> ScoredFile:
         """Score the data with a run."""

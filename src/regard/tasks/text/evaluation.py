@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,8 @@ import torch
 from jaxtyping import Bool, Float, Int, Integer
 
 from regard.batch import PAD
-from regard.data.documents import Documents, read_documents
+from regard.data.documents import Chunk, Documents, read_documents
+from regard.data.example import LinkedText
 from regard.data.segments import (
     SCORED_TOKENS,
     WARMUP_TOKENS,
@@ -26,10 +27,13 @@ from regard.data.segments import (
 from regard.data.token_file import TokenFile, write_tokens
 from regard.decoding.score_text import iter_segment_log_probabilities
 from regard.errors import RegardError
+from regard.metrics.gold_attention import GoldAttention
 from regard.metrics.language import score_distance_bands, score_text
 from regard.metrics.score import MetricScore
 from regard.tasks.progress import Progress
+from regard.tasks.text.gold_attention import ContrastScore, score_contrasts, score_text_attention
 from regard.tasks.text.predictor import TextPredictor
+from regard.tasks.text.prepare import to_chunks
 
 SAMPLES, FARTHEST = 256, 512
 """Number of windows, and their maximum length, for the loss by length of context."""
@@ -44,16 +48,21 @@ class TextReport:
 
     scores: Sequence[MetricScore]
     distances: Sequence[MetricScore]
+    contrasts: ContrastScore | None = None  # of a text with contrasts
+    attention: GoldAttention | None = None  # of a text with gold links
 
     def lines(self) -> list[str]:
         """Return the report, one line per score."""
-        return [str(score) for score in [*self.scores, *self.distances]]
+        gold = [score for score in (self.contrasts, self.attention) if score is not None]
+        return [str(score) for score in [*self.scores, *self.distances, *gold]]
 
     def to_json(self) -> dict[str, object]:
         """Return values for `json.dumps`."""
+        gold = {"contrasts": self.contrasts, "gold_attention": self.attention}
         return {
             "scores": [score.to_json() for score in self.scores],
             "by_distance": [score.to_json() for score in self.distances],
+            **{name: score.to_json() for name, score in gold.items() if score is not None},
         }
 
 
@@ -110,10 +119,39 @@ def score_text_file(
     progress: Progress | None = None,
 ) -> ScoredFile:
     """Return the report of `evaluate_text_file`, and what each token costs."""
-    documents = documents or predictor.recipe.data.documents
+    documents = documents or predictor.recipe.data.document_unit
+    return score_documents(
+        predictor, read_documents(path, documents), documents, context_length, stride, progress=progress
+    )
+
+
+def evaluate_linked_texts(
+    predictor: TextPredictor,
+    texts: Sequence[LinkedText],
+    *,
+    context_length: int | None = None,
+    stride: int | None = None,
+    progress: Progress | None = None,
+) -> TextReport:
+    """Score texts of a built-in corpus as `evaluate_text_file` does, and by their contrasts and gold links."""
+    scored = score_documents(predictor, to_chunks(texts), "line", context_length, stride, progress=progress)
+    contrasts, attention = score_contrasts(predictor, texts), score_text_attention(predictor, texts)
+    return replace(scored.report, contrasts=contrasts, attention=attention)
+
+
+def score_documents(
+    predictor: TextPredictor,
+    chunks: Iterable[Chunk],
+    documents: Documents,
+    context_length: int | None,
+    stride: int | None,
+    *,
+    progress: Progress | None,
+) -> ScoredFile:
+    """Score every token of some documents once, with a sliding window."""
     context_length, stride = resolve_window(predictor, context_length, stride)
     with tempfile.TemporaryDirectory() as folder:
-        file = write_tokens(Path(folder) / "text", read_documents(path, documents), predictor.tokenizer)
+        file = write_tokens(Path(folder) / "text", chunks, predictor.tokenizer)
         spans = get_document_spans(file)
         nats, _ = compute_token_nats(predictor, file, spans, (context_length, stride), progress)
         conditions = f"context:{context_length}|stride:{stride}|documents:{documents}"

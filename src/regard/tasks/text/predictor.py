@@ -246,7 +246,7 @@ class TextPredictor(Predictor[GeneratedText]):
         """
         text_list = as_texts("score_texts", texts)
         encoded = [self.tokenizer.encode_with_words(text) for text in text_list]
-        ends = {EOS: END} if self.recipe.data.documents == "line" else {}
+        ends = {EOS: END} if self.recipe.data.document_unit == "line" else {}
         rows = [[BOS, *encoded_text.ids, *ends] for encoded_text in encoded]
         scores: dict[int, list[float]] = {}
         for indices in plan_epoch([(len(row), len(row)) for row in rows], batch_tokens=TOKENS).batches:

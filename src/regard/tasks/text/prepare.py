@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from regard.data.documents import read_documents
+from regard.data.documents import Chunk, read_documents
+from regard.data.example import LinkedText
 from regard.data.labeled import is_table
 from regard.data.pair_check import pluralize
 from regard.data.segments import (
@@ -24,6 +25,13 @@ from regard.data.token_file import TokenFile, compute_text_checksum, write_token
 from regard.errors import RegardError
 from regard.models import MODELS, LanguageModel
 from regard.run import Run
+from regard.tasks.built_in import (
+    check_corpus_settings,
+    choose_corpus_settings,
+    describe_origin,
+    generate_split,
+    is_built_in,
+)
 from regard.tasks.settings import get_split_seed
 from regard.tasks.text.defaults import TextFacts, choose_text_model, choose_text_settings
 from regard.tasks.text.settings import TextData, TextRecipe
@@ -58,6 +66,10 @@ class TextSplit:
 def prepare_text(recipe: TextRecipe, run: Run, existing_run: Run | None, device: str, reporter: Reporter) -> Prepared:
     """Tokenize the text, with a new tokenizer or that of an existing run, and choose open settings."""
     recipe.data.check_train_given("a text file or a folder of text files")
+    check_corpus_settings(recipe.data, "text")
+    if existing_run is None and is_built_in(recipe.data.train, "text"):
+        kind = "words" if recipe.text.tokenizer == "auto" else recipe.text.tokenizer
+        recipe = choose_corpus_settings(replace(recipe, text=replace(recipe.text, tokenizer=kind)))
     if "-" in (recipe.data.train, recipe.data.validation):
         raise RegardError("data: text cannot be read from stdin (-); save it to a file")
     if is_table(str(recipe.data.train)):
@@ -77,13 +89,28 @@ def prepare_text(recipe: TextRecipe, run: Run, existing_run: Run | None, device:
     return build_prepared_text(choose_text_settings(recipe, facts), parts, tokenizers, device)
 
 
+def read_parts(recipe: TextRecipe) -> tuple[Iterable[Chunk], Iterable[Chunk] | None]:
+    """Return the documents of the training text and those of the validation text, if it is not a part of the former."""
+    data = recipe.data
+    assert data.train is not None
+    valid = None if data.validation is None else read_documents(data.validation, data.document_unit)
+    if not is_built_in(data.train, "text"):
+        return read_documents(data.train, data.document_unit), valid
+    train, generated = generate_split(data, get_split_seed(recipe))
+    return to_chunks(train), to_chunks(generated) if valid is None else valid
+
+
+def to_chunks(texts: Sequence[LinkedText]) -> list[Chunk]:
+    """Return generated texts as documents."""
+    return [Chunk(text.text, True) for text in texts]
+
+
 def choose_text_tokenizer(recipe: TextRecipe) -> tuple[Tokenizer, str]:
     """Learn a tokenizer from the training text; return it with the reason for its kind."""
-    text, path, documents = recipe.text, recipe.data.train, recipe.data.documents
-    assert path is not None
+    text = recipe.text
 
     def texts() -> Iterator[str]:
-        return (chunk.text for chunk in read_documents(path, documents))
+        return (chunk.text for chunk in read_parts(recipe)[0])
 
     if text.tokenizer == "auto":
         kind, reason = choose_text_kind(sum(map(len, texts())))
@@ -97,19 +124,19 @@ def choose_text_tokenizer(recipe: TextRecipe) -> tuple[Tokenizer, str]:
 
 def load_text_split(recipe: TextRecipe, run: Run, tokenizer: Tokenizer, reporter: Reporter) -> TextSplit:
     """Load the training and validation text; split the latter off the former unless it is given."""
-    data = recipe.data
-    assert data.train is not None
-    train = load_tokens(data.train, data, run, "train", tokenizer)
+    data, origin = recipe.data, describe_origin(recipe)
+    train_documents, valid_documents = read_parts(recipe)
+    train = load_tokens(origin, train_documents, run, "train", tokenizer)
     report_size("text", train, reporter)
-    if data.validation is not None:
-        valid = load_tokens(data.validation, data, run, "valid", tokenizer)
+    if valid_documents is not None:
+        valid = load_tokens(data.validation or origin, valid_documents, run, "valid", tokenizer)
         report_size("validation", valid, reporter)
-        return TextSplit(train, get_document_spans(train), valid, get_document_spans(valid), data.train)
+        return TextSplit(train, get_document_spans(train), valid, get_document_spans(valid), origin)
     share = compute_validation_share(data, train)
     train_spans, valid_spans = split_validation_spans(train, share, get_split_seed(recipe))
     count = int(count_targets(valid_spans).sum())
     reporter.info(f"validation: {count:,} tokens, split off the text")
-    return TextSplit(train, train_spans, train, valid_spans, data.train)
+    return TextSplit(train, train_spans, train, valid_spans, origin)
 
 
 def compute_validation_share(data: TextData, file: TokenFile) -> float:
@@ -117,15 +144,15 @@ def compute_validation_share(data: TextData, file: TokenFile) -> float:
     return min(data.validation_share, MAX_VALIDATION_TOKENS / file.totals.tokens)
 
 
-def load_tokens(text: str, data: TextData, run: Run, name: str, tokenizer: Tokenizer) -> TokenFile:
-    """Tokenize a text, or load the tokens of a resumed run, which must be of the same text."""
+def load_tokens(text: str, documents: Iterable[Chunk], run: Run, name: str, tokenizer: Tokenizer) -> TokenFile:
+    """Tokenize a text, or load the tokens of a resumed run, which must be of the same text; `text` is its name."""
     path = run.checkpoints / f"{name}.tokens"
     if run.card_file.exists() and path.with_suffix(".json").exists():
         tokens = TokenFile.open(path, tokenizer.size)
-        if tokens.totals.sha256 != compute_text_checksum(read_documents(text, data.documents)):
+        if tokens.totals.sha256 != compute_text_checksum(documents):
             raise RegardError(f"{text} is not the text that {run.path} was started with; choose another --out")
         return tokens
-    return write_tokens(path, read_documents(text, data.documents), tokenizer)
+    return write_tokens(path, documents, tokenizer)
 
 
 def report_size(name: str, file: TokenFile, reporter: Reporter) -> None:

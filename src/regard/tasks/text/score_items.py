@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,15 +11,18 @@ import torch
 
 from regard.batch import UNKNOWN
 from regard.data.documents import read_documents
+from regard.data.example import LinkedText
 from regard.data.segments import Spans, get_document_spans, split_validation_spans
 from regard.data.token_file import TokenFile, write_tokens
 from regard.metrics.items import ItemCounts
 from regard.metrics.language import build_distance_bands
+from regard.tasks.built_in import describe_new_examples, is_built_in, sample_new_examples
 from regard.tasks.item_scores import ItemScores
 from regard.tasks.settings import get_split_seed
 from regard.tasks.text.evaluation import compute_token_nats, get_max_distance, iter_nats_by_distance, resolve_window
+from regard.tasks.text.gold_attention import score_contrasts, score_text_attention
 from regard.tasks.text.predictor import TextPredictor
-from regard.tasks.text.prepare import compute_validation_share
+from regard.tasks.text.prepare import compute_validation_share, to_chunks
 
 SHOWN_TOKENS = 24
 """Maximum number of tokens of an item to show as its text."""
@@ -28,10 +32,16 @@ BLOCK = 256
 
 
 def score_text_items(predictor: TextPredictor, test: str | None) -> ItemScores:
-    """Score every token of a test text, or of the validation part, in blocks."""
+    """Score every token of a test text, of new texts of a built-in corpus or of the validation part, in blocks."""
+    recipe = predictor.recipe
+    texts = (
+        sample_new_examples(recipe, recipe.data.train)
+        if test is None and is_built_in(recipe.data.train, "text")
+        else []
+    )
     context_length, stride = resolve_window(predictor, None, None)
     with tempfile.TemporaryDirectory() as folder:
-        file, spans, part = load_test_text(predictor, test, Path(folder))
+        file, spans, part = load_test_text(predictor, test, texts, Path(folder))
         nats, is_scored = compute_token_nats(predictor, file, spans, (context_length, stride))
         positions = np.flatnonzero(is_scored)
         _, first, owner = np.unique(positions // BLOCK, return_index=True, return_inverse=True)
@@ -53,15 +63,30 @@ def score_text_items(predictor: TextPredictor, test: str | None) -> ItemScores:
             inputs=[decode(block[:SHOWN_TOKENS].tolist()) for block in blocks],
             outputs=[""] * len(tokens),
             output_tokens=len(positions),
-            scores={},
+            scores=score_links(predictor, texts),
         )
 
 
-def load_test_text(predictor: TextPredictor, test: str | None, folder: Path) -> tuple[TokenFile, Spans, str]:
-    """Tokenize the test text, or the training text, of which the spans are then those of the validation part."""
+def score_links(predictor: TextPredictor, texts: Sequence[LinkedText]) -> dict[str, float]:
+    """Return the share of contrasts decided correctly and the attention on gold words, where they are defined."""
+    contrasts, attention = score_contrasts(predictor, texts), score_text_attention(predictor, texts)
+    scores = {} if contrasts is None else {"right_word": contrasts.share}
+    return scores if attention is None else {**scores, "gold_attention": attention.weight}
+
+
+def load_test_text(
+    predictor: TextPredictor, test: str | None, texts: Sequence[LinkedText], folder: Path
+) -> tuple[TokenFile, Spans, str]:
+    """Tokenize new texts of a built-in corpus, the test text, or the training text.
+
+    The spans of the training text are those of its validation part.
+    """
     data = predictor.recipe.data
     path = test or data.validation or data.train
-    file = write_tokens(folder / "text", read_documents(path, data.documents), predictor.tokenizer)
+    if texts:
+        file = write_tokens(folder / "text", to_chunks(texts), predictor.tokenizer)
+        return file, get_document_spans(file), describe_new_examples(predictor.recipe, list(texts))
+    file = write_tokens(folder / "text", read_documents(path, data.document_unit), predictor.tokenizer)
     if test is not None or data.validation is not None:
         return file, get_document_spans(file), f"{path}" if test is not None else f"the validation text {path}"
     _, spans = split_validation_spans(file, compute_validation_share(data, file), get_split_seed(predictor.recipe))

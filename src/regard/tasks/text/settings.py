@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from regard.bounds import Length
+from regard.data.corpora import CORPORA
 from regard.recipe import Recipe
 from regard.tasks.settings import DataSettings, TextSettings
 from regard.training.settings import TrainingSettings
@@ -15,7 +16,13 @@ from regard.training.settings import TrainingSettings
 class TextData(DataSettings):
     """Settings of the data."""
 
+    corpus_size: int = 5_000  # number of examples to generate from a built-in corpus
     documents: Literal["file", "line", "paragraph"] = "file"  # unit of text to treat as a document
+
+    @property
+    def document_unit(self) -> Literal["file", "line", "paragraph"]:
+        """The unit of text that is a document: in a built-in corpus every example, otherwise `documents`."""
+        return "line" if self.train in CORPORA else self.documents
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,7 @@ from regard.data.pretraining_batches import PretrainingTexts
 from regard.data.unlabeled import UnlabeledText
 from regard.errors import RegardError
 from regard.run import Run
+from regard.tasks.built_in import describe_origin
 from regard.tasks.words.pretrain import build_pretraining_texts, build_unlabeled_card, read_unlabeled_text
 from regard.tasks.words.settings import WordRecipe
 from regard.tasks.words.vectors import add_vectors
@@ -116,7 +117,7 @@ def build_prepared_words(
         validate=validate,
         step=step,
         first_batch=batches.batch(first_plan[0], 0),
-        data={"origin": recipe.data.train, **build_data_card(*parts), **build_unlabeled_card(words.unlabeled)},
+        data={"origin": describe_origin(recipe), **build_data_card(*parts), **build_unlabeled_card(words.unlabeled)},
         batch_unit="words",
         summary=f"{len(first_plan)} per epoch",
         vectors=words.vectors,

@@ -7,6 +7,7 @@ from collections.abc import Collection, Hashable, Sequence
 import numpy as np
 
 from regard.batch import UNKNOWN
+from regard.metrics.gold_attention import GoldAttention
 from regard.metrics.items import ItemCounts
 from regard.metrics.significance import count_matches
 from regard.tasks.item_scores import ItemScores
@@ -22,6 +23,7 @@ def build_word_scores(
     vocabulary: WordVocabulary,
     *,
     single: bool,
+    attention: GoldAttention | None,
 ) -> ItemScores:
     """Build the scores of texts with labels, or of sentences with spans.
 
@@ -33,6 +35,7 @@ def build_word_scores(
         outputs: The predictions as text.
         vocabulary: The words that the model knows.
         single: Whether every text has exactly one label, so that F1 is the accuracy.
+        attention: The attention on gold words, if the data and the model have any.
     """
     score, counts = count_matches(predictions, gold)
     items = ItemCounts(
@@ -50,5 +53,5 @@ def build_word_scores(
         inputs=[" ".join(text) for text in words],
         outputs=outputs,
         output_tokens=sum(map(len, words)),
-        scores={},
+        scores={} if attention is None else {"gold_attention": attention.weight},
     )

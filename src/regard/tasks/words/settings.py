@@ -16,6 +16,7 @@ from regard.training.settings import TrainingSettings
 class WordData(DataSettings):
     """Settings of the data."""
 
+    corpus_size: int = 5_000  # number of examples to generate from a built-in corpus
     vectors: str | None = setting(
         None, "path", "read_once"
     )  # pretrained word vectors: a word2vec or GloVe file, or the run of a language model
