@@ -178,6 +178,14 @@ def test_the_worker_ends_with_one_line(comparison, tmp_path, capsys):
         (["reverse", "--models", "seq2seq,bahdanau", "--from", "r", "--out", "x"], "--from cannot be combined"),
         (["reverse", "--models", "seq2seq,bahdanau", "--hiden", "3", "--out", "x"], "did you mean --hidden?"),
         (["reverse", "--models"], "--models requires a value"),
+        (
+            ["reverse", "--models", "seq2seq,bahdanau", *OPTIONS, "--test", "test.tsv", "--out", "x"],
+            "--test: test.tsv: not found; expected a file or a built-in corpus",
+        ),
+        (
+            ["reverse", "--models", "seq2seq,bahdanau", *OPTIONS, "--test", "acts", "--out", "x"],
+            "data: acts is a built-in corpus for the task label, not pairs; choose from ",
+        ),
     ],
 )
 def test_mistakes_are_one_line(words, message, capsys, tmp_path, monkeypatch):

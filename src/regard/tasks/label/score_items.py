@@ -14,9 +14,10 @@ from regard.tasks.words.score_items import build_word_scores
 def score_label_items(predictor: LabelPredictor, test: str | None) -> ItemScores:
     """Classify the texts of a test file, new examples of a built-in corpus or the validation part; score each text."""
     data = predictor.recipe.data
-    if test is None and is_built_in(data.train, "label"):
-        examples = sample_new_examples(predictor.recipe, data.train)
-        part = describe_new_examples(predictor.recipe, examples)
+    corpus = test or data.train
+    if is_built_in(corpus, "label"):
+        examples = sample_new_examples(predictor.recipe, corpus)
+        part = describe_new_examples(corpus, examples)
     elif test is None:
         examples, part = load_labeled_split(data, get_split_seed(predictor.recipe))[1], "the validation texts"
     else:

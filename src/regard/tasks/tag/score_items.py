@@ -14,9 +14,10 @@ from regard.tasks.words.score_items import build_word_scores
 def score_tag_items(predictor: TagPredictor, test: str | None) -> ItemScores:
     """Tag the sentences of a test file, new ones of a built-in corpus or the validation part; score each sentence."""
     data = predictor.recipe.data
-    if test is None and is_built_in(data.train, "tag"):
-        sentences = sample_new_examples(predictor.recipe, data.train)
-        part = describe_new_examples(predictor.recipe, sentences)
+    corpus = test or data.train
+    if is_built_in(corpus, "tag"):
+        sentences = sample_new_examples(predictor.recipe, corpus)
+        part = describe_new_examples(corpus, sentences)
     elif test is None:
         sentences, part = load_tagged_split(data, get_split_seed(predictor.recipe))[1], "the validation sentences"
     else:

@@ -33,12 +33,8 @@ BLOCK = 256
 
 def score_text_items(predictor: TextPredictor, test: str | None) -> ItemScores:
     """Score every token of a test text, of new texts of a built-in corpus or of the validation part, in blocks."""
-    recipe = predictor.recipe
-    texts = (
-        sample_new_examples(recipe, recipe.data.train)
-        if test is None and is_built_in(recipe.data.train, "text")
-        else []
-    )
+    corpus = test or predictor.recipe.data.train
+    texts = sample_new_examples(predictor.recipe, corpus) if is_built_in(corpus, "text") else []
     context_length, stride = resolve_window(predictor, None, None)
     with tempfile.TemporaryDirectory() as folder:
         file, spans, part = load_test_text(predictor, test, texts, Path(folder))
@@ -85,7 +81,7 @@ def load_test_text(
     path = test or data.validation or data.train
     if texts:
         file = write_tokens(folder / "text", to_chunks(texts), predictor.tokenizer)
-        return file, get_document_spans(file), describe_new_examples(predictor.recipe, list(texts))
+        return file, get_document_spans(file), describe_new_examples(test or data.train, texts)
     file = write_tokens(folder / "text", read_documents(path, data.document_unit), predictor.tokenizer)
     if test is not None or data.validation is not None:
         return file, get_document_spans(file), f"{path}" if test is not None else f"the validation text {path}"
