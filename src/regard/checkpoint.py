@@ -12,7 +12,7 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -155,3 +155,13 @@ def write_checkpoint(run: Run, checkpoint: Checkpoint, tensors: Mapping[str, Map
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
     flush_folder(run.checkpoints)
+
+
+def average_parameters(checkpoints: Sequence[Checkpoint]) -> dict[str, Tensor]:
+    """Return the mean of the parameters of several checkpoints."""
+    total: dict[str, Tensor] = {}
+    for checkpoint in checkpoints:
+        for name, tensor in checkpoint.load_tensors("model").items():
+            total[name] = total[name] + tensor.double() if name in total else tensor.double()
+    first = checkpoints[0].load_tensors("model")
+    return {name: (tensor / len(checkpoints)).to(first[name].dtype) for name, tensor in total.items()}

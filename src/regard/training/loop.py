@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
-from regard.checkpoint import Checkpoint, list_checkpoints, save_checkpoint
+from regard.checkpoint import average_parameters, list_checkpoints, save_checkpoint
 from regard.data.pair_check import pluralize
 from regard.errors import RegardError, format_json, refuse_less
 from regard.run import Run
@@ -397,13 +397,3 @@ class Trainer:
         counters, patience = self.counters, self.settings.patience
         enough = patience > 0 and (counters.patience_used >= patience or counters.perfect_validations >= ENOUGH_PERFECT)
         return enough or counters.step >= self.settings.steps
-
-
-def average_parameters(checkpoints: Sequence[Checkpoint]) -> dict[str, Tensor]:
-    """Return the mean of the parameters of several checkpoints."""
-    total: dict[str, Tensor] = {}
-    for checkpoint in checkpoints:
-        for name, tensor in checkpoint.load_tensors("model").items():
-            total[name] = total[name] + tensor.double() if name in total else tensor.double()
-    first = checkpoints[0].load_tensors("model")
-    return {name: (tensor / len(checkpoints)).to(first[name].dtype) for name, tensor in total.items()}
