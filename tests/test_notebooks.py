@@ -1,21 +1,17 @@
 """The notebooks of the course are its pages: the code that tests/test_docs.py runs is the code of their cells."""
 
 import json
-import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "docs"))
-
-from notebooks import COURSE, format_notebook, to_notebook  # noqa: E402
+from docs.notebooks import COURSE, format_notebook, to_notebook
 
 PAGES = sorted(page for page in COURSE.glob("*.md") if page.name != "README.md")
 
 
 def test_a_page_becomes_cells():
-    page = "# Title\n\nSee [next](2-next.md).\n\n```python\nprint(1)\n```\n\n```text\n1\n```\n\nMore.\n\n```python\nx = 2\n```\n"
+    first, second = "```python\nprint(1)\n```\n\n```text\n1\n```\n", "```python\nx = 2\n```\n"
+    page = f"# Title\n\nSee [next](2-next.md).\n\n{first}\nMore.\n\n{second}"
     cells = to_notebook(page)["cells"]
     assert [cell["cell_type"] for cell in cells] == ["markdown", "code", "markdown", "code"]
     assert "".join(cells[0]["source"]) == "# Title\n\nSee [next](2-next.ipynb)."
