@@ -23,6 +23,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from layout import write_map
+from notebooks import write_notebooks
 
 PAGES = Path(__file__).parent
 PICTURES = PAGES / "pictures"
@@ -228,5 +229,6 @@ def shoot(page: Any, part: str, name: str) -> None:
 
 if __name__ == "__main__":
     write_map()
+    write_notebooks()
     draw()
     screenshots()

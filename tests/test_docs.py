@@ -32,6 +32,7 @@ BLOCKS = {  # page -> how many Python blocks it has
     "docs/self-attention.md": 11,
     "docs/serve.md": 4,
     "docs/speed.md": 0,
+    "docs/story.md": 0,
     "docs/train.md": 9,
     "docs/walk.md": 2,
 }

@@ -103,8 +103,9 @@ def build_band_rows(report: Report) -> list[list[str]]:
     bands = report.models[0].bands
     decimals = report.curve_metric.decimals
     rows = [["model", *(f"{band.lengths} ({band.items})" for band in bands)]]
-    for model in report.models:
-        rows.append([model.name, *(f"{band.score.value:.{decimals}f}" for band in model.bands)])
+    for model in report.models:  # a model may lack the longest bands, if it cannot read as much
+        values = {band.longest: f"{band.score.value:.{decimals}f}" for band in model.bands}
+        rows.append([model.name, *(values.get(band.longest, "") for band in bands)])
     return rows
 
 
