@@ -18,7 +18,7 @@ import torch
 import regard
 from regard import memory
 from regard.api import train
-from regard.checkpoint import list_checkpoints
+from regard.checkpoint import average_parameters, list_checkpoints
 from regard.cli import main
 from regard.data.pair_check import pluralize
 from regard.errors import RegardError
@@ -551,7 +551,7 @@ def test_the_mean_of_the_last_checkpoints_is_their_mean(tmp_path):
     kept = list_checkpoints(Run(tmp_path / "run"))
     assert [checkpoint.step for checkpoint in kept] == [4, 8, 12]
     parts = [checkpoint.load_tensors("model") for checkpoint in kept]
-    averaged = loop.average_parameters(kept)
+    averaged = average_parameters(kept)
     for name, tensor in averaged.items():
         torch.testing.assert_close(tensor, sum(part[name].double() for part in parts).div(3).float())
     assert "average of the last 3 checkpoints" in (tmp_path / "run/log").read_text()
