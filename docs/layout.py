@@ -90,6 +90,7 @@ ORDER = [  # a module imports only from lines above its own; a package stands fo
     "text",
     "data",
     "run",
+    "checkpoint",
     "decoding",
     "alignment",
     "metrics",

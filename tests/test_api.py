@@ -18,12 +18,13 @@ import torch
 import regard
 from regard import memory
 from regard.api import train
+from regard.checkpoint import average_parameters, list_checkpoints
 from regard.cli import main
 from regard.data.pair_check import pluralize
 from regard.errors import RegardError
 from regard.files import read_tensors
 from regard.models import build
-from regard.run import Run, list_checkpoints
+from regard.run import Run
 from regard.training import loop
 from regard.training.optimizer import Optimizer
 from regard.training.stop import Terminated
@@ -212,6 +213,10 @@ def test_without_a_checkpoint_a_trained_model_is_not_replaced(tmp_path):
         f"step 12; choose another --out, or pass --from {run.path}"
     )
     assert (run.model_file.read_bytes(), run.metrics_file.read_bytes()) == (model, metrics)
+    run.card_file.write_text(json.dumps({**run.read_card(), "best": {"step": "12"}}))
+    with pytest.raises(RegardError) as caught:
+        train({"training": {"steps": 16}}, run.path, quiet=True)
+    assert str(caught.value) == f'{run.card_file}: best.step: expected an integer, got "12"'
 
 
 @pytest.mark.parametrize("damage", ["cut", "middle", "remove"])
@@ -546,7 +551,7 @@ def test_the_mean_of_the_last_checkpoints_is_their_mean(tmp_path):
     kept = list_checkpoints(Run(tmp_path / "run"))
     assert [checkpoint.step for checkpoint in kept] == [4, 8, 12]
     parts = [checkpoint.load_tensors("model") for checkpoint in kept]
-    averaged = loop.average_parameters(kept)
+    averaged = average_parameters(kept)
     for name, tensor in averaged.items():
         torch.testing.assert_close(tensor, sum(part[name].double() for part in parts).div(3).float())
     assert "average of the last 3 checkpoints" in (tmp_path / "run/log").read_text()

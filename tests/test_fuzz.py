@@ -1,15 +1,17 @@
 """A small part of the fuzzer, the same cases each time; `make fuzz` runs many more."""
 
+import random
 import time
 from pathlib import Path
 
 import pytest
 
 from tests.fuzz import samples
+from tests.fuzz.requests import Case, check, draw_case
 from tests.fuzz.runner import CASE_BYTES, Outcomes, TookTooLongError, fuzz, limit_memory, limit_time, run_case
 from tests.fuzz.targets import TARGETS
 
-SLOW = {"recipe", "data", "run-pairs", "run-text", "run-label", "run-tag", "stdin"}
+SLOW = {"recipe", "data", "run-pairs", "run-text", "run-label", "run-tag", "stdin", "http"}
 CASES, SLOW_CASES = 55, 6  # of each target
 
 
@@ -17,6 +19,8 @@ CASES, SLOW_CASES = 55, 6  # of each target
 def runs(reverse_run, gpt_run, label_runs):
     samples.RUNS.update({"pairs": reverse_run, "text": gpt_run, "label": label_runs["one"], "tag": label_runs["crf"]})
     yield
+    samples.SERVER.close()
+    samples.start_server.cache_clear()
     samples.RUNS.clear()
 
 
@@ -37,6 +41,39 @@ def test_what_is_not_broken_is_accepted(name, monkeypatch, tmp_path):  # else ev
         run_case(name, TARGETS[name], 0, index, tmp_path / "case", outcomes)
     assert outcomes.failures == []
     assert outcomes.accepted > 0
+
+
+def test_a_good_request_is_accepted(monkeypatch):
+    lines = ["POST /api/predict HTTP/1.1", "Host: localhost", "Content-Type: application/json", "Content-Length: 13"]
+    request = "\r\n".join([*lines, "Connection: close", "", '{"text": "a"}']).encode()
+    monkeypatch.setattr("tests.fuzz.targets.draw_case", lambda rng: Case(request))
+    outcomes = fuzz({"http": TARGETS["http"]}, 1, seed=0)["http"]
+    assert (outcomes.accepted, outcomes.failures) == (1, [])
+
+
+@pytest.mark.slow
+def test_many_requests_are_answered():
+    assert fuzz({"http": TARGETS["http"]}, 300, seed=1)["http"].failures == []
+
+
+def test_a_seed_gives_the_same_requests():
+    first, second = ([draw_case(random.Random(seed)) for seed in range(20)] for _ in range(2))
+    assert first == second
+    assert len({case.request for case in first}) == 20
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b'HTTP/1.1 500 Internal Server Error\r\n\r\n{"error": "a"}',
+        b'HTTP/1.1 400 Bad Request\r\n\r\n{"error": "a\\nb"}',
+        b'HTTP/1.1 400 Bad Request\r\n\r\n{"detail": "a"}',
+    ],
+)
+def test_a_wrong_answer_is_seen(answer):
+    with pytest.raises(AssertionError):
+        check(Case(b"GET / HTTP/1.1\r\n\r\n"), answer)
 
 
 def fail(rng):

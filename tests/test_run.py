@@ -3,7 +3,6 @@
 import errno
 import hashlib
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -17,7 +16,7 @@ import torch
 from regard import __version__
 from regard.errors import RegardError
 from regard.files import read_tensors, write_tensors
-from regard.run import SIGNED_FILES, Checkpoint, Run, list_checkpoints, save_checkpoint
+from regard.run import SIGNED_FILES, Run
 
 
 def refused(text):
@@ -36,15 +35,6 @@ def begun(path: Path) -> Run:
     run.write_files({"task": "pairs"}, {"recipe.toml": b"[training]\nsteps = 3\n", "tokenizer.json": b"{}\n"})
     run.save_model({"weight": torch.tensor([1.5, -2.0])}, {"best": {"step": 3}})
     return run
-
-
-def saved(run: Run, step: int, keep: int = 9) -> Checkpoint:
-    tensors = {"model": {"weight": torch.full((2,), float(step))}, "optimizer": {}}
-    return save_checkpoint(run, step, tensors, {"step": step}, keep)
-
-
-def steps(run: Run) -> list[int]:
-    return [checkpoint.step for checkpoint in list_checkpoints(run)]
 
 
 # the card
@@ -106,6 +96,36 @@ def test_a_damaged_file_is_restored_from_its_copy(tmp_path, name, damage):
         assert run.restore_files() == [f"note: {name} was missing; restored it from training/copies"]
     assert (file.read_bytes(), run.card_file.read_bytes()) == (before, card)
     assert run.read_parameters()["weight"].tolist() == [1.5, -2.0]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "problem"),
+    [
+        ("sha256", None, "sha256: expected an object, got null"),
+        ("sha256", {"recipe.toml": 3}, "sha256: recipe.toml: expected a string, got 3"),
+        ("data", None, "data: expected an object, got null"),
+        ("best", 3, "best: expected an object, got 3"),
+        ("threads", "2", 'threads: expected an integer, got "2"'),
+    ],
+)
+def test_a_field_of_the_card_with_another_type_is_one_line(tmp_path, field, value, problem):
+    run = begun(tmp_path)
+    run.card_file.write_text(json.dumps({**run.read_card(), field: value}))
+    with refused(f"{run.card_file}: {problem}"):
+        run.read_checksums()
+
+
+def test_nothing_is_restored_outside_the_folder(tmp_path):
+    run = begun(tmp_path / "run")
+    (tmp_path / "mine").write_text("mine")
+    (run.copies.parent / "mine").write_text("theirs")  # what training/copies/../mine is
+    sums = {"../mine": hashlib.sha256(b"theirs").hexdigest()}
+    run.card_file.write_text(json.dumps({**run.read_card(), "sha256": sums}))
+    with refused(
+        f'{run.card_file}: sha256: unknown file "../mine"; choose from model.safetensors, recipe.toml, tokenizer.json'
+    ):
+        run.restore_files()
+    assert (tmp_path / "mine").read_text() == "mine"
 
 
 def test_a_damaged_copy_is_made_anew_and_without_a_good_one_nothing_is_signed(tmp_path):
@@ -317,133 +337,3 @@ def test_a_damaged_line_of_metrics_is_named(tmp_path, line):
     (tmp_path / "metrics.jsonl").write_bytes(b'{"step": 1}\n' + line + b"\n")
     with refused(f"{tmp_path}/metrics.jsonl, line 2 is corrupt; remove the line"):
         Run(tmp_path).read_metrics()
-
-
-# checkpoints
-
-
-def test_a_checkpoint_is_read_back(tmp_path):
-    tensors = {"model": {"a": torch.randn(2, 3)}, "optimizer": {"steps.a": torch.tensor(7.0)}}
-    state = {"step": 12, "best": None, "loss": 0.1}
-    checkpoint = save_checkpoint(Run(tmp_path), 12, tensors, state, keep=1)
-    (loaded,) = list_checkpoints(Run(tmp_path))
-    assert loaded == checkpoint
-    assert (loaded.path.name, loaded.step, loaded.load_state()) == ("step-000000012", 12, state)
-    for name, values in tensors.items():
-        assert all(torch.equal(loaded.load_tensors(name)[key], value) for key, value in values.items())
-    assert sorted(os.listdir(loaded.path)) == [
-        "metrics.jsonl",
-        "model.safetensors",
-        "optimizer.safetensors",
-        "sha256.json",
-        "state.json",
-    ]
-    sums = json.loads((loaded.path / "sha256.json").read_text())
-    assert sums == {name: hashlib.sha256((loaded.path / name).read_bytes()).hexdigest() for name in sums}
-    assert len(sums) == 4
-
-
-@pytest.mark.parametrize(("version", "text"), [(2, "2"), (None, "none"), ("1", '"1"')])
-def test_a_state_of_another_version_is_one_line(tmp_path, version, text):
-    checkpoint = saved(Run(tmp_path), 1)
-    (checkpoint.path / "state.json").write_text(json.dumps({"version": version, "step": 1}))
-    with refused(
-        f"{checkpoint.path}/state.json: expected a training state of version 1, got {text}; "
-        f"it was written by another version of regard than {__version__}"
-    ):
-        checkpoint.load_state()
-
-
-def test_no_checkpoints(tmp_path):
-    assert steps(Run(tmp_path)) == []
-    with Run(tmp_path).lock():
-        assert steps(Run(tmp_path)) == []
-
-
-@pytest.mark.parametrize(("keep", "left"), [(1, [40]), (2, [30, 40]), (3, [20, 30, 40]), (9, [10, 20, 30, 40])])
-def test_the_newest_are_kept(tmp_path, keep, left):
-    for step in (10, 20, 30, 40):
-        saved(Run(tmp_path), step, keep)
-    assert steps(Run(tmp_path)) == left
-    assert len(os.listdir(tmp_path / "training")) == len(left)
-
-
-@pytest.mark.parametrize(
-    "name", ["model.safetensors", "optimizer.safetensors", "state.json", "metrics.jsonl", "sha256.json"]
-)
-@pytest.mark.parametrize("damage", ["flip", "cut", "remove"])
-def test_after_damage_the_one_before_counts(tmp_path, name, damage):
-    run = Run(tmp_path)
-    run.add_metrics({"step": 10})
-    saved(run, 10)
-    newest = saved(run, 20).path / name
-    if damage == "flip":
-        flip(newest, newest.stat().st_size // 2)
-    elif damage == "cut":
-        newest.write_bytes(newest.read_bytes()[:-1])
-    else:
-        newest.unlink()
-    assert steps(run) == [10]
-    saved(run, 15, keep=2)  # training went on from 10
-    assert steps(run) == [10, 15]
-    assert not newest.parent.exists()
-
-
-@pytest.mark.parametrize(
-    "content", [b"[]", b'["state.json"]', b"3", b"{}", b'{"model.safetensors": ""}', b"\xff", b"[" * 100_000]
-)
-def test_checksums_that_are_none_are_damage(tmp_path, content):
-    checkpoint = saved(Run(tmp_path), 1)
-    (checkpoint.path / "sha256.json").write_bytes(content)
-    assert not checkpoint.is_intact()
-
-
-def test_a_step_may_be_saved_again(tmp_path):
-    run = Run(tmp_path)
-    for number in range(3):
-        save_checkpoint(run, 10, {}, {"step": 10, "number": number}, keep=2)
-        (only,) = list_checkpoints(run)
-        assert (only.step, only.load_state()["number"]) == (10, number)
-    saved(run, 20, keep=2)
-    assert steps(run) == [10, 20]
-
-
-def test_of_two_at_one_step_the_last_counts_and_they_count_as_one(tmp_path):
-    """A kill after a checkpoint was written again leaves both."""
-    run = Run(tmp_path)
-    saved(run, 5)
-    path = saved(run, 10).path
-    shutil.copytree(path, path.with_name("step-000000010.1"))
-    assert [checkpoint.order for checkpoint in list_checkpoints(run)] == [(5, 0), (10, 1)]
-    saved(run, 20, keep=3)
-    assert steps(run) == [5, 10, 20]
-
-
-@pytest.mark.parametrize("step", [10, 20])
-def test_a_disk_that_fails_while_saving_loses_no_checkpoint(tmp_path, monkeypatch, step):
-    def full(*_):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    run = Run(tmp_path)
-    first = saved(run, 10, keep=1)
-    with monkeypatch.context() as patched:
-        patched.setattr(Path, "rename", full)
-        with refused(
-            f"cannot write {tmp_path}/training/{'step-000000010.1' if step == 10 else 'step-000000020'}: "
-            "no space left on device"
-        ):
-            saved(run, step, keep=1)
-    assert list_checkpoints(run) == [first]
-    assert len(os.listdir(tmp_path / "training")) == 1  # what was unfinished is gone, and with it the space it took
-    saved(run, step, keep=1)
-    assert steps(run) == [step]
-
-
-def test_other_folders_among_checkpoints_are_left_alone(tmp_path):
-    run = Run(tmp_path)
-    saved(run, 10)
-    (tmp_path / "training" / "step-10-copy").mkdir()
-    (tmp_path / "training" / "notes").write_text("mine")
-    saved(run, 20, keep=1)
-    assert steps(run) == [20]
-    assert sorted(os.listdir(tmp_path / "training")) == ["notes", "step-000000020", "step-10-copy"]

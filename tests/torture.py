@@ -150,7 +150,8 @@ def train_until(recipe: dict[str, Any], run: Path, index: int, error: int | None
 
 def describe_result(run: Path) -> str:
     """Return checksums of everything that must not differ: model, recipe, tokenizer, metrics and best score."""
-    from regard.run import Run, list_checkpoints
+    from regard.checkpoint import list_checkpoints
+    from regard.run import Run
 
     folder = Run(run)
     sums = {name: hashlib.sha256((run / name).read_bytes()).hexdigest() for name in folder.read_checksums()}

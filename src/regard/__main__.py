@@ -11,10 +11,13 @@ from types import FrameType
 
 from regard.training.stop import build_interrupt, is_importing
 
+SAVING = (["train"], ["compare"])
+"""Commands that save and stop on SIGTERM, as on Ctrl-C."""
+
 
 def start() -> int:
     """Run the command line of this process and return its exit status."""
-    for signal_number in (signal.SIGINT, signal.SIGTERM) if is_training() else (signal.SIGINT,):
+    for signal_number in (signal.SIGINT, signal.SIGTERM) if sys.argv[1:2] in SAVING else (signal.SIGINT,):
         if signal.getsignal(signal_number) not in (signal.SIG_IGN, None):  # None: not set from Python
             signal.signal(signal_number, stop)
     try:
@@ -30,7 +33,7 @@ def start() -> int:
 
 
 def is_training() -> bool:
-    """Return whether the command is `regard train`, which handles SIGTERM like Ctrl-C."""
+    """Return whether the command is `regard train`."""
     return sys.argv[1:2] == ["train"]
 
 

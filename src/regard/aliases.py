@@ -160,16 +160,15 @@ MODELS = {
     "lstm": RECURRENT.format(cell="lstm"),
     "gru": RECURRENT.format(cell="gru"),
     "rnn": RECURRENT.format(cell="rnn"),
-    "bilstm": "use bahdanau or luong-dot with cell lstm; their encoders are bidirectional",
+    "bilstm": "use bahdanau with cell lstm, whose encoder is bidirectional, or luong-dot with --bidirectional",
     "attentive-lstm": "use bahdanau or luong-dot with cell lstm",
     "attention": "use bahdanau, luong-dot, luong-general or luong-concat",
     "luong": "use luong-dot, luong-general or luong-concat",
-    "gpt2": "use gpt for a new model; regard.interop.gpt2.import_gpt2 converts a trained GPT-2",
-    "gpt-2": "use gpt for a new model; regard.interop.gpt2.import_gpt2 converts a trained GPT-2",
+    "gpt-2": "use gpt2 for a new model; regard.interop.gpt2.import_gpt2 converts a trained GPT-2",
     "bert": "use attentive-classifier for labels or attentive-tagger for tags, with --encoder both for self-attention",
     "classifier": "use attentive-classifier",
     "tagger": "use attentive-tagger",
-    "lm": "use gpt or lstm-lm",
+    "lm": "use lstm-lm or gpt2",
 }
 """What to use instead of models that other tools have."""
 

@@ -15,10 +15,12 @@ from regard.maps.hugging_face import get_options_type, look_at_transformer
 from regard.maps.options import check_not_empty
 from regard.run import Run
 from regard.tasks import TASKS, find_task, to_recipe
+from regard.tasks.base import Task
 from regard.tasks.loading import load
 from regard.tasks.options import get_field_names
 from regard.tasks.predictor import Predictor
 from regard.training.loop import Counters
+from regard.training.prepared import Prepared
 from regard.training.reporter import Reporter
 from regard.training.resume import (
     apply_base_recipe,
@@ -82,29 +84,14 @@ def train(
     run, base_run = Run(Path(out)), None if base is None else Run(Path(base))
     if base_run is not None and base_run.path.resolve() == run.path.resolve():
         raise RegardError(f"{run.path} is the run to start from; choose another --out")
-    resuming = run.exists()
+    run.exists()  # raises an error for a folder of something else
     reporter = Reporter(run, quiet=quiet)
-    if resuming:
-        base_run = find_base_run(run, base_run)
     with SignalHandler(), run.lock(), clean_up_on_failure(run, reporter):
-        for message in run.restore_files() if resuming else ():
-            reporter.info(message)
-        merged_table = (
-            resume_recipe(run, table, find_task(run.read_recipe()).recipe)
-            if resuming
-            else apply_base_recipe(table, base_run, recipe_name)
-        )
-        task, recipe = find_task(merged_table, recipe_name), to_recipe(merged_table, recipe_name)
-        if resuming:
-            check_same_settings(run, recipe)
-            check_data_exists(run, recipe)
-        elif base_run is not None:
-            task.check_base(recipe, base_run, recipe_name)
-        torch.manual_seed(recipe.training.seed)
-        prepared = resolve_epochs(task.prepare(recipe, run, run if resuming else base_run, device, reporter))
-        if resuming:
-            check_same_data(run, prepared.data["sha256"])
-            check_steps(run, prepared.recipe.training.steps)
+        if run.exists():  # again, since another process may just have trained it
+            base_run = find_base_run(run, base_run)
+            task, prepared = prepare_to_resume(run, table, device, reporter, recipe_name)
+        else:
+            task, prepared = prepare_to_start(run, table, base_run, device, reporter, recipe_name)
         check_training_memory(prepared, device)
         model = initialize_model(prepared, base_run, reporter)
         record_start(run, prepared, model, base_run, reporter)
@@ -113,6 +100,35 @@ def train(
             counters = train_model(run, prepared, model, device, reporter)
         task.clean_up(run)
         return counters
+
+
+def prepare_to_resume(
+    run: Run, table: Mapping[str, Any], device: str, reporter: Reporter, recipe_name: str
+) -> tuple[Task, Prepared]:
+    """Restore damaged files of a run, read its data, and check that settings and data are those it was started with."""
+    for message in run.restore_files():
+        reporter.info(message)
+    merged_table = resume_recipe(run, table, find_task(run.read_recipe()).recipe)
+    task, recipe = find_task(merged_table, recipe_name), to_recipe(merged_table, recipe_name)
+    check_same_settings(run, recipe)
+    check_data_exists(run, recipe)
+    torch.manual_seed(recipe.training.seed)
+    prepared = resolve_epochs(task.prepare(recipe, run, run, device, reporter))
+    check_same_data(run, prepared.data["sha256"])
+    check_steps(run, prepared.recipe.training.steps)
+    return task, prepared
+
+
+def prepare_to_start(
+    run: Run, table: Mapping[str, Any], base: Run | None, device: str, reporter: Reporter, recipe_name: str
+) -> tuple[Task, Prepared]:
+    """Read the data of a new run, which may start from another run."""
+    merged_table = apply_base_recipe(table, base, recipe_name)
+    task, recipe = find_task(merged_table, recipe_name), to_recipe(merged_table, recipe_name)
+    if base is not None:
+        task.check_base(recipe, base, recipe_name)
+    torch.manual_seed(recipe.training.seed)
+    return task, resolve_epochs(task.prepare(recipe, run, base, device, reporter))
 
 
 def look(model: Any, *inputs: Any, **options: Any) -> AttentionMap:

@@ -11,7 +11,6 @@ from regard.aliases import suggest
 
 NO_MEMORY = "out of memory; try smaller batches, shorter texts or a smaller model"
 
-
 ALLOCATION_FAILURES = (
     "can't allocate memory",
     "DefaultCPUAllocator",

@@ -145,3 +145,11 @@ def compute_sha256(path: Path) -> str:
     """Return the SHA-256 checksum of a file."""
     with wrap_read_errors(path), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def has_checksum(path: Path, checksum: object) -> bool:
+    """Return whether a file exists, can be read and has the checksum, which may be anything that a file contained."""
+    try:
+        return path.is_file() and compute_sha256(path) == checksum
+    except (OSError, RegardError):
+        return False

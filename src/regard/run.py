@@ -22,7 +22,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import re
 import shutil
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
@@ -32,13 +31,12 @@ from typing import TYPE_CHECKING, Any
 import portalocker
 
 from regard import __version__
-from regard.errors import RegardError, format_json, format_os_error
+from regard.errors import RegardError, format_json, format_os_error, unknown_name
 from regard.files import (
     UNFINISHED,
-    compute_sha256,
     flush_folder,
+    has_checksum,
     make_folder,
-    read_json_table,
     read_tensors,
     serialize_tensors,
     wrap_read_errors,
@@ -52,7 +50,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 FORMAT = 1
-STATE_VERSION = 1  # of state.json in a checkpoint
 PRETRAINING = "pretraining"  # subfolder for pretraining on unlabeled text
 NEXT = ".next"  # suffix of a file that gets its name once the card with its checksum is written
 SIGNED_FILES = ("recipe.toml", "tokenizer.json", "model.safetensors")
@@ -62,7 +59,14 @@ FILES_BEFORE_CARD = {"training", "log", *(name + NEXT for name in SIGNED_FILES)}
 
 Card = dict[str, Any]
 
-CARD_FIELDS = (("data", dict, "an object"), ("imported", dict, "an object"), ("from", str, "a string"))
+CARD_FIELDS: tuple[tuple[str, type, str], ...] = (
+    ("sha256", dict, "an object"),
+    ("best", dict, "an object"),
+    ("data", dict, "an object"),
+    ("imported", dict, "an object"),
+    ("from", str, "a string"),
+    ("threads", int, "an integer"),
+)
 """Fields of a card that are read without the help of a dataclass, and their types."""
 
 
@@ -142,7 +146,7 @@ class Run:
                 f"regard {__version__} reads formats up to {FORMAT}; upgrade regard"
             )
         for name, kind, description in CARD_FIELDS:
-            if card.get(name) is not None and not isinstance(card[name], kind):
+            if name in card and not isinstance(card[name], kind):
                 raise RegardError(f"{self.card_file}: {name}: expected {description}, got {format_json(card[name])}")
         return card
 
@@ -188,9 +192,12 @@ class Run:
 
     def read_checksums(self) -> dict[str, str]:
         """Read the checksums of the run's files from the card."""
-        checksums = self.read_card().get("sha256") or {}
-        if not isinstance(checksums, dict) or not all(isinstance(checksum, str) for checksum in checksums.values()):
-            raise RegardError(f"{self.card_file}: sha256: expected an object of strings, got {format_json(checksums)}")
+        checksums: dict[str, str] = self.read_card().get("sha256", {})
+        for name, checksum in checksums.items():
+            if name not in SIGNED_FILES:  # such as a path out of the folder, to which a copy would be restored
+                raise unknown_name(f"{self.card_file}: sha256: file", name, SIGNED_FILES)
+            if not isinstance(checksum, str):
+                raise RegardError(f"{self.card_file}: sha256: {name}: expected a string, got {format_json(checksum)}")
         return checksums
 
     def find_file(self, name: str) -> Path:
@@ -309,128 +316,3 @@ class Run:
                 reason = format_os_error(cause) if isinstance(cause, OSError) else error.strerror or error
                 raise RegardError(f"cannot lock {self.lock_file}: {reason}") from None
             yield
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """The complete training state at a step; resuming from it gives the same result as not stopping.
-
-    Its folder is `step-000000100`, or `step-000000100.1` if written again at that step.
-    """
-
-    path: Path
-
-    @property
-    def step(self) -> int:
-        return self.order[0]
-
-    @property
-    def order(self) -> tuple[int, int]:
-        """The step, and the number of checkpoints written earlier at that step."""
-        step, _, repeat = self.path.name.removeprefix("step-").partition(".")
-        return int(step), int(repeat or 0)
-
-    def load_state(self) -> dict[str, Any]:
-        """Load the counters of the training, and check the version of their format."""
-        file = self.path / "state.json"
-        state = read_json_table(file)
-        version = state.pop("version", None)
-        if version != STATE_VERSION:
-            raise RegardError(
-                f"{file}: expected a training state of version {STATE_VERSION}, got {format_value(version)}; "
-                f"it was written by another version of regard than {__version__}"
-            )
-        return state
-
-    def load_metrics(self) -> bytes:
-        """Load the content of metrics.jsonl at this step."""
-        with wrap_read_errors(self.path):
-            return (self.path / "metrics.jsonl").read_bytes()
-
-    def load_tensors(self, name: str, device: str = "cpu") -> dict[str, Tensor]:
-        """Load the parameters (`model`) or another part of the training state."""
-        return read_tensors(self.path / f"{name}.safetensors", device)
-
-    def list_parts(self) -> list[str]:
-        """Return the names that `load_tensors` accepts."""
-        return sorted(file.stem for file in self.path.glob("*.safetensors"))
-
-    def remove(self) -> None:
-        """Delete the checkpoint."""
-        shutil.rmtree(self.path)
-
-    def is_intact(self) -> bool:
-        """Return whether all files exist and match their checksums."""
-        try:
-            checksums = json.loads((self.path / "sha256.json").read_bytes())
-        except (OSError, ValueError, RecursionError):
-            return False
-        if not isinstance(checksums, dict) or not {"state.json", "metrics.jsonl"} <= checksums.keys():
-            return False
-        return all(has_checksum(self.path / name, checksum) for name, checksum in checksums.items())
-
-
-def has_checksum(path: Path, checksum: object) -> bool:
-    """Return whether a file exists, can be read and has the checksum, which may be anything that a file contained."""
-    try:
-        return path.is_file() and compute_sha256(path) == checksum
-    except (OSError, RegardError):
-        return False
-
-
-def list_checkpoints(run: Run) -> list[Checkpoint]:
-    """Return the intact checkpoints, oldest first; of several at a step, the one written last."""
-    newest = {checkpoint.step: checkpoint for checkpoint in list_all_checkpoints(run) if checkpoint.is_intact()}
-    return list(newest.values())
-
-
-def list_all_checkpoints(run: Run) -> list[Checkpoint]:
-    """Return all checkpoints, oldest first."""
-    if not run.checkpoints.is_dir():
-        return []
-    with wrap_read_errors(run.checkpoints):
-        paths = [path for path in run.checkpoints.iterdir() if re.fullmatch(r"step-\d+(\.\d+)?", path.name)]
-    return sorted(map(Checkpoint, paths), key=lambda checkpoint: checkpoint.order)
-
-
-def save_checkpoint(
-    run: Run, step: int, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any], keep: int
-) -> Checkpoint:
-    """Write a checkpoint and remove all but the newest `keep`.
-
-    Checkpoints of later steps are removed, too: training resumed before them because they are corrupt.
-    """
-    others = list_all_checkpoints(run)
-    same = [other.order[1] for other in others if other.step == step]
-    checkpoint = Checkpoint(run.checkpoints / (f"step-{step:09d}" + (f".{max(same) + 1}" if same else "")))
-    with wrap_write_errors(checkpoint.path):
-        write_checkpoint(run, checkpoint, tensors, json.dumps({"version": STATE_VERSION, **state}))
-        steps = sorted({other.step for other in others if other.step < step})
-        for other in others:
-            if other.step not in steps[max(0, len(steps) - keep + 1) :]:
-                shutil.rmtree(other.path)
-    return checkpoint
-
-
-def write_checkpoint(run: Run, checkpoint: Checkpoint, tensors: Mapping[str, Mapping[str, Tensor]], state: str) -> None:
-    """Write a checkpoint, which gets its name when it is complete; leave nothing on failure."""
-    unfinished = run.checkpoints / UNFINISHED
-    shutil.rmtree(unfinished, ignore_errors=True)
-    make_folder(unfinished)
-    checksums = {}
-
-    def write(name: str, content: bytes) -> None:
-        write_bytes(unfinished / name, content)
-        checksums[name] = hashlib.sha256(content).hexdigest()
-
-    try:
-        for name, values in tensors.items():
-            write(f"{name}.safetensors", serialize_tensors(values))
-        write("state.json", state.encode())
-        write("metrics.jsonl", run.read_metrics_bytes())
-        write("sha256.json", json.dumps(checksums).encode())
-        unfinished.rename(checkpoint.path)
-    except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        raise
-    flush_folder(run.checkpoints)

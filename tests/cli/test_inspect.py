@@ -4,9 +4,10 @@ import shutil
 
 import pytest
 
+from regard.checkpoint import list_checkpoints
 from regard.cli import main
 from regard.models import MODELS
-from regard.run import Run, list_checkpoints
+from regard.run import Run
 from regard.tasks.loading import load
 from tests.signing import sign
 
@@ -89,7 +90,7 @@ def test_a_run_that_has_only_begun(reverse_run, tmp_path, capsys):
         "started from: runs/other",
         "best: none yet",
         "checkpoints: none",
-        "state: no checkpoint; training would start over",
+        "state: no checkpoint to resume from",
     ]
 
 

@@ -50,7 +50,7 @@ def test_every_command_line_sets_the_spin(monkeypatch):
 def test_every_command_that_computes_takes_a_number_of_threads(command, plain_run, text_run, tmp_path, capsys):
     runs = {"pairs": str(plain_run), "text": str(text_run), "none": str(tmp_path / "none")}
     words = [runs.get(word, word) for word in command]
-    for number, line in (("0", "must be at least 1, got 0"), ("1025", "must be at most 1024, got 1025")):
+    for number, line in (("0", "must be at least 1, got 0"), ("1025", "must be at most 1,024, got 1,025")):
         assert main([*words, "--threads", number]) == 2
         assert capsys.readouterr() == ("", f"regard: --threads {line}\n")
 

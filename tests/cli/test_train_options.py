@@ -18,6 +18,10 @@ from tests.test_recipe import NAMES, error_of
 MODEL_NAMES = ", ".join(sorted(MODELS))
 
 
+def test_a_model_of_ours_is_no_alias():
+    assert aliases.MODELS.keys().isdisjoint(MODELS)
+
+
 @pytest.mark.parametrize(
     ("options", "table"),
     [

@@ -107,7 +107,7 @@ def test_the_pictures_of_the_markdown_are_there(comparison):
     pictures = [line.partition("](")[2].rstrip(")") for line in text.splitlines() if line.startswith("![")]
     assert len(pictures) == 3 + 3  # charts, and three texts with attention in one model
     assert all((comparison / picture).read_bytes().startswith(b"\x89PNG") for picture in pictures)
-    assert "ran at the same time" not in text
+    assert "Trained on cpu; one training at a time." in text
 
 
 def test_the_recipe_of_a_model_trains_the_same_model(comparison, tmp_path):
@@ -178,6 +178,14 @@ def test_the_worker_ends_with_one_line(comparison, tmp_path, capsys):
         (["reverse", "--models", "seq2seq,bahdanau", "--from", "r", "--out", "x"], "--from cannot be combined"),
         (["reverse", "--models", "seq2seq,bahdanau", "--hiden", "3", "--out", "x"], "did you mean --hidden?"),
         (["reverse", "--models"], "--models requires a value"),
+        (
+            ["reverse", "--models", "seq2seq,bahdanau", *OPTIONS, "--test", "test.tsv", "--out", "x"],
+            "--test: test.tsv: not found; expected a file or a built-in corpus",
+        ),
+        (
+            ["reverse", "--models", "seq2seq,bahdanau", *OPTIONS, "--test", "acts", "--out", "x"],
+            "data: acts is a built-in corpus for the task label, not pairs; choose from ",
+        ),
     ],
 )
 def test_mistakes_are_one_line(words, message, capsys, tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ import atexit
 import json
 import shutil
 import struct
+from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
@@ -19,10 +20,15 @@ from regard.interop.gpt2 import Gpt2Checkpoint, write_gpt2
 from regard.interop.gpt2_tokenizer import END_TOKEN, EndToken, from_gpt2
 from regard.interop.gpt2_tokenizer import Gpt2Vocabulary as Vocabulary
 from regard.models.gpt import Gpt, GptConfig
+from regard.serve.served_models import ModelPool
+from regard.serve.settings import ServeSettings
 from regard.text import KINDS, learn_tokenizer, learn_tokenizer_pair, learn_word_vocabulary
 from regard.text.learn import learn_lm_tokenizer
 from regard.text.pieces import list_byte_characters
 from regard.text.tokenizer_pair import TokenizerPair
+from tests.serve.running import Client, running
+
+from .requests import LIMITS
 
 TSV = b"source\ttarget\nein Hund\ta dog\nzwei Katzen\ttwo cats\n\n"
 CSV = b'source,target\nein Hund,a dog\n"zwei, drei","two, ""three"""\n'
@@ -172,7 +178,11 @@ DATA = {
     + "".join(f"who is {name}\thuman\nwhere is {name}\tplace\n" for name in "abcdef").encode(),
     "names.bio": b"mr B-PER\nann I-PER\nsleeps O\n\nin O\nrome B-LOC\n\n" * 6,
 }
+RUN_NAMES = ("pairs", "text", "label", "tag")
 RUNS: dict[str, Path] = {}
+SERVER = ExitStack()
+"""Stops the server when it is closed."""
+atexit.register(SERVER.close)
 """Trained runs by name; filled by `get_run` where a test has not set them."""
 
 
@@ -186,16 +196,16 @@ def make_folder() -> Path:
 
 def prepare() -> None:
     """Make everything that is not made at once, before limits apply."""
-    for name in ("pairs", "text", "label", "tag"):
+    for name in RUN_NAMES:
         get_run(name)
-    for make in (list_weights, list_maps, list_tokenizers, get_vocabulary_file, get_gpt2_folder):
+    for make in (list_weights, list_maps, list_tokenizers, get_vocabulary_file, get_gpt2_folder, start_server):
         make()
 
 
 def get_run(name: str) -> Path:
     """Return the folder of a tiny run: pairs, text, label or tag."""
     if name not in RUNS:
-        index = ("pairs", "text", "label", "tag").index(name)
+        index = RUN_NAMES.index(name)
         folder = make_folder() / name
         folder.mkdir()
         for file, content in DATA.items():
@@ -205,6 +215,15 @@ def get_run(name: str) -> Path:
         assert main(["train", recipe, "--out", run, "--quiet", "--device", "cpu"]) == 0
         RUNS[name] = folder / "run"
     return RUNS[name]
+
+
+@cache
+def start_server() -> Client:
+    """Serve the tiny runs on the loopback; return a client of the server."""
+    pool = ModelPool(runs={name: get_run(name) for name in RUN_NAMES})
+    pool.load("cpu", ServeSettings(max_tokens=int(LIMITS["max_tokens"])))
+    SERVER.callback(pool.stop, 5)
+    return SERVER.enter_context(running(pool, **LIMITS))
 
 
 @cache

@@ -26,6 +26,7 @@ from regard.text import TokenizerPair, WordVocabulary
 
 from . import samples
 from .mutations import mutate_bytes, mutate_json, mutate_tensors, mutate_toml
+from .requests import READY, check, draw_case, send
 from .runner import CaseRandom, Target, run_command
 
 MANY = 10_000  # items to read at most
@@ -285,6 +286,18 @@ def fuzz_stdin(rng: CaseRandom) -> None:
     run_command(rng.choice(commands), content)
 
 
+def fuzz_http(rng: CaseRandom) -> None:
+    client, case = samples.start_server(), draw_case(rng)
+    (rng.folder / "request").write_bytes(case.request)
+    status = check(case, send(client.port, case.request))
+    assert check(READY, send(client.port, READY.request)) == 200
+    bugs = [event for event in client.logged if event["event"] == "bug"]
+    client.lines.clear()
+    assert bugs == []
+    if status >= 400:
+        raise RegardError(f"status {status}")
+
+
 TARGETS: dict[str, Target] = {
     **{name: make_format_target(name) for name in samples.FILES},
     "json-lines": fuzz_json_lines,
@@ -303,5 +316,6 @@ TARGETS: dict[str, Target] = {
     "data": fuzz_data,
     **{f"run-{name}": make_run_target(name) for name in TEXTS},
     "stdin": fuzz_stdin,
+    "http": fuzz_http,
 }
 """Everything that is fuzzed, by name. A target makes one case from its random numbers and runs it."""

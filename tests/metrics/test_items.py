@@ -12,7 +12,6 @@ from regard.metrics.items import (
     bootstrap_interval,
     choose_edges,
     compare_items,
-    draw_samples,
     score_bands,
 )
 from regard.metrics.significance import Conditions, count_ngrams, paired_bootstrap
@@ -81,12 +80,6 @@ def test_one_seed_is_compared_as_by_paired_bootstrap():
     comparison = compare_items([items[0]], [items[1]])
     assert comparison.p_value == expected.p_value
     assert (comparison.low, comparison.high) == pytest.approx((expected.low, expected.high))
-
-
-def test_a_bootstrap_sample_has_as_many_items_as_there_are():
-    samples = draw_samples(7, 5)
-    assert samples.shape == (5, 7)
-    assert (samples.sum(1) == 7).all()
 
 
 def test_items_are_scored_by_length_with_and_without_unknown_words():

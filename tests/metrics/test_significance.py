@@ -8,7 +8,7 @@ from sacrebleu.significance import PairedTest
 
 from regard.errors import RegardError
 from regard.metrics import METRICS, compare_f1, paired_bootstrap
-from regard.metrics.significance import BOOTSTRAP_METRICS, SEED, Conditions, sample_differences
+from regard.metrics.significance import BOOTSTRAP_METRICS, SEED, Conditions, resample_counts, score_samples
 
 random = np.random.default_rng(0)
 REFERENCES = [" ".join(random.choice(list("abcdefgh"), random.integers(3, 12))) for _ in range(60)]
@@ -53,14 +53,19 @@ def test_the_samples_are_those_of_sacrebleu(metric, judge, monkeypatch):
     (before, score), (after, _) = (
         BOOTSTRAP_METRICS[metric](texts, REFERENCES, Conditions()) for texts in (first, second)
     )
-    differences = sample_differences(before, after, score, samples=300, seed=SEED)
-    size = np.abs(differences)
+    before_scores, after_scores = (score_samples(counts, score, samples=300, seed=SEED) for counts in (before, after))
+    size = np.abs(after_scores - before_scores)
     real = abs(METRICS[metric](second, REFERENCES).value - METRICS[metric](first, REFERENCES).value)
     assert (np.sum(size - size.mean() > real) + 1) / 301 == theirs[1].p_value
-    zero = np.zeros_like(after)  # against a system that scores 0, differences are the scores of the samples
-    scores = np.sort(sample_differences(zero, after, score, samples=300, seed=SEED))
+    scores = np.sort(after_scores)
     assert scores.mean() == pytest.approx(theirs[1].mean, abs=1e-3)
     assert (scores[300 - 300 // 40 - 1] - scores[300 // 40]) / 2 == pytest.approx(theirs[1].ci, abs=1e-3)
+
+
+def test_a_bootstrap_sample_has_as_many_sentences_as_there_are():
+    sample = resample_counts(np.random.default_rng(0), 7)
+    assert (len(sample), sample.sum()) == (7, 7)
+    assert sample.max() > 1
 
 
 def test_a_p_value_by_hand():

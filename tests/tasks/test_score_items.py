@@ -84,6 +84,13 @@ def test_labels_and_spans_add_up_to_the_report(name, key, label_runs, capsys):
     assert find_value(evaluate(run, "--data", file, capsys=capsys), scores.items.value)
 
 
+@pytest.mark.parametrize(("name", "corpus"), [("one", "acts"), ("crf", "entities")])
+def test_the_test_data_may_be_a_built_in_corpus(name, corpus, label_runs):
+    scores = score(label_runs[name], corpus)
+    assert scores.part == f"1,000 new examples of the built-in corpus {corpus}"
+    assert len(scores.items) == 1000
+
+
 def test_plain_tags_are_scored_word_by_word(label_runs, capsys):
     run = label_runs["plain"]
     scores = score(run, run.parent / "words.bio")

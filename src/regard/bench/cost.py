@@ -164,21 +164,20 @@ def measure_peak(settings: CostBench, name: str, length: int) -> list[int]:
 
 def count_operations(name: str, length: int, settings: CostBench) -> tuple[int, int | None]:
     """Return the longest chain of operations, and the path from the first input to the last output."""
-    layer, first, output = run_on_positions(LAYERS[name][0](settings), length, settings)
-    assert layer is not None
+    first, output = run_on_positions(LAYERS[name][0](settings), length, settings)
     return count_sequential_steps(output), count_path(output, first)
 
 
-def run_on_positions(layer: nn.Module, length: int, settings: CostBench) -> tuple[nn.Module, Tensor, Tensor]:
-    """Run a layer on inputs that are separate tensors; return it, the first input and the last output."""
+def run_on_positions(layer: nn.Module, length: int, settings: CostBench) -> tuple[Tensor, Tensor]:
+    """Run a layer on inputs that are separate tensors; return the first input and the last output."""
     x = [torch.randn(1, settings.width, requires_grad=True) for _ in range(length)]
     outputs = layer.unroll(x) if isinstance(layer, RecurrentLayer) else layer(torch.stack(x, dim=1)).unbind(1)
-    return layer, x[0], outputs[-1]
+    return x[0], outputs[-1]
 
 
 def measure_gradient(layer: nn.Module, length: int, settings: CostBench) -> float:
     """Return the Frobenius norm of the Jacobian of the last output by the first input."""
-    _, first, last = run_on_positions(layer, length, settings)
+    first, last = run_on_positions(layer, length, settings)
     rows = [
         torch.autograd.grad(last[0, index], first, retain_graph=True)[0].flatten() for index in range(last.shape[-1])
     ]

@@ -24,10 +24,12 @@ from regard.cli.train import (
     take_value,
 )
 from regard.cli.train_options import override
-from regard.data.corpora import CORPORA
 from regard.errors import RegardError
 from regard.messages import print_message
+from regard.recipe import resolve_paths
 from regard.settings import Table, parse_value
+from regard.tasks import find_task, get_recipes
+from regard.tasks.built_in import is_built_in
 
 if TYPE_CHECKING:
     from regard.compare.plan import Plan, Variant
@@ -162,7 +164,8 @@ def build_variants(own: CompareArguments, table: Table, settings: Sequence[tuple
         raise RegardError("compare: expected at least two models; pass --models A,B, --scores A,B or --set NAME=A,B")
     variants = []
     for combination in combinations:
-        recipe = absolute_paths(override(table, [*settings, *combination]))
+        recipe = override(table, [*settings, *combination])
+        resolve_paths(recipe, Path.cwd(), get_recipes().values())  # so that a training can be repeated from anywhere
         recipe.setdefault("data", {}).setdefault("split_seed", 0)  # the same validation part for all seeds
         variants.append(Variant(name_variant(combination, own), recipe))
     return variants
@@ -176,15 +179,6 @@ def name_variant(combination: Sequence[tuple[str, str]], own: CompareArguments) 
     if len(differing) == 1 and not parts and differing[0][1].isidentifier() and differing[0][1] not in YES_OR_NO:
         return differing[0][1]  # a name, such as that of a score, which says enough
     return " ".join([*parts, *(f"{setting.rpartition('.')[2]}={value}" for setting, value in differing)])
-
-
-def absolute_paths(table: Table) -> Table:
-    """Return a recipe whose data files have full paths, so that each training can be repeated from anywhere."""
-    changed = {name: dict(value) for name, value in table.items()}
-    for name, value in changed.get("data", {}).items():
-        if isinstance(value, str) and value not in CORPORA and os.path.exists(value):
-            changed["data"][name] = os.path.abspath(value)
-    return changed
 
 
 def run_comparison(own: CompareArguments, variants: Sequence[Variant], line: TrainArguments, command: str) -> None:
@@ -218,6 +212,7 @@ def build_plan(own: CompareArguments, variants: Sequence[Variant], folder: Path,
     """Give all models the same budget and, if requested, about the same number of parameters."""
     from regard.compare.plan import Draft, Plan, get_plan_file, match_parameters, read_plan, set_budget
 
+    test, texts = resolve_test(own.test, find_task(variants[0].table).name), read_texts(own.texts)
     drafts = [Draft(variant, device) for variant in variants]
     if own.match_parameters:
         drafts = [Draft(variant, device) for variant in match_parameters(drafts)]
@@ -228,11 +223,20 @@ def build_plan(own: CompareArguments, variants: Sequence[Variant], folder: Path,
     return Plan(
         variants=tuple(planned),
         seeds=tuple(range(own.seeds)),
-        test=own.test if own.test is None or own.test in CORPORA else os.path.abspath(own.test),
-        texts=tuple(read_texts(own.texts)),
+        test=test,
+        texts=tuple(texts),
         device=device,
         command=command,
     )
+
+
+def resolve_test(test: str | None, task: str) -> str | None:
+    """Return the test data with its full path; raise a `RegardError` if it is missing, before anything is trained."""
+    if test is None or is_built_in(test, task):
+        return test
+    if not os.path.exists(test):
+        raise RegardError(f"--test: {test}: not found; expected a file or a built-in corpus")
+    return os.path.abspath(test)
 
 
 def read_texts(path: str | None) -> list[str]:

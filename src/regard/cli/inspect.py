@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from regard.checkpoint import Checkpoint, list_checkpoints
 from regard.messages import escape_lines
 from regard.recipe import find_preset
-from regard.run import PRETRAINING, Checkpoint, Run, list_checkpoints
+from regard.run import PRETRAINING, Run
 from regard.settings import format_value, parse_known_settings
 from regard.tasks import find_task, to_recipe
 from regard.tasks.actions import Flag
@@ -98,7 +99,7 @@ def describe_state(checkpoints: Sequence[Checkpoint], pretraining: Sequence[Chec
         next_stage = "after pretraining" if done else f"at step {pretraining[-1].step:,} of pretraining"
         return f"state: not finished; training would resume {next_stage}"
     if not checkpoints:
-        return "state: no checkpoint; training would start over"
+        return "state: no checkpoint to resume from"
     newest = checkpoints[-1]
     if newest.load_state().get("finished"):
         return f"state: finished at step {newest.step:,}"

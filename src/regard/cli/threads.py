@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from regard.bounds import Bounds
 from regard.cli.options import Command, keyword, with_parameters
-from regard.errors import RegardError
 
 SHORT_SPIN = {
     "GOMP_SPINCOUNT": "1000",  # libgomp: torch for Linux; its default is 300,000 rounds
@@ -55,10 +55,7 @@ def set_threads(count: int | None) -> None:
     """
     if count is None:
         return
-    if count < 1:
-        raise RegardError(f"--threads must be at least 1, got {count}")
-    if count > MAX_THREADS:
-        raise RegardError(f"--threads must be at most {MAX_THREADS}, got {count}")
+    Bounds(1, MAX_THREADS).check("--threads", count)
     os.environ["OMP_NUM_THREADS"] = str(count)  # read when torch is imported
 
     import torch

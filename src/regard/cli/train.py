@@ -20,7 +20,7 @@ from regard.messages import print_message
 from regard.recipe import get_section_fields
 from regard.run import Run
 from regard.settings import get_fields, parse_value
-from regard.tasks import TASKS, get_recipes, read_recipe_file
+from regard.tasks import get_recipes, read_recipe_file
 
 Words = Annotated[str, Parameter(allow_leading_hyphen=True)]
 
@@ -61,6 +61,7 @@ def train(*words: Words) -> None:
         print_help(words)
         return
     from regard.api import train as train_run
+    from regard.tasks.loading import get_run_task
 
     line = parse_arguments(words)
     table, recipe_name = read_recipe_table(line)
@@ -79,7 +80,7 @@ def train(*words: Words) -> None:
     if not line.quiet:
         steps = pluralize(counters.step, "step")
         print_message(f"trained {steps} in {counters.seconds:.0f} s; run saved in {out}")
-        next_command = TASKS[Run(out).read_card()["task"]].next_command.format(run=out)
+        next_command = get_run_task(out).next_command.format(run=out)
         print_message(f"next: {get_command_name()} {next_command}")
 
 

@@ -8,6 +8,7 @@ from html import escape
 from pathlib import Path
 
 from regard.compare.charts import Chart, build_charts
+from regard.compare.plan import to_file_name
 from regard.compare.report import Look, ModelResult, Report, list_commands
 from regard.files import write_bytes, write_text
 from regard.settings import to_toml
@@ -43,8 +44,7 @@ def iter_maps(report: Report) -> list[tuple[ModelResult, int, Look]]:
 
 def get_map_file(folder: Path, model: ModelResult, number: int) -> Path:
     """Return the picture of an attention map."""
-    slug = "".join(letter if letter.isalnum() else "-" for letter in model.name)
-    return folder / "pictures" / f"look-{number}-{slug}.png"
+    return folder / "pictures" / f"look-{number}-{to_file_name(model.name)}.png"
 
 
 def build_rows(report: Report) -> list[list[str]]:

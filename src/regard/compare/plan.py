@@ -14,10 +14,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from regard.errors import RegardError
 from regard.files import read_json_table, write_text
+from regard.memory import on_meta_device
 from regard.recipe import build_model
 from regard.run import Run
 from regard.settings import Table
@@ -38,6 +37,11 @@ WARMUP_UPDATES, TIMED_UPDATES = 5, 20
 """Updates to time for a budget in minutes."""
 
 
+def to_file_name(name: str) -> str:
+    """Return the name of a variant as a file name."""
+    return re.sub(r"[^\w.-]+", "-", name).strip("-")
+
+
 @dataclass(frozen=True)
 class Variant:
     """One model of a comparison: its name in tables and pictures, and its recipe as plain values."""
@@ -48,7 +52,7 @@ class Variant:
     @property
     def slug(self) -> str:
         """The name as a file name."""
-        return re.sub(r"[^\w.-]+", "-", self.name).strip("-")
+        return to_file_name(self.name)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,8 +142,9 @@ class Draft:
         """Count the parameters of the model, with some settings changed, without building it."""
         recipe = self.prepared.recipe
         changed: Any = replace(recipe, model={**recipe.model, **settings})  # type: ignore[type-var]
-        with torch.device("meta"):
-            return sum(parameter.numel() for parameter in build_model(changed, self.prepared.tokenizers).parameters())
+        with on_meta_device():
+            model = build_model(changed, self.prepared.tokenizers)
+        return sum(parameter.numel() for parameter in model.parameters())
 
     def measure_update(self) -> tuple[float, float]:
         """Return the seconds and the target tokens of one update, as means over some updates."""
@@ -197,20 +202,18 @@ def scale_width(draft: Draft, target: int) -> Variant:
 
     All widths of the model are scaled in proportion, in steps that its heads divide.
     """
-    config = build_meta_config(draft)
+    prepared = draft.prepared
+    with on_meta_device():
+        config: Any = build_model(prepared.recipe, prepared.tokenizers).config
     widths = {name: value for name in WIDTHS if isinstance(value := getattr(config, name, None), int)}
     if not widths:
         raise RegardError(f"--match-parameters: {draft.variant.name} has no width to change")
     rotary = getattr(config, "positions", "") == "rotary"  # rotates pairs of numbers of each head
-    step, leading = (
-        math.lcm(2, (2 if rotary else 1) * (getattr(config, "heads", None) or 1)),
-        next(iter(widths.values())),
-    )
+    step = math.lcm(2, (2 if rotary else 1) * (getattr(config, "heads", None) or 1))
+    leading = next(iter(widths.values()))
 
     def scale(multiple: int) -> dict[str, int]:
-        return {
-            name: max(step, round(value * multiple * step / leading / step) * step) for name, value in widths.items()
-        }
+        return {name: max(step, round(value * multiple / leading) * step) for name, value in widths.items()}
 
     multiple = bisect_left(
         range(MAX_WIDTH // step), target, lo=1, key=lambda multiple: draft.count_parameters(**scale(multiple))
@@ -219,14 +222,7 @@ def scale_width(draft: Draft, target: int) -> Variant:
         (scale(candidate) for candidate in (max(1, multiple - 1), multiple)),
         key=lambda settings: abs(draft.count_parameters(**settings) - target),
     )
-    return merge_settings(draft.variant, "model", {**draft.prepared.recipe.model, **best})
-
-
-def build_meta_config(draft: Draft) -> Any:
-    """Return the config of the model of a draft."""
-    prepared = draft.prepared
-    with torch.device("meta"):
-        return build_model(prepared.recipe, prepared.tokenizers).config
+    return merge_settings(draft.variant, "model", {**prepared.recipe.model, **best})
 
 
 def merge_settings(variant: Variant, section: str, settings: Mapping[str, Any]) -> Variant:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -128,7 +129,7 @@ def build_model_result(
 ) -> ModelResult:
     """Summarize the results of one model over its seeds."""
     curves = [ItemCounts.from_json(record["test"]["curve"]) for record in records]
-    paired = items is not first and len(items[0]) == len(first[0])
+    same_items = items[0].metric != "bits_per_character" and len(items[0]) == len(first[0])  # blocks of other tokens
 
     def mean(key: str) -> float:
         return float(np.mean([record[key] for record in records]))
@@ -141,7 +142,7 @@ def build_model_result(
         items=items,
         score=bootstrap_interval(items),
         spread=float(np.std([one.value for one in items], ddof=1)) if len(items) > 1 else None,
-        against_first=compare_items(first, items) if paired else None,
+        against_first=compare_items(first, items) if same_items and items is not first else None,
         bands=score_bands(curves, edges),
         known_bands=score_bands(curves, edges, known_only=True) if curves[0].unknown.any() else [],
         scores={key: float(np.mean([record["test"]["scores"][key] for record in records])) for key in sorted(names)},
@@ -167,4 +168,6 @@ def parse_look(record: Mapping[str, Any]) -> Look:
 def list_commands(variant: Variant, plan: Plan, folder: Path) -> list[str]:
     """Return the commands that repeat the training of a variant from its own recipe."""
     recipe = folder / "recipes" / f"{variant.slug}.toml"
-    return [f"regard train {recipe} --seed {seed} --out RUN --device {plan.device}" for seed in plan.seeds]
+    return [
+        f"regard train {shlex.quote(str(recipe))} --seed {seed} --out RUN --device {plan.device}" for seed in plan.seeds
+    ]

@@ -85,7 +85,7 @@ def read_last_metrics(run: Run) -> dict[str, Any] | None:
 def run_all(plan: Plan, folder: Path, *, jobs: int = 1, quiet: bool = False) -> list[Training]:
     """Run all trainings that have no result yet; return all with their state.
 
-    A failed training does not stop the others. Ctrl-C stops and saves all of them.
+    A failed training does not stop the others. Ctrl-C or SIGTERM stops and saves all of them.
 
     Raises:
         RegardError: All trainings failed.
@@ -105,8 +105,8 @@ def run_all(plan: Plan, folder: Path, *, jobs: int = 1, quiet: bool = False) -> 
                     running.remove(training)
                     update(training)
                 update(None)
-        except KeyboardInterrupt:
-            stop_all(running)
+        except BaseException as error:  # also an error of starting one, such as a full disk
+            stop_all(running, by_terminal=type(error) is KeyboardInterrupt and sys.stdin.isatty())
             raise
     if all(training.state != "done" for training in trainings):
         raise RegardError(f"{trainings[0].name}: {trainings[0].state}")
@@ -120,15 +120,14 @@ def mark_done(training: Training) -> bool:
     return training.state == "done"
 
 
-def stop_all(running: list[Training]) -> None:
-    """Ask all trainings to save and stop, and wait for them. On a terminal, Ctrl-C has reached them already."""
-    for training in running:
-        assert training.process is not None
-        if not sys.stdin.isatty():
-            training.process.terminate()
-    for training in running:
-        assert training.process is not None
-        training.process.wait()
+def stop_all(running: list[Training], *, by_terminal: bool) -> None:
+    """Ask all trainings to save and stop, and wait for them; Ctrl-C on a terminal has reached them already."""
+    processes = [training.process for training in running if training.process is not None]
+    for process in processes:
+        if not by_terminal:
+            process.terminate()
+    for process in processes:
+        process.wait()
 
 
 @contextmanager
@@ -156,15 +155,12 @@ def print_change(changed: Training | None) -> None:
 
 def build_table(trainings: list[Training]) -> Any:
     """Build the table of all trainings for a terminal."""
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table("model", "seed", "state", "step", "validation", "seconds", box=None, pad_edge=False)
     for training in trainings:
         cells = training.describe_progress() if training.state != "waiting" else {}
-        table.add_row(
-            training.variant.name,
-            str(training.seed),
-            training.state,
-            *(cells.get(name, "") for name in ("step", "validation", "seconds")),
-        )
+        values = [training.variant.name, str(training.seed), training.state]
+        table.add_row(*map(escape, values), *(cells.get(name, "") for name in ("step", "validation", "seconds")))
     return table

@@ -18,11 +18,12 @@ from regard.metrics.language import safe_exp
 from regard.metrics.significance import (
     SEED,
     ScoreFunction,
+    assess_difference,
     bleu_from_counts,
     chrf_from_counts,
     f1_from_counts,
     ratio,
-    resample_counts,
+    score_samples,
 )
 
 SAMPLES = 1000
@@ -142,18 +143,10 @@ class ItemComparison:
     p_value: float
 
 
-def draw_samples(items: int, samples: int = SAMPLES, seed: int = SEED) -> Int[np.ndarray, "samples items"]:
-    """Draw bootstrap samples; each row is the number of times that each item is drawn."""
-    random = np.random.default_rng(seed)
-    return np.stack([resample_counts(random, items) for _ in range(samples)])
-
-
-def score_samples(
-    systems: Sequence[ItemCounts], samples: Int[np.ndarray, "samples items"]
-) -> Float[np.ndarray, " samples"]:
+def mean_scores(systems: Sequence[ItemCounts], samples: int, seed: int) -> Float[np.ndarray, " samples"]:
     """Return the score of every bootstrap sample, averaged over systems: the seeds of one model."""
     score = ITEM_METRICS[systems[0].metric].score
-    return np.mean([[score(row) for row in samples @ system.counts] for system in systems], axis=0)
+    return np.mean([score_samples(system.counts, score, samples=samples, seed=seed) for system in systems], axis=0)
 
 
 def mean_value(systems: Sequence[ItemCounts]) -> float:
@@ -169,8 +162,7 @@ def bootstrap_interval(systems: Sequence[ItemCounts], *, samples: int = SAMPLES,
         samples: Number of bootstrap samples.
         seed: Seed of the resampling.
     """
-    scores = score_samples(systems, draw_samples(len(systems[0]), samples, seed))
-    low, high = np.quantile(scores, [0.025, 0.975])
+    low, high = np.quantile(mean_scores(systems, samples, seed), [0.025, 0.975])
     return Interval(mean_value(systems), float(low), float(high))
 
 
@@ -187,12 +179,9 @@ def compare_items(
             f"compare: expected the same metric and items, got {first[0].metric} of {len(first[0])} items "
             f"and {second[0].metric} of {len(second[0])}"
         )
-    drawn = draw_samples(len(first[0]), samples, seed)
-    differences = score_samples(second, drawn) - score_samples(first, drawn)
     difference = mean_value(second) - mean_value(first)
-    extreme = int((np.abs(differences - differences.mean()) >= abs(difference)).sum())
-    low, high = np.quantile(differences, [0.025, 0.975])
-    return ItemComparison(difference, float(low), float(high), (extreme + 1) / (samples + 1))
+    sampled = mean_scores(second, samples, seed) - mean_scores(first, samples, seed)
+    return ItemComparison(difference, *assess_difference(difference, sampled))
 
 
 @dataclass(frozen=True)

@@ -141,23 +141,26 @@ def compare_counts(
 ) -> Comparison:
     """Compare two systems, each given as its score and counts per sentence; `score` maps summed counts to a score."""
     (first_score, first_counts), (second_score, second_counts) = first, second
-    differences = sample_differences(first_counts, second_counts, score, samples=samples, seed=seed)
-    low, high = np.quantile(differences, [0.025, 0.975])
-    extreme = np.abs(differences - differences.mean()) >= abs(second_score.value - first_score.value)
-    p_value = (int(extreme.sum()) + 1) / (samples + 1)
-    return Comparison(first_score, second_score, float(low), float(high), p_value, samples, lower_is_better)
+    first_scores, second_scores = (
+        score_samples(counts, score, samples=samples, seed=seed) for counts in (first_counts, second_counts)
+    )
+    low, high, p_value = assess_difference(second_score.value - first_score.value, second_scores - first_scores)
+    return Comparison(first_score, second_score, low, high, p_value, samples, lower_is_better)
 
 
-def sample_differences(
-    first: SentenceCounts, second: SentenceCounts, score: ScoreFunction, *, samples: int, seed: int
+def score_samples(
+    counts: SentenceCounts, score: ScoreFunction, *, samples: int, seed: int
 ) -> Float[np.ndarray, " samples"]:
-    """Return the difference of the scores, second minus first, in each bootstrap sample of the sentences."""
+    """Return the score of each bootstrap sample of the sentences; a seed draws the same samples for every system."""
     random = np.random.default_rng(seed)
-    differences = np.empty(samples)
-    for sample in range(samples):
-        times = resample_counts(random, len(first))
-        differences[sample] = score(times @ second) - score(times @ first)
-    return differences
+    return np.array([score(resample_counts(random, len(counts)) @ counts) for _ in range(samples)])
+
+
+def assess_difference(difference: float, sampled: Float[np.ndarray, " samples"]) -> tuple[float, float, float]:
+    """Return the 95% confidence interval of a difference and its p-value, from the differences of bootstrap samples."""
+    low, high = np.quantile(sampled, [0.025, 0.975])
+    extreme = int((np.abs(sampled - sampled.mean()) >= abs(difference)).sum())
+    return float(low), float(high), (extreme + 1) / (len(sampled) + 1)
 
 
 def compare_f1(

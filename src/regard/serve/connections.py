@@ -44,8 +44,8 @@ def limit_connections(settings: ServeSettings) -> int:
         return settings.max_connections
     limit = max(1, max_files - count_open_files() - RESERVED_FILES)
     if limit < settings.max_connections:
-        asked = settings.max_connections
-        log("warning", message=f"the limit of open files ({max_files}) allows {limit} connections, not {asked}")
+        message = f"the limit of open files ({max_files}) allows {limit} connections, not {settings.max_connections}"
+        log("warning", message=message)
     return min(settings.max_connections, limit)
 
 

@@ -44,6 +44,7 @@ def serve(runs: Sequence[Path], settings: ServeSettings, device: str = "cpu") ->
             except BaseException as error:
                 errors.append(error)
                 server.should_exit = True
+            if server.should_exit:  # failed, or stopped while loading
                 return
             log("listening", models=list(pool.models), token=settings.token is not None, local=settings.local)
             print(format_address(listening_socket, settings), flush=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -114,6 +114,6 @@ def sample_new_examples(recipe: Recipe, name: str, *, seed: int | None = None, c
     return list(examples.values())
 
 
-def describe_new_examples(recipe: Recipe, examples: list[Any]) -> str:
-    """Return a description of new examples of the corpus of a run, for `regard compare`."""
-    return f"{len(examples):,} new examples of the built-in corpus {recipe.data.train}"
+def describe_new_examples(name: str, examples: Sequence[Any]) -> str:
+    """Return a description of new examples of a built-in corpus, for `regard compare`."""
+    return f"{len(examples):,} new examples of the built-in corpus {name}"

@@ -17,9 +17,10 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
+from regard.checkpoint import average_parameters, list_checkpoints, save_checkpoint
 from regard.data.pair_check import pluralize
-from regard.errors import RegardError, refuse_less
-from regard.run import Checkpoint, Run, list_checkpoints, save_checkpoint
+from regard.errors import RegardError, format_json, refuse_less
+from regard.run import Run
 from regard.settings import parse_settings
 from regard.training.engines import Engine
 from regard.training.optimizer import check_same_tensors
@@ -365,11 +366,14 @@ class Trainer:
     def check_nothing_to_lose(self) -> None:
         """Raise a `RegardError` if training would start over, and replace a model that took longer to train."""
         assert self.settings.steps is not None and self.settings.validate_every is not None
-        best = self.run.read_card().get("best") if self.run.card_file.exists() else None
-        if best is not None and best["step"] > min(self.settings.steps, self.settings.validate_every):
+        best = self.run.read_card().get("best", {}) if self.run.card_file.exists() else {}
+        best_step = best.get("step", 0)
+        if type(best_step) is not int:
+            raise RegardError(f"{self.run.card_file}: best.step: expected an integer, got {format_json(best_step)}")
+        if best_step > min(self.settings.steps, self.settings.validate_every):
             raise RegardError(
                 f"{self.run.path}: cannot resume: training/ has no intact checkpoint, and starting over would replace "
-                f"the model of step {best['step']:,}; choose another --out, or pass --from {self.run.path}"
+                f"the model of step {best_step:,}; choose another --out, or pass --from {self.run.path}"
             )
 
     def check_same_version(self, saved: Set[str], expected: Set[str], kind: str) -> None:
@@ -393,13 +397,3 @@ class Trainer:
         counters, patience = self.counters, self.settings.patience
         enough = patience > 0 and (counters.patience_used >= patience or counters.perfect_validations >= ENOUGH_PERFECT)
         return enough or counters.step >= self.settings.steps
-
-
-def average_parameters(checkpoints: Sequence[Checkpoint]) -> dict[str, Tensor]:
-    """Return the mean of the parameters of several checkpoints."""
-    total: dict[str, Tensor] = {}
-    for checkpoint in checkpoints:
-        for name, tensor in checkpoint.load_tensors("model").items():
-            total[name] = total[name] + tensor.double() if name in total else tensor.double()
-    first = checkpoints[0].load_tensors("model")
-    return {name: (tensor / len(checkpoints)).to(first[name].dtype) for name, tensor in total.items()}

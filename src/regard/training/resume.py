@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from regard.checkpoint import list_all_checkpoints, list_checkpoints
 from regard.errors import RegardError
 from regard.models import MODELS
 from regard.recipe import Recipe, find_marked_settings, get_model_fields
-from regard.run import Run, list_all_checkpoints, list_checkpoints
+from regard.run import Run
 from regard.settings import Table, format_value
 from regard.text import TokenizerPair
 

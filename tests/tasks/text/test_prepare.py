@@ -9,9 +9,10 @@ import pytest
 import torch
 
 from regard.api import train
+from regard.checkpoint import list_checkpoints
 from regard.errors import RegardError
 from regard.files import read_tensors
-from regard.run import Run, list_checkpoints
+from regard.run import Run
 from regard.tasks.loading import load
 
 WORDS = ["one", "two", "three", "four", "five"]

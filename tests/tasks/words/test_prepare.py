@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.api import train
+from regard.checkpoint import list_checkpoints
 from regard.data.tagged import TaggedSentence
 from regard.errors import RegardError
 from regard.files import read_tensors
-from regard.run import Run, list_checkpoints
+from regard.run import Run
 from regard.schemes import Scheme, repair_tags
 from regard.tasks import find_task, to_recipe
 from regard.tasks.label.prepare import load_labeled_split

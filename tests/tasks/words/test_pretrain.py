@@ -14,10 +14,11 @@ import torch
 
 from regard import api
 from regard.api import train
+from regard.checkpoint import list_checkpoints
 from regard.cli import main
 from regard.errors import RegardError
 from regard.files import read_tensors
-from regard.run import Run, list_checkpoints
+from regard.run import Run
 from regard.tasks.loading import load
 from regard.tasks.words import pretrain
 from regard.training.loop import Trainer

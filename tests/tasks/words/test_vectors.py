@@ -10,10 +10,11 @@ import pytest
 import torch
 
 from regard.api import train
+from regard.checkpoint import Checkpoint, list_checkpoints
 from regard.cli import main
 from regard.errors import RegardError
 from regard.files import read_tensors, write_tensors
-from regard.run import Checkpoint, Run, list_checkpoints
+from regard.run import Run
 from regard.tasks.loading import load
 from regard.training.loop import Trainer
 from tests.signing import sign

@@ -120,17 +120,16 @@ class EvaluateLabels(EvaluateWithComparison):
         self, predictor: LabelPredictor, probabilities: Any, gold: list[tuple[str, ...]], invocation: Invocation
     ) -> tuple[Any, list[list[str]]]:
         """Return the report, and the predicted labels of each text."""
-        from regard.metrics.labels import label_report, multi_label_report, select_above
+        from regard.metrics.labels import label_report, multi_label_report
 
-        labels = predictor.labels
+        labels, predictions = predictor.labels, predictor.select_labels(probabilities)
         if predictor.model.config.multi_label:
             threshold = float(predictor.model.threshold)
             report = multi_label_report(probabilities, gold, labels, threshold=threshold, best=min(5, len(labels)))
-            return report, [sorted(example_labels) for example_labels in select_above(probabilities, labels, threshold)]
+            return report, predictions
         if multi_label_example := next((example_labels for example_labels in gold if len(example_labels) > 1), None):
             raise RegardError(f"{self.data}: expected one label per text, got {', '.join(multi_label_example)}")
-        best = [labels[index] for index in probabilities.argmax(-1).tolist()]
-        return label_report(best, [one for (one,) in gold]), [[label] for label in best]
+        return label_report([label for (label,) in predictions], [label for (label,) in gold]), predictions
 
     @rename_data_options()
     def read_examples(self, predictor: LabelPredictor) -> list[LabeledText]:

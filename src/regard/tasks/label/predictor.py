@@ -15,6 +15,7 @@ from regard.attention.weights import Weights
 from regard.data.label_batches import build_label_batch
 from regard.data.labeled import LabeledText
 from regard.errors import RegardError
+from regard.metrics.labels import select_above
 from regard.sentences import LabelBatch, Sentences
 from regard.tasks.actions.predict import Shaded
 from regard.tasks.label.options import LabelExplainOptions, LabelLookOptions, RankOptions
@@ -239,6 +240,12 @@ class LabelPredictor(Predictor[Labeling]):
             if progress is not None:
                 progress(start + len(chunk))
         return torch.cat(batches) if batches else torch.zeros(0, len(self.labels))
+
+    def select_labels(self, probabilities: Float[Tensor, "examples labels"]) -> list[list[str]]:
+        """Return the predicted labels of each example: those above the threshold, or the most probable one."""
+        if self.model.config.multi_label:
+            return [sorted(chosen) for chosen in select_above(probabilities, self.labels, float(self.model.threshold))]
+        return [[self.labels[index]] for index in probabilities.argmax(-1).tolist()]
 
     def attention_map(self, labeling: Labeling) -> AttentionMap:
         """Return the word weights of a text as an attention map."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from regard.metrics.labels import select_above
 from regard.tasks.built_in import describe_new_examples, is_built_in, sample_new_examples
 from regard.tasks.item_scores import ItemScores
 from regard.tasks.label.gold_attention import score_label_attention
@@ -14,20 +13,16 @@ from regard.tasks.words.score_items import build_word_scores
 
 def score_label_items(predictor: LabelPredictor, test: str | None) -> ItemScores:
     """Classify the texts of a test file, new examples of a built-in corpus or the validation part; score each text."""
-    data, labels = predictor.recipe.data, predictor.labels
-    if test is None and is_built_in(data.train, "label"):
-        examples = sample_new_examples(predictor.recipe, data.train)
-        part = describe_new_examples(predictor.recipe, examples)
+    data = predictor.recipe.data
+    corpus = test or data.train
+    if is_built_in(corpus, "label"):
+        examples = sample_new_examples(predictor.recipe, corpus)
+        part = describe_new_examples(corpus, examples)
     elif test is None:
         examples, part = load_labeled_split(data, get_split_seed(predictor.recipe))[1], "the validation texts"
     else:
         examples, part = read_labeled_texts(test, data), test
-    probabilities = predictor.probabilities(examples)
-    if multi_label := predictor.model.config.multi_label:
-        selected = select_above(probabilities, labels, float(predictor.model.threshold))
-        predictions = [sorted(example_labels) for example_labels in selected]
-    else:
-        predictions = [[labels[index]] for index in probabilities.argmax(-1).tolist()]
+    predictions = predictor.select_labels(predictor.probabilities(examples))
     return build_word_scores(
         part,
         [predictor.split_words(example.text) for example in examples],
@@ -35,6 +30,6 @@ def score_label_items(predictor: LabelPredictor, test: str | None) -> ItemScores
         [example.labels for example in examples],
         [join_labels(example_labels, data.separator or "|") for example_labels in predictions],
         predictor.vocabulary,
-        single=not multi_label,
+        single=not predictor.model.config.multi_label,
         attention=score_label_attention(predictor, examples),
     )

@@ -57,7 +57,7 @@ def load_test_examples(predictor: PairPredictor, test: str | None) -> tuple[Sequ
         return EvaluatePairs(data=test).load_examples(predictor), test
     if is_built_in(recipe.data.train, "pairs"):
         examples = sample_new_examples(recipe, recipe.data.train)
-        return examples, describe_new_examples(recipe, examples)
+        return examples, describe_new_examples(recipe.data.train, examples)
     valid = load_pair_split(recipe.data, get_split_seed(recipe)).valid
     return valid, f"the {len(valid):,} validation pairs"
 

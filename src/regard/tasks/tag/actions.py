@@ -85,7 +85,6 @@ class EvaluateTags(EvaluateWithComparison):
     def evaluate(self, predictor: TagPredictor, invocation: Invocation) -> EvaluationResult:
         from regard.metrics.labels import label_report
         from regard.metrics.spans import span_report
-        from regard.schemes import tags_to_spans
         from regard.tasks.tag.gold_attention import score_tag_attention
 
         sentences = self.load_test_examples(predictor)
@@ -93,20 +92,13 @@ class EvaluateTags(EvaluateWithComparison):
             taggings = predictor.predict([sentence.words for sentence in sentences], progress=show)
         predicted_tags, gold = [tagging.tags for tagging in taggings], [sentence.tags for sentence in sentences]
         lines = ["\n".join(tagging.lines(PredictTags())) for tagging in taggings]
+        report: Any
         if predictor.model.config.scheme == "plain":
-            report: Any = label_report(*([tag for tags in part for tag in tags] for part in (predicted_tags, gold)))
-            return EvaluationResult(
-                report,
-                [list(enumerate(tags)) for tags in predicted_tags],
-                [list(enumerate(tags)) for tags in gold],
-                lines,
-            )
-        return EvaluationResult(
-            add_attention(span_report(predicted_tags, gold), score_tag_attention(predictor, sentences)),
-            list(map(tags_to_spans, predicted_tags)),
-            list(map(tags_to_spans, gold)),
-            lines,
-        )
+            report = label_report(*([tag for tags in part for tag in tags] for part in (predicted_tags, gold)))
+        else:
+            report = add_attention(span_report(predicted_tags, gold), score_tag_attention(predictor, sentences))
+        spans, gold_spans = ([predictor.list_spans(tags) for tags in part] for part in (predicted_tags, gold))
+        return EvaluationResult(report, spans, gold_spans, lines)
 
     def read_examples(self, predictor: TagPredictor) -> list[TaggedSentence]:
         from regard.tasks.tag.prepare import read_tagged_sentences

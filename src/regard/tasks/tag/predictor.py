@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
@@ -203,6 +203,10 @@ class TagPredictor(Predictor[Tagging]):
             sentence_weights = None if weights is None else weights[row, :, :, :size, :size]
             taggings.append(Tagging(sentence, tags, tuple(tag_probabilities[row][:size]), spans, sentence_weights))
         return taggings
+
+    def list_spans(self, tags: Sequence[str]) -> list[Hashable]:
+        """Return what a tagging is scored by: its spans, or each tag with its index if tags are plain."""
+        return list(enumerate(tags)) if self.model.config.scheme == "plain" else list(tags_to_spans(tags))
 
 
 def to_words(sentence: str | Sequence[str]) -> tuple[str, ...]:

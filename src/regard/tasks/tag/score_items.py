@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Sequence
-
-from regard.schemes import tags_to_spans
 from regard.tasks.built_in import describe_new_examples, is_built_in, sample_new_examples
 from regard.tasks.item_scores import ItemScores
 from regard.tasks.settings import get_split_seed
@@ -17,24 +14,20 @@ from regard.tasks.words.score_items import build_word_scores
 def score_tag_items(predictor: TagPredictor, test: str | None) -> ItemScores:
     """Tag the sentences of a test file, new ones of a built-in corpus or the validation part; score each sentence."""
     data = predictor.recipe.data
-    if test is None and is_built_in(data.train, "tag"):
-        sentences = sample_new_examples(predictor.recipe, data.train)
-        part = describe_new_examples(predictor.recipe, sentences)
+    corpus = test or data.train
+    if is_built_in(corpus, "tag"):
+        sentences = sample_new_examples(predictor.recipe, corpus)
+        part = describe_new_examples(corpus, sentences)
     elif test is None:
         sentences, part = load_tagged_split(data, get_split_seed(predictor.recipe))[1], "the validation sentences"
     else:
         sentences, part = read_tagged_sentences(test, data.columns), test
     taggings = predictor.predict([sentence.words for sentence in sentences])
-    plain = predictor.model.config.scheme == "plain"
-
-    def to_items(tags: Sequence[str]) -> Collection[Hashable]:
-        return list(enumerate(tags)) if plain else tags_to_spans(tags)
-
     return build_word_scores(
         part,
         [sentence.words for sentence in sentences],
-        [to_items(tagging.tags) for tagging in taggings],
-        [to_items(sentence.tags) for sentence in sentences],
+        [predictor.list_spans(tagging.tags) for tagging in taggings],
+        [predictor.list_spans(sentence.tags) for sentence in sentences],
         [" ".join(tagging.tags) for tagging in taggings],
         predictor.vocabulary,
         single=False,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int, Integer
+from jaxtyping import Bool, Float, Int, Integer
 
 from regard.batch import PAD
 from regard.data.documents import Chunk, Documents, read_documents
@@ -153,9 +153,7 @@ def score_documents(
     with tempfile.TemporaryDirectory() as folder:
         file = write_tokens(Path(folder) / "text", chunks, predictor.tokenizer)
         spans = get_document_spans(file)
-        windows = build_evaluation_windows(spans, stride=stride, warmup=context_length - stride)
-        segment = min(context_length, SEGMENT) if predictor.model.stateful else context_length
-        nats = compute_token_nats(predictor, file, windows, segment, progress)
+        nats, _ = compute_token_nats(predictor, file, spans, (context_length, stride), progress)
         conditions = f"context:{context_length}|stride:{stride}|documents:{documents}"
         if file.totals.unknown:
             conditions += f"|unknown:{file.totals.unknown}"
@@ -171,21 +169,33 @@ def score_documents(
 
 
 def compute_token_nats(
-    predictor: TextPredictor, file: TokenFile, windows: Windows, segment_length: int, progress: Progress | None
-) -> Float[np.ndarray, " tokens"]:
-    """Return -log p of each token of a file; 0 for <bos>."""
-    nats, count = np.zeros(len(file.tokens)), 0
+    predictor: TextPredictor, file: TokenFile, spans: Spans, window: tuple[int, int], progress: Progress | None = None
+) -> tuple[Float[np.ndarray, " tokens"], Bool[np.ndarray, " tokens"]]:
+    """Return -log p of each token of a file, and which tokens are scored: those of the spans, except their first.
+
+    Args:
+        predictor: The language model.
+        file: The tokens.
+        spans: The parts of the file to score.
+        window: Context length and stride, as from `resolve_window`.
+        progress: Called with the number of tokens scored so far.
+    """
+    context_length, stride = window
+    windows = build_evaluation_windows(spans, stride=stride, warmup=context_length - stride)
+    segment_length = min(context_length, SEGMENT) if predictor.model.stateful else context_length
+    nats, is_scored, count = np.zeros(len(file.tokens)), np.zeros(len(file.tokens), dtype=bool), 0
     for segments in iter_positioned_batches(windows, file, batch_tokens=TOKENS, segment_length=segment_length):
         batches = [segment.batch for segment in segments]
         for (batch, positions), log_probabilities in zip(
             segments, iter_segment_log_probabilities(predictor.model, batches, predictor.device), strict=True
         ):
             has_target = batch.targets != PAD
-            nats[positions[has_target].numpy()] = -log_probabilities.double().cpu()[has_target].numpy()
-            count += int(has_target.sum())
+            scored = positions[has_target].numpy()
+            nats[scored], is_scored[scored] = -log_probabilities.double().cpu()[has_target].numpy(), True
+            count += len(scored)
             if progress is not None:
                 progress(count)
-    return nats
+    return nats, is_scored
 
 
 def resolve_window(predictor: TextPredictor, context_length: int | None, stride: int | None) -> tuple[int, int]:
@@ -204,18 +214,32 @@ def resolve_window(predictor: TextPredictor, context_length: int | None, stride:
 
 
 def measure_loss_by_distance(predictor: TextPredictor, file: TokenFile, spans: Spans) -> list[MetricScore]:
-    """Return the loss by length of context, from windows without earlier context, spread over the text."""
-    max_distance = min(predictor.model.max_length or FARTHEST, FARTHEST)
-    windows = thin_windows(build_evaluation_windows(spans, stride=max_distance, warmup=0), SAMPLES)
+    """Return the loss by length of context."""
+    max_distance = get_max_distance(predictor)
     nats, counts = torch.zeros(max_distance, dtype=torch.float64), torch.zeros(max_distance, dtype=torch.long)
+    for row_nats, has_target in iter_nats_by_distance(predictor, file, spans):
+        time = has_target.shape[1]
+        nats[:time] += row_nats.sum(0)
+        counts[:time] += has_target.sum(0)
+    return score_distance_bands(nats.tolist(), counts.tolist())
+
+
+def iter_nats_by_distance(
+    predictor: TextPredictor, file: TokenFile, spans: Spans
+) -> Iterator[tuple[Float[torch.Tensor, "windows tokens"], Bool[torch.Tensor, "windows tokens"]]]:
+    """Yield -log p of tokens in windows without earlier context, spread over the text, and where there is a token."""
+    max_distance = get_max_distance(predictor)
+    windows = thin_windows(build_evaluation_windows(spans, stride=max_distance, warmup=0), SAMPLES)
     for segments in iter_window_batches(windows, file, batch_tokens=TOKENS, segment_length=max_distance):
         for batch, log_probabilities in zip(
             segments, iter_segment_log_probabilities(predictor.model, segments, predictor.device), strict=True
         ):
-            time = batch.targets.shape[1]
-            nats[:time] -= log_probabilities.double().sum(0).cpu()
-            counts[:time] += (batch.targets != PAD).sum(0).cpu()
-    return score_distance_bands(nats.tolist(), counts.tolist())
+            yield -log_probabilities.double().cpu(), batch.targets != PAD
+
+
+def get_max_distance(predictor: TextPredictor) -> int:
+    """Return the longest context to measure the loss for."""
+    return min(predictor.model.max_length or FARTHEST, FARTHEST)
 
 
 def thin_windows(windows: Windows, max_windows: int) -> Windows:

@@ -3,32 +3,23 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
 
-from regard.batch import PAD, UNKNOWN
+from regard.batch import UNKNOWN
 from regard.data.documents import read_documents
 from regard.data.example import LinkedText
-from regard.data.segments import (
-    Spans,
-    Windows,
-    build_evaluation_windows,
-    get_document_spans,
-    iter_window_batches,
-    split_validation_spans,
-)
+from regard.data.segments import Spans, get_document_spans, split_validation_spans
 from regard.data.token_file import TokenFile, write_tokens
-from regard.decoding.score_text import iter_segment_log_probabilities
 from regard.metrics.items import ItemCounts
 from regard.metrics.language import build_distance_bands
 from regard.tasks.built_in import describe_new_examples, is_built_in, sample_new_examples
 from regard.tasks.item_scores import ItemScores
 from regard.tasks.settings import get_split_seed
-from regard.tasks.text.evaluation import FARTHEST, SAMPLES, SEGMENT, TOKENS, resolve_window, thin_windows
+from regard.tasks.text.evaluation import compute_token_nats, get_max_distance, iter_nats_by_distance, resolve_window
 from regard.tasks.text.gold_attention import score_contrasts, score_text_attention
 from regard.tasks.text.predictor import TextPredictor
 from regard.tasks.text.prepare import compute_validation_share, to_chunks
@@ -42,19 +33,13 @@ BLOCK = 256
 
 def score_text_items(predictor: TextPredictor, test: str | None) -> ItemScores:
     """Score every token of a test text, of new texts of a built-in corpus or of the validation part, in blocks."""
-    recipe = predictor.recipe
-    texts = (
-        sample_new_examples(recipe, recipe.data.train)
-        if test is None and is_built_in(recipe.data.train, "text")
-        else []
-    )
+    corpus = test or predictor.recipe.data.train
+    texts = sample_new_examples(predictor.recipe, corpus) if is_built_in(corpus, "text") else []
     context_length, stride = resolve_window(predictor, None, None)
     with tempfile.TemporaryDirectory() as folder:
         file, spans, part = load_test_text(predictor, test, texts, Path(folder))
-        windows = build_evaluation_windows(spans, stride=stride, warmup=context_length - stride)
-        segment = min(context_length, SEGMENT) if predictor.model.stateful else context_length
-        nats, scored = score_tokens(predictor, file, windows, segment)
-        positions = np.flatnonzero(scored)
+        nats, is_scored = compute_token_nats(predictor, file, spans, (context_length, stride))
+        positions = np.flatnonzero(is_scored)
         _, first, owner = np.unique(positions // BLOCK, return_index=True, return_inverse=True)
         tokens = np.bincount(owner)
         decode, blocks = predictor.tokenizer.decode, np.split(file.tokens[positions], first[1:])
@@ -96,7 +81,7 @@ def load_test_text(
     path = test or data.validation or data.train
     if texts:
         file = write_tokens(folder / "text", to_chunks(texts), predictor.tokenizer)
-        return file, get_document_spans(file), describe_new_examples(predictor.recipe, list(texts))
+        return file, get_document_spans(file), describe_new_examples(test or data.train, texts)
     file = write_tokens(folder / "text", read_documents(path, data.document_unit), predictor.tokenizer)
     if test is not None or data.validation is not None:
         return file, get_document_spans(file), f"{path}" if test is not None else f"the validation text {path}"
@@ -104,47 +89,20 @@ def load_test_text(
     return file, spans, "the validation part of the text"
 
 
-def score_tokens(
-    predictor: TextPredictor, file: TokenFile, windows: Windows, segment_length: int
-) -> tuple[Float[np.ndarray, " tokens"], Bool[np.ndarray, " tokens"]]:
-    """Return -log p of each token of a file, and which tokens are scored."""
-    nats, scored = np.zeros(len(file.tokens)), np.zeros(len(file.tokens), dtype=bool)
-    order = np.argsort(-(windows[:, 2] - windows[:, 0]), kind="stable")  # the order of `iter_window_batches`
-    done = 0
-    for row_nats, targets in iter_row_nats(predictor, file, windows, segment_length):
-        starts = windows[order[done : done + len(row_nats)], 0]
-        rows, columns = np.nonzero((targets != PAD).numpy())
-        positions = starts[rows] + 1 + columns
-        nats[positions], scored[positions] = row_nats[rows, columns].numpy(), True
-        done += len(row_nats)
-    return nats, scored
-
-
-def iter_row_nats(
-    predictor: TextPredictor, file: TokenFile, windows: Windows, segment_length: int
-) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Yield, for each group of windows, the -log p of all positions and the targets, PAD where nothing is scored."""
-    for segments in iter_window_batches(windows, file, batch_tokens=TOKENS, segment_length=segment_length):
-        log_probabilities = iter_segment_log_probabilities(predictor.model, segments, predictor.device)
-        nats = [-part.double().cpu() for part in log_probabilities]
-        yield torch.cat(nats, dim=1), torch.cat([batch.targets for batch in segments], dim=1)
-
-
 def score_distances(predictor: TextPredictor, file: TokenFile, spans: Spans) -> ItemCounts:
     """Return one item per window and band of context lengths; its length is the longest context of the band."""
-    max_distance = min(predictor.model.max_length or FARTHEST, FARTHEST)
-    windows = thin_windows(build_evaluation_windows(spans, stride=max_distance, warmup=0), SAMPLES)
-    rows, lengths = [], []
-    for nats, targets in iter_row_nats(predictor, file, windows, max_distance):
-        for first, last in build_distance_bands(targets.shape[1]):
-            counts = (targets[:, first - 1 : last] != PAD).sum(1).double()
+    rows, lengths, windows = [], [], 0
+    for nats, has_target in iter_nats_by_distance(predictor, file, spans):
+        windows += len(nats)
+        for first, last in build_distance_bands(get_max_distance(predictor)):
+            counts = has_target[:, first - 1 : last].sum(1).double()
             band = torch.stack([nats[:, first - 1 : last].sum(1), counts], dim=1)[counts > 0]
             rows.append(band.numpy())
             lengths += [last] * len(band)
     band_counts = np.concatenate(rows)
     return ItemCounts(
         metric="loss",
-        signature=f"windows:{len(windows)}|without earlier context",
+        signature=f"windows:{windows}|without earlier context",
         counts=band_counts,
         lengths=np.array(lengths),
         length_unit="tokens of context",

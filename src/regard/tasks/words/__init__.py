@@ -43,8 +43,8 @@ class WordTask(Task):
             )
 
     def pretrain(self, run: Run, prepared: WordsPrepared, model: Any, device: str, reporter: Reporter) -> None:
+        from regard.checkpoint import list_checkpoints
         from regard.models.kernel_widths import set_kernel_widths
-        from regard.run import list_checkpoints
         from regard.tasks.words.pretrain import run_pretraining
 
         if prepared.recipe.data.unlabeled is not None and not list_checkpoints(run):

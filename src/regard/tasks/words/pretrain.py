@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
+from regard.checkpoint import list_checkpoints
 from regard.data.pair_check import pluralize
 from regard.data.pretraining_batches import PretrainingTexts, assign_classes, compute_unknown_shares
 from regard.data.unlabeled import UnlabeledText, read_unlabeled
@@ -18,7 +19,7 @@ from regard.errors import RegardError
 from regard.models.bidirectional_lm import EDGE, BidirectionalLm
 from regard.models.language_model import SegmentState
 from regard.models.text_encoder import TextEncoder
-from regard.run import PRETRAINING, Run, list_checkpoints
+from regard.run import PRETRAINING, Run
 from regard.sentences import Sentences
 from regard.tasks.words.settings import PretrainingSettings, WordRecipe
 from regard.text import WordVocabulary

@@ -13,10 +13,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.checkpoint import list_checkpoints
 from regard.data.formats.vectors import UNKNOWN_WORDS, WordVectors, read_vectors
 from regard.errors import RegardError
 from regard.recipe import Recipe, build_model
-from regard.run import Run, list_checkpoints
+from regard.run import Run
 from regard.tasks.words.settings import WordRecipe
 from regard.text import TokenizerPair, WordVocabulary
 from regard.text.tokenizer import RESERVED

@@ -1,10 +1,4 @@
-"""Random HTTP requests to a server: each must get a proper answer, and the server must stay alive.
-
-    run(10_000, seed=1)
-
-`run` trains two tiny models and serves them on the loopback; `fuzz` sends the requests to a server that runs.
-The same seed gives the same requests. Needs no pytest.
-"""
+"""Random HTTP requests to a server, and what a proper answer to them is."""
 
 from __future__ import annotations
 
@@ -13,14 +7,7 @@ import random
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
-
-from regard.api import train
-from regard.serve.served_models import ModelPool
-from regard.serve.settings import ServeSettings
-from tests.serve.running import running
 
 LIMITS = {"header_timeout": 0.5, "body_timeout": 0.5, "max_tokens": 20, "max_beam": 4, "max_bytes": 100_000}
 """Settings of a server to fuzz: short limits, so that no case takes long."""
@@ -75,6 +62,10 @@ class Case:
     has_body: bool = True  # whether the response to this method has a body
 
 
+READY = Case(b"GET /ready HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+"""Asks whether the server can still answer."""
+
+
 def draw_value(draw: random.Random, depth: int = 0) -> Any:
     """Return a random JSON value."""
     kind = draw.randrange(8 if depth < 3 else 6)
@@ -92,11 +83,12 @@ def draw_value(draw: random.Random, depth: int = 0) -> Any:
 
 
 def draw_options(draw: random.Random) -> bytes:
-    """Return a request that is nearly right."""
-    body: dict[str, Any] = {"text": draw.choice(TEXTS) if draw.random() < 0.8 else draw_value(draw)}
+    """Return a request that is right or nearly right."""
+    texts = ("a b c",) * len(TEXTS) + TEXTS
+    body: dict[str, Any] = {"text": draw.choice(texts) if draw.random() < 0.9 else draw_value(draw)}
     if draw.random() < 0.5:
-        body["model"] = draw.choice(("pairs", "text", "reverse", "gpt", "tag", "label", "none"))
-    for _ in range(draw.randrange(3)):
+        body["model"] = draw.choice(("pairs", "text", "label", "tag", "none"))
+    for _ in range(draw.choice((0, 0, 1, 2))):
         body[draw.choice(FIELDS)] = draw.randrange(1, 9) if draw.random() < 0.5 else draw_value(draw)
     return json.dumps(body, ensure_ascii=draw.random() < 0.5).encode("utf-8", "surrogatepass")
 
@@ -205,11 +197,15 @@ def send(port: int, request: bytes) -> bytes:
     return content
 
 
-def check(case: Case, content: bytes) -> None:
-    """Raise `AssertionError` unless the answer is a success, or a client's error as one line of JSON."""
+def check(case: Case, content: bytes) -> int:
+    """Return the status of an answer, 0 if there is none and need be none.
+
+    Raises:
+        AssertionError: It is neither a success nor a client's error as one line of JSON.
+    """
     if not content:
         assert not case.answered, f"no answer to {case.request[:500]!r}"
-        return
+        return 0
     content = content.removeprefix(b"HTTP/1.1 100 Continue\r\n\r\n").removeprefix(b"HTTP/1.1 100 \r\n\r\n")
     head, _, body = content.partition(b"\r\n\r\n")
     status = int(head.split()[1])
@@ -219,34 +215,4 @@ def check(case: Case, content: bytes) -> None:
         assert list(error) == ["error"], f"{body[:500]!r} for {case.request[:500]!r}"
         assert error["error"], f"{body[:500]!r} for {case.request[:500]!r}"
         assert "\n" not in error["error"], f"{body[:500]!r} for {case.request[:500]!r}"
-
-
-def fuzz(port: int, cases: int, seed: int) -> None:
-    """Send random requests to a server and check each answer; raise `AssertionError` for a wrong one."""
-    draw = random.Random(seed)
-    for _ in range(cases):
-        case = draw_case(draw)
-        check(case, send(port, case.request))
-    alive = b"GET /ready HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-    assert send(port, alive).startswith(b"HTTP/1.1 200 "), "the server is not ready after the last case"
-
-
-def run(cases: int, seed: int) -> None:
-    """Train two tiny models, serve them and send them random requests."""
-    corpus = {"train": "reverse", "corpus_size": 50, "corpus": {"min_length": 2, "max_length": 4, "alphabet": "abcd"}}
-    step = {"steps": 1, "batch_tokens": 100, "validate_every": 1}
-    with TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "book.txt").write_text("the cat sees the dog\n" * 20)
-        text = {"data": {"train": str(folder / "book.txt")}, "text": {"tokenizer": "characters"}}
-        gpt = {"name": "gpt", "width": 8, "heads": 2, "layers": 1, "context_length": 16}
-        pairs = {"name": "bahdanau", "hidden": 8, "embedding": 8}
-        train({"data": corpus, "model": pairs, "training": step}, folder / "pairs", quiet=True)
-        train({**text, "model": gpt, "training": step}, folder / "text", quiet=True)
-        pool = ModelPool(runs={each: folder / each for each in ("pairs", "text")})
-        pool.load("cpu", ServeSettings(max_tokens=20))
-        with running(pool, **LIMITS) as client:
-            fuzz(client.port, cases, seed)
-        pool.stop(5)
-        bugs = [each for each in client.logged if each["event"] == "bug"]
-        assert bugs == [], bugs
+    return status
