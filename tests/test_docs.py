@@ -20,7 +20,7 @@ BLOCKS = {  # page -> how many Python blocks it has
     "docs/attend.md": 24,
     "docs/coming-from.md": 0,
     "docs/compare.md": 1,
-    "docs/course/1-one-vector-is-not-enough.md": 0,
+    "docs/course/1-one-vector-is-not-enough.md": 16,
     "docs/data.md": 14,
     "docs/explain.md": 2,
     "docs/glossary.md": 0,
