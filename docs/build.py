@@ -27,7 +27,7 @@ from notebooks import write_notebooks
 
 PAGES = Path(__file__).parent
 PICTURES = PAGES / "pictures"
-DRAWING = ("attend.md", "predict.md", "align.md", "look.md")
+DRAWING = ("attend.md", "predict.md", "align.md", "look.md", "course/1-one-vector-is-not-enough.md")
 ENDINGS = (".png", ".svg")
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
