@@ -28,6 +28,8 @@ from notebooks import write_notebooks
 PAGES = Path(__file__).parent
 PICTURES = PAGES / "pictures"
 DRAWING = ("attend.md", "predict.md", "align.md", "look.md", "course/1-one-vector-is-not-enough.md")
+COURSE = sorted(f"course/{page.name}" for page in PAGES.glob("course/*.md"))
+DRAWING = ("attend.md", "predict.md", "align.md", "look.md", *COURSE)
 ENDINGS = (".png", ".svg")
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
