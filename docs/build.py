@@ -30,6 +30,7 @@ PICTURES = PAGES / "pictures"
 DRAWING = ("attend.md", "predict.md", "align.md", "look.md", "course/1-one-vector-is-not-enough.md")
 COURSE = sorted(f"course/{page.name}" for page in PAGES.glob("course/*.md"))
 DRAWING = ("attend.md", "predict.md", "align.md", "look.md", *COURSE)
+DRAWING = ("attend.md", "predict.md", "align.md", "look.md", "course/3-a-soft-lookup.md")
 ENDINGS = (".png", ".svg")
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -87,7 +88,17 @@ def draw() -> None:
         with TemporaryDirectory() as folder, chdir(folder):
             run(PAGES / name)
             for picture in sorted(path for path in Path(folder).iterdir() if path.suffix in ENDINGS):
-                keep(picture.name, picture.read_bytes())
+                keep(picture.name, shrink(picture) if picture.suffix == ".png" else picture.read_bytes())
+
+
+def shrink(picture: Path | BytesIO) -> bytes:
+    """Return a PNG with few colors, so that the file is small."""
+    from PIL import Image
+
+    content = BytesIO()
+    few = Image.open(picture).convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    few.save(content, "PNG", optimize=True)
+    return content.getvalue()
 
 
 def keep(name: str, content: bytes) -> None:
@@ -217,15 +228,10 @@ def opened(browser: Any, *, width: int, scheme: str = "light") -> Any:
 
 def shoot(page: Any, part: str, name: str) -> None:
     """Save a part of a page as a small file."""
-    from PIL import Image
-
     page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
-    picture = Image.open(BytesIO(page.locator(part).screenshot())).convert("RGB")
-    content = BytesIO()
-    few = picture.quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)  # so that the file is small
-    few.save(content, "PNG", optimize=True)
-    assert content.tell() <= LARGEST, f"{name}: {content.tell()} bytes"
-    keep(f"{name}.png", content.getvalue())
+    content = shrink(BytesIO(page.locator(part).screenshot()))
+    assert len(content) <= LARGEST, f"{name}: {len(content)} bytes"
+    keep(f"{name}.png", content)
     page.context.close()
 
 
