@@ -26,7 +26,7 @@ from layout import write_map
 
 PAGES = Path(__file__).parent
 PICTURES = PAGES / "pictures"
-DRAWING = ("attend.md", "predict.md", "align.md", "look.md")
+DRAWING = ("attend.md", "predict.md", "align.md", "look.md", "course/4-a-language-model-that-looks-back.md")
 ENDINGS = (".png", ".svg")
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -84,7 +84,18 @@ def draw() -> None:
         with TemporaryDirectory() as folder, chdir(folder):
             run(PAGES / name)
             for picture in sorted(path for path in Path(folder).iterdir() if path.suffix in ENDINGS):
-                keep(picture.name, picture.read_bytes())
+                course = name.startswith("course/") and picture.suffix == ".png"
+                keep(picture.name, reduce_colors(picture) if course else picture.read_bytes())
+
+
+def reduce_colors(picture: Path) -> bytes:
+    """Return a PNG with 64 colors, so that the file is small."""
+    from PIL import Image
+
+    content = BytesIO()
+    few = Image.open(picture).convert("RGB").quantize(64, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    few.save(content, "PNG", optimize=True)
+    return content.getvalue()
 
 
 def keep(name: str, content: bytes) -> None:
