@@ -89,11 +89,11 @@ def draw() -> None:
 
 
 def reduce_colors(picture: Path) -> bytes:
-    """Return a PNG with 64 colors, so that the file is small."""
+    """Return a PNG with 256 colors, so that the file is small."""
     from PIL import Image
 
     content = BytesIO()
-    few = Image.open(picture).convert("RGB").quantize(64, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    few = Image.open(picture).convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
     few.save(content, "PNG", optimize=True)
     return content.getvalue()
 
