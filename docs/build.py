@@ -31,6 +31,7 @@ DRAWING = ("attend.md", "predict.md", "align.md", "look.md", "course/1-one-vecto
 COURSE = sorted(f"course/{page.name}" for page in PAGES.glob("course/*.md"))
 DRAWING = ("attend.md", "predict.md", "align.md", "look.md", *COURSE)
 DRAWING = ("attend.md", "predict.md", "align.md", "look.md", "course/3-a-soft-lookup.md")
+DRAWING = ("attend.md", "predict.md", "align.md", "look.md", "course/4-a-language-model-that-looks-back.md")
 ENDINGS = (".png", ".svg")
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -93,6 +94,12 @@ def draw() -> None:
 
 def shrink(picture: Path | BytesIO) -> bytes:
     """Return a PNG with few colors, so that the file is small."""
+                course = name.startswith("course/") and picture.suffix == ".png"
+                keep(picture.name, reduce_colors(picture) if course else picture.read_bytes())
+
+
+def reduce_colors(picture: Path) -> bytes:
+    """Return a PNG with 256 colors, so that the file is small."""
     from PIL import Image
 
     content = BytesIO()

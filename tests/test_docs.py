@@ -24,6 +24,7 @@ BLOCKS = {  # page -> how many Python blocks it has
     "docs/course/1-one-vector-is-not-enough.md": 16,
     "docs/course/2-a-short-circuit.md": 17,
     "docs/course/3-a-soft-lookup.md": 18,
+    "docs/course/4-a-language-model-that-looks-back.md": 16,
     "docs/data.md": 14,
     "docs/explain.md": 2,
     "docs/glossary.md": 0,
