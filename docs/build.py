@@ -26,7 +26,8 @@ from layout import write_map
 
 PAGES = Path(__file__).parent
 PICTURES = PAGES / "pictures"
-DRAWING = ("attend.md", "predict.md", "align.md", "look.md")
+COURSE = sorted(f"course/{page.name}" for page in PAGES.glob("course/*.md"))
+DRAWING = ("attend.md", "predict.md", "align.md", "look.md", *COURSE)
 ENDINGS = (".png", ".svg")
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
