@@ -32,6 +32,8 @@ COURSE = sorted(f"course/{page.name}" for page in PAGES.glob("course/*.md"))
 DRAWING = ("attend.md", "predict.md", "align.md", "look.md", *COURSE)
 DRAWING = ("attend.md", "predict.md", "align.md", "look.md", "course/3-a-soft-lookup.md")
 DRAWING = ("attend.md", "predict.md", "align.md", "look.md", "course/4-a-language-model-that-looks-back.md")
+COURSE = sorted(f"course/{page.name}" for page in PAGES.glob("course/*.md"))
+DRAWING = ("attend.md", "predict.md", "align.md", "look.md", *COURSE)
 ENDINGS = (".png", ".svg")
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")

@@ -20,6 +20,7 @@ BLOCKS = {  # page -> how many Python blocks it has
     "docs/attend.md": 24,
     "docs/coming-from.md": 0,
     "docs/compare.md": 1,
+    "docs/course/5-many-vectors-to-one.md": 14,
     "docs/data.md": 15,
     "docs/course/1-one-vector-is-not-enough.md": 16,
     "docs/course/2-a-short-circuit.md": 17,
