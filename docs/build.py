@@ -27,12 +27,7 @@ from notebooks import write_notebooks
 
 PAGES = Path(__file__).parent
 PICTURES = PAGES / "pictures"
-DRAWING = ("attend.md", "predict.md", "align.md", "look.md", "course/1-one-vector-is-not-enough.md")
-COURSE = sorted(f"course/{page.name}" for page in PAGES.glob("course/*.md"))
-DRAWING = ("attend.md", "predict.md", "align.md", "look.md", *COURSE)
-DRAWING = ("attend.md", "predict.md", "align.md", "look.md", "course/3-a-soft-lookup.md")
-DRAWING = ("attend.md", "predict.md", "align.md", "look.md", "course/4-a-language-model-that-looks-back.md")
-COURSE = sorted(f"course/{page.name}" for page in PAGES.glob("course/*.md"))
+COURSE = sorted(f"course/{page.name}" for page in PAGES.glob("course/[0-9]*.md"))
 DRAWING = ("attend.md", "predict.md", "align.md", "look.md", *COURSE)
 ENDINGS = (".png", ".svg")
 
@@ -95,12 +90,6 @@ def draw() -> None:
 
 
 def shrink(picture: Path | BytesIO) -> bytes:
-    """Return a PNG with few colors, so that the file is small."""
-                course = name.startswith("course/") and picture.suffix == ".png"
-                keep(picture.name, reduce_colors(picture) if course else picture.read_bytes())
-
-
-def reduce_colors(picture: Path) -> bytes:
     """Return a PNG with 256 colors, so that the file is small."""
     from PIL import Image
 

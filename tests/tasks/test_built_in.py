@@ -183,7 +183,7 @@ def test_settings_of_the_recipe_come_before_those_of_the_corpus():
         (["entities", "--task", "pairs"],
          "data: entities is a built-in corpus for the task tag, not pairs; "
          "choose from copy, dates, numbers, reverse, sort, toy-en-de"),
-        (["agreement", "--max-distance", "-1"], "agreement: max_distance must be at least min_distance (0), got -1"),
+        (["agreement", "--max-distance", "-1"], "agreement: max_distance must be at least 0, got -1"),
         (["acts", "--validation", "terms"], "data: --validation must be a file, got the built-in corpus terms"),
     ],
 )  # fmt: skip

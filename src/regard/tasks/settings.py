@@ -12,6 +12,7 @@ from regard.settings import setting
 
 Kind = Literal["auto", "characters", "words", "bpe", "unigram", "bytes"]
 VocabularyLimit = Annotated[int, Bounds(1, 10_000_000)]
+CorpusSize = Annotated[int, Bounds(1, 10_000_000)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +28,7 @@ class DataSettings:
     )  # validation data (default: a share of the training data)
     validation_share: OpenShare = 0.05  # share of the training data to validate with, without --validation
     split_seed: Seed | None = None  # seed of the validation split and of a built-in corpus (default: --seed)
-    corpus_size: Annotated[int, Bounds(1, 10_000_000)] = 20_000  # number of examples to generate from a built-in corpus
+    corpus_size: CorpusSize = 20_000  # number of examples to generate from a built-in corpus
     corpus: dict[str, Any] = field(default_factory=dict)  # settings of a built-in corpus
 
     def __post_init__(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from regard.bounds import Length
 from regard.data.corpora import CORPORA
 from regard.recipe import Recipe
-from regard.tasks.settings import DataSettings, TextSettings
+from regard.tasks.settings import CorpusSize, DataSettings, TextSettings
 from regard.training.settings import TrainingSettings
 
 
@@ -16,7 +16,7 @@ from regard.training.settings import TrainingSettings
 class TextData(DataSettings):
     """Settings of the data."""
 
-    corpus_size: int = 5_000  # number of examples to generate from a built-in corpus
+    corpus_size: CorpusSize = 5_000  # number of examples to generate from a built-in corpus
     documents: Literal["file", "line", "paragraph"] = "file"  # unit of text to treat as a document
 
     @property

@@ -8,7 +8,7 @@ from typing import Any
 from regard.bounds import BatchTokens, ClosedShare, Count, LearningRate, PositiveCount, Share, SmallCount, check_bounds
 from regard.recipe import Recipe
 from regard.settings import make_metadata, setting
-from regard.tasks.settings import DataSettings, TextSettings
+from regard.tasks.settings import CorpusSize, DataSettings, TextSettings
 from regard.training.settings import TrainingSettings
 
 
@@ -16,7 +16,7 @@ from regard.training.settings import TrainingSettings
 class WordData(DataSettings):
     """Settings of the data."""
 
-    corpus_size: int = 5_000  # number of examples to generate from a built-in corpus
+    corpus_size: CorpusSize = 5_000  # number of examples to generate from a built-in corpus
     vectors: str | None = setting(
         None, "path", "read_once"
     )  # pretrained word vectors: a word2vec or GloVe file, or the run of a language model
