@@ -14,8 +14,9 @@ WATCH = """
 import os, signal
 install = signal.signal
 def install_and_tell(*arguments):
-    install(*arguments)
+    previous = install(*arguments)
     open(os.environ["READY"], "w").close()
+    return previous
 signal.signal = install_and_tell
 """
 TRAIN = ["train", "copy", "--steps", "50", "--model", "bahdanau", "--hidden", "8", "--device", "cpu"]

@@ -55,6 +55,7 @@ def shown(browser, client):
         pages.append(watched)
         watched.page.set_default_timeout(20_000)
         watched.page.goto(f"{address}/{hash_}")
+        watched.page.wait_for_load_state("networkidle")  # the form asks for the models
         return watched
 
     yield function
