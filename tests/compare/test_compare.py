@@ -178,6 +178,11 @@ def test_the_worker_ends_with_one_line(comparison, tmp_path, capsys):
         (["reverse", "--models", "seq2seq,bahdanau", "--from", "r", "--out", "x"], "--from cannot be combined"),
         (["reverse", "--models", "seq2seq,bahdanau", "--hiden", "3", "--out", "x"], "did you mean --hidden?"),
         (["reverse", "--models"], "--models requires a value"),
+        (["reverse", "--models", "bahdanau", "--scores", "dot,dott", "--out", "x"], 'did you mean "dot"?'),
+        (
+            ["reverse", "--models", "seq2seq,gpt", "--out", "x"],
+            "compare: expected models of one task, got seq2seq (pairs) and gpt (text)",
+        ),
         (
             ["reverse", "--models", "seq2seq,bahdanau", *OPTIONS, "--test", "test.tsv", "--out", "x"],
             "--test: test.tsv: not found; expected a file or a built-in corpus",

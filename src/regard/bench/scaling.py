@@ -132,9 +132,9 @@ def describe_conditions(settings: ScalingBench) -> str:
     return (
         f"Queries and keys of unit variance, {settings.keys} keys; in theory the variance is the width for dot, and 1 "
         f"for scaled_dot. The gradient is the mean norm of ∂ weights / ∂ scores over {settings.samples:,} queries. "
-        f"Training: find the key that a noisy query was made from; {settings.steps:,} updates of {BATCH}, Adam with "
-        f"learning rate {settings.learning_rate:g}, {settings.seeds} seeds; ± is their standard deviation. Chance is "
-        f"{math.log(CLASSES):.2f} nats."
+        f"Training: name the class of the key that a noisy query was made from; {settings.steps:,} updates of {BATCH}, "
+        f"Adam with learning rate {settings.learning_rate:g}, {settings.seeds} seeds; ± is their standard deviation. "
+        f"Chance is {math.log(CLASSES):.2f} nats."
     )
 
 

@@ -168,7 +168,21 @@ def build_variants(own: CompareArguments, table: Table, settings: Sequence[tuple
         resolve_paths(recipe, Path.cwd(), get_recipes().values())  # so that a training can be repeated from anywhere
         recipe.setdefault("data", {}).setdefault("split_seed", 0)  # the same validation part for all seeds
         variants.append(Variant(name_variant(combination, own), recipe))
+    check_variants(variants)
     return variants
+
+
+def check_variants(variants: Sequence[Variant]) -> None:
+    """Raise a `RegardError` for an invalid setting, or models of different tasks, before anything is trained."""
+    from regard.tasks import find_task, to_recipe
+
+    tasks = {}
+    for variant in variants:
+        to_recipe(variant.table, variant.name)
+        tasks[find_task(variant.table, variant.name).name] = variant.name
+    if len(tasks) > 1:
+        described = " and ".join(f"{name} ({task})" for task, name in tasks.items())
+        raise RegardError(f"compare: expected models of one task, got {described}")
 
 
 def name_variant(combination: Sequence[tuple[str, str]], own: CompareArguments) -> str:
