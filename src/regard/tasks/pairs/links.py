@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from regard.errors import RegardError
-from regard.text.units import TextUnit, join_parts
 
 if TYPE_CHECKING:
     from regard.alignment import AttentionExample, GoldLinks
     from regard.data.example import Example
     from regard.tasks.pairs.predictor import PairPredictor, Prediction
     from regard.text import Tokenizer
+    from regard.text.units import TextUnit
 
 LinkUnit = Literal["word", "token"]
 
@@ -85,6 +85,8 @@ def to_attended(predictor: PairPredictor, prediction: Prediction, units: LinkUni
 
 def list_token_units(predictor: PairPredictor, prediction: Prediction) -> tuple[Sequence[TextUnit], Sequence[TextUnit]]:
     """Return the tokens of both sides without <eos>; tokens that are parts of a character are one unit."""
+    from regard.text.units import join_parts
+
     source, target = prediction.pair
     tokenizers = predictor.tokenizers
     return (
