@@ -86,6 +86,7 @@ ORDER = [  # a module imports only from lines above its own; a package stands fo
     "models.text_encoder",
     "models.attentive_classifier",
     "models.attentive_tagger",
+    "models.ensemble",
     "models",
     "text",
     "data",
