@@ -110,6 +110,7 @@ ORDER = [  # a module imports only from lines above its own; a package stands fo
     "compare.plan",
     "compare.worker",
     "compare.schedule",
+    "compare.seeds",
     "compare.report",
     "compare",
     "interop",
