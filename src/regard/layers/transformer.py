@@ -171,9 +171,7 @@ class TransformerStack(nn.Module):
         """Apply all layers to all positions; `cross_weights` receives those of the last layer, as in a layer."""
         for layer in self.layers:
             last_weights = cross_weights if layer is self.layers[-1] else None
-            x = layer(
-                x, source, visible=visible, source_visible=source_visible, turn=turn, cross_weights=last_weights
-            )
+            x = layer(x, source, visible=visible, source_visible=source_visible, turn=turn, cross_weights=last_weights)
         return self.norm(x)
 
     def get_attention_paths(self, prefix: str, attention: str) -> tuple[str, ...]:

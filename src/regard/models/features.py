@@ -17,9 +17,7 @@ class Features:
 
     def __getitem__(self, index: Any) -> Self:
         tensors = {field.name: getattr(self, field.name) for field in fields(self)}
-        return replace(
-            self, **{name: value[index] for name, value in tensors.items() if isinstance(value, Tensor)}
-        )
+        return replace(self, **{name: value[index] for name, value in tensors.items() if isinstance(value, Tensor)})
 
     def __len__(self) -> int:
         return len(getattr(self, fields(self)[0].name))

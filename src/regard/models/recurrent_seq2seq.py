@@ -15,12 +15,12 @@ from regard.batch import PAD, Batch
 from regard.bounds import Heads, Layers, Power, Share, VocabularySize, Width, check_bounds
 from regard.errors import RegardError
 from regard.layers.attention import PROJECTED, check_score_settings, get_score_settings, new_linear
+from regard.layers.bridge import Bridge
 from regard.layers.dropout import Dropout
 from regard.layers.embedding import Embedding, new_embedding
-from regard.models.pointer import CopyFeatures, CopySource, Pointer, to_known_tokens
-from regard.layers.bridge import Bridge
 from regard.layers.recurrent import Cell, LayerState, Recurrent
 from regard.layers.source_attention import Composition, Memory, SourceAttention
+from regard.models.pointer import CopyFeatures, CopySource, Pointer, to_known_tokens
 from regard.models.seq2seq import Seq2Seq
 from regard.models.state import State
 from regard.settings import check_choices
@@ -51,7 +51,7 @@ class RecurrentConfig:
     learn_width: bool = True  # learn the width of a kernel score
     composition: Literal["join", "concat", "sum", "gate", "maxout"] = "concat"  # how state and context are combined
     input_feeding: bool = True  # with attention after the step, feed the combined state into the next step
-    copy: bool | Literal["auto"] = "auto"  # copy source tokens by attention (See et al. 2017); auto: if targets mostly do
+    copy: bool | Literal["auto"] = "auto"  # copy source tokens by attention (See et al. 2017); auto: if most can be
     tied: bool = False  # share recurrent layers and vocabulary between encoder and decoder
     tied_embeddings: bool = False  # share weights between the target embedding and the output layer
 
@@ -168,9 +168,7 @@ class RecurrentSeq2Seq(Seq2Seq):
         gate = None if self.pointer is None else self.pointer(summary, states, embedded)
         return self._to_features(DecoderStep(self.compose(states, summary, embedded), gate, weights), state)
 
-    def output(
-        self, features: Float[Tensor, "*places width"] | CopyFeatures
-    ) -> Float[Tensor, "*places vocabulary"]:
+    def output(self, features: Float[Tensor, "*places width"] | CopyFeatures) -> Float[Tensor, "*places vocabulary"]:
         if isinstance(features, CopyFeatures):
             return features.mix(self.output(features.hidden))
         if self.config.tied_embeddings:
@@ -225,7 +223,7 @@ class RecurrentSeq2Seq(Seq2Seq):
     def _attend(
         self, query: Float[Tensor, "rows hidden"], state: RecurrentState
     ) -> tuple[Float[Tensor, "rows summary"], Float[Tensor, "rows source"] | None]:
-        """Return the context of each hypothesis and, with copying, its weights; those of one source share its memory."""
+        """Return the context and, with copying, the weights; hypotheses of one source share its memory."""
         assert state.memory is not None
         summary, weights = self._look(query.unflatten(0, (len(state.memory.keys), -1)), state.memory)
         return summary.flatten(0, 1), None if weights is None else weights.flatten(0, 1)
@@ -238,9 +236,7 @@ class RecurrentSeq2Seq(Seq2Seq):
         attended = self.attention(query, memory, return_weights=self.copies)
         return attended if isinstance(attended, tuple) else (attended, None)
 
-    def _to_features(
-        self, step: DecoderStep, state: RecurrentState
-    ) -> Float[Tensor, "*places width"] | CopyFeatures:
+    def _to_features(self, step: DecoderStep, state: RecurrentState) -> Float[Tensor, "*places width"] | CopyFeatures:
         """Return the input of the output layer."""
         hidden = self.dropout(step.composed if self.reduce is None else self.reduce(step.composed))
         if state.copy_source is None or step.gate is None or step.weights is None:

@@ -19,9 +19,9 @@ from regard.bounds import Layers, Length, VocabularySize
 from regard.errors import RegardError, refuse_less
 from regard.layers.dropout import Dropout
 from regard.layers.embedding import Embedding, new_embedding
-from regard.models.pointer import CopyFeatures, CopySource, Pointer, to_known_tokens
 from regard.layers.positions import EncodedPositions, PositionalEncoding, check_positions
 from regard.layers.transformer import LayerConfig, LayerMemory, TransformerStack
+from regard.models.pointer import CopyFeatures, CopySource, Pointer, to_known_tokens
 from regard.models.seq2seq import Seq2Seq
 from regard.models.state import State
 from regard.settings import check_choices
@@ -40,7 +40,7 @@ class TransformerConfig(LayerConfig):
     decoder_layers: Layers = 3  # number of decoder layers
     positions: Literal["sinusoidal", "learned", "rotary"] = "sinusoidal"  # positional encoding
     max_length: Length = 1024  # number of learned positions, including <bos> and <eos>
-    copy: bool | Literal["auto"] = "auto"  # copy source tokens by attention (See et al. 2017); auto: if targets mostly do
+    copy: bool | Literal["auto"] = "auto"  # copy source tokens by attention (See et al. 2017); auto: if most can be
     tied: Literal["none", "target", "all"] = "target"  # share the output layer with the target embedding, or with both
 
     def __post_init__(self) -> None:
@@ -137,9 +137,7 @@ class Transformer(Seq2Seq):
         copy_source = self._get_copy_source(batch)
         return hidden if copy_source is None else self._point(hidden, embedded, weights[0], source, copy_source)
 
-    def output(
-        self, features: Float[Tensor, "*places width"] | CopyFeatures
-    ) -> Float[Tensor, "*places vocabulary"]:
+    def output(self, features: Float[Tensor, "*places width"] | CopyFeatures) -> Float[Tensor, "*places vocabulary"]:
         """Return the logits of the next token."""
         if isinstance(features, CopyFeatures):
             return features.mix(self.output(features.hidden))
@@ -185,7 +183,9 @@ class Transformer(Seq2Seq):
         if state.copy_source is None:
             return self.output(hidden[:, 0]), state
         batch = len(state.source)  # hypotheses of one source are its positions, to share its states
-        hidden, embedded, together = (part.reshape(batch, -1, part.shape[-1]) for part in (hidden, embedded, weights[0]))
+        hidden, embedded, together = (
+            part.reshape(batch, -1, part.shape[-1]) for part in (hidden, embedded, weights[0])
+        )
         features = self._point(hidden, embedded, together, state.source, state.copy_source)
         return self.output(features).flatten(0, 1), state
 

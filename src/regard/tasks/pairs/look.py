@@ -16,6 +16,7 @@ from regard.maps.build import TITLE, build_map
 from regard.maps.options import TargetLookOptions
 from regard.maps.sides import Side, build_word_side
 from regard.maps.weights import LONG
+from regard.models.features import Features
 from regard.tasks.pairs.options import SearchOptions
 from regard.text import Tokenizer
 from regard.text.tokenizer import BEGIN, END
@@ -70,7 +71,8 @@ def predict_with_alternatives(
     size = len(prediction.target_tokens)
     if predictor.recipe.decoding.beam == 1 or size > LONG:
         return prediction, None
-    return prediction, tuple(to_alternatives(predictor.tokenizers.target, step) for step in steps[:size])
+    tokenizer = predictor.encoder.encode(text).target_tokenizer
+    return prediction, tuple(to_alternatives(tokenizer, step) for step in steps[:size])
 
 
 def to_alternatives(tokenizer: Tokenizer, hypotheses: list[Hypothesis]) -> TokenAlternatives:
@@ -90,13 +92,14 @@ def format_hypothesis(tokenizer: Tokenizer, hypothesis: Hypothesis) -> str:
 
 
 def find_model_alternatives(
-    predictor: PairPredictor, prediction: Prediction, features: Float[Tensor, "target width"]
+    predictor: PairPredictor, prediction: Prediction, features: Float[Tensor, "target width"] | Features
 ) -> tuple[TokenAlternatives, ...]:
     """Return the most probable tokens of the model at each step of a target."""
     size, target_out = len(prediction.target_tokens), collate([prediction.pair]).target_out
     assert target_out is not None
     tokens = target_out[0, :size].to(features.device)
-    return compute_alternatives(predictor.model, features[:size], tokens, predictor.tokenizers.target)
+    tokenizer = predictor.encoder.encode(prediction.source).target_tokenizer
+    return compute_alternatives(predictor.model, features[:size], tokens, tokenizer)
 
 
 def build_source_side(predictor: PairPredictor, prediction: Prediction, words: bool) -> Side:
