@@ -57,9 +57,8 @@ class CopyTable:
         ids = []
         for piece in map(self.to_target_piece, pieces):
             known = self.target_ids.get(piece)
-            ids.append(
-                further.setdefault(piece, self.tokenizers.target.size + len(further)) if known is None else known
-            )
+            new = self.tokenizers.target.size + len(further)
+            ids.append(further.setdefault(piece, new) if known is None else known)
         return CopiedTokens(ids, tuple(further))
 
     def to_target_piece(self, piece: bytes) -> bytes:
@@ -97,10 +96,8 @@ def match_copies(ids: Sequence[int], pieces: Sequence[bytes], further: Sequence[
     ]
 
 
-def measure_copied_share(source: Sequence[int], target: Sequence[int]) -> float:
-    """Return the share of the target tokens in the longest common subsequence: those copied in the same order."""
-    if not target:
-        return 0.0
+def count_copied(source: Sequence[int], target: Sequence[int]) -> int:
+    """Return the length of the longest common subsequence: the target tokens that can be copied in the same order."""
     lengths = [0] * (len(source) + 1)  # of the common subsequence of the target so far and each prefix of the source
     for token in target:
         diagonal = 0
@@ -108,4 +105,4 @@ def measure_copied_share(source: Sequence[int], target: Sequence[int]) -> float:
             above = lengths[index]
             lengths[index] = diagonal + 1 if token == other else max(above, lengths[index - 1])
             diagonal = above
-    return lengths[-1] / len(target)
+    return lengths[-1]

@@ -50,9 +50,8 @@ class PairStep(TrainingStep):
         logits, tokens = self.model(batch), (batch.target_out != PAD).sum()
         if batch.copy_ids is None:
             return Loss(summed_loss(logits, batch.target_out, self.smoothing), tokens)
-        return Loss(
-            summed_copy_loss(logits, batch.target_out, self.smoothing, self.model.config.target_vocab_size), tokens
-        )
+        vocab_size = self.model.config.target_vocab_size
+        return Loss(summed_copy_loss(logits, batch.target_out, self.smoothing, vocab_size), tokens)
 
 
 class TextStep(TrainingStep):

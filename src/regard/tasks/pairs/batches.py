@@ -43,17 +43,16 @@ class PairBatches:
         return plan_epoch(self.lengths, batch_tokens=self.tokens, seed=self.seed, epoch=epoch)
 
     def batch(self, indices: Sequence[int], epoch: int) -> Batch:
-        return collate(
-            [self._get_pair(index, (self.seed * 1_000_003 + epoch) * 1_000_003 + index) for index in indices]
-        )
+        return collate([self._get_pair(index, epoch) for index in indices])
 
     def name(self, indices: Sequence[int]) -> str:
         first_numbers = ", ".join(str(index + 1) for index in sorted(indices)[:8])
         remainder = f" and {len(indices) - 8} more" if len(indices) > 8 else ""
         return f'of examples {first_numbers}{remainder}, starting with "{self.examples[min(indices)].source[:60]}"'
 
-    def _get_pair(self, index: int, seed: int) -> Pair:
+    def _get_pair(self, index: int, epoch: int) -> Pair:
         """Return a pair as it is in an epoch."""
+        seed = (self.seed * 1_000_003 + epoch) * 1_000_003 + index
         pair = self._tokenize_with_dropout(index, seed) if self.dropout else self.pairs[index]
         if not self.hide or pair.copy_ids is None:
             return pair

@@ -15,7 +15,7 @@ from regard.tasks.pairs import PairTask
 from regard.tasks.pairs.settings import PairRecipe
 from regard.tasks.pairs.validation import METRICS
 from regard.text import Tokenizer, TokenizerPair
-from regard.text.copying import CopyTable, measure_copied_share
+from regard.text.copying import CopyTable, count_copied
 from regard.text.tokenizer import is_character_level
 from regard.training.defaults import check_metric, choose_training
 
@@ -90,13 +90,12 @@ def choose_copy(
         return setting is True, f"{'yes' if setting is True else 'no'}: as configured"
     table = CopyTable(tokenizers)
     sample = [table.encode_pair(e.source, e.target) for e in examples[:: max(1, len(examples) // COPY_SAMPLE)]]
-    copied = sum(
-        measure_copied_share(pair.copy_ids or (), pair.target or ()) * len(pair.target or ()) for pair in sample
-    )
+    copied = sum(count_copied(pair.copy_ids or (), pair.target or ()) for pair in sample)
     share = copied / max(1, sum(len(pair.target or ()) for pair in sample))
     answer, other = ("yes", "no") if share >= COPIED else ("no", "yes")
     return share >= COPIED, (
-        f"{answer}: {share:.0%} of the target tokens occur in their source in the same order (change it by --copy {other})"
+        f"{answer}: {share:.0%} of the target tokens occur in their source, in the same order; "
+        f"--copy {other} to change it"
     )
 
 
