@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Any, Self
+from typing import Any, TypeVar
 
 from torch import Tensor
+
+AnyFeatures = TypeVar("AnyFeatures", bound="Features")
 
 
 @dataclass(frozen=True, eq=False)
@@ -15,7 +17,7 @@ class Features:
     It is indexed like a tensor of vectors: `features[0]`, `features[:5]`, `features[is_target]`.
     """
 
-    def __getitem__(self, index: Any) -> Self:
+    def __getitem__(self: AnyFeatures, index: Any) -> AnyFeatures:
         tensors = {field.name: getattr(self, field.name) for field in fields(self)}
         return replace(self, **{name: value[index] for name, value in tensors.items() if isinstance(value, Tensor)})
 
