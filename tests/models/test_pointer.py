@@ -175,7 +175,11 @@ def test_bfloat16_is_finite(name):
     ("name", "settings", "message"),
     [
         ("seq2seq", {}, "model seq2seq: copy = true requires attention, but attention is none"),
-        ("luong-dot", {"normalizer": "none"}, "model luong-dot: copy = true requires a normalizer, but normalizer is none"),
+        (
+            "luong-dot",
+            {"normalizer": "none"},
+            "model luong-dot: copy = true requires a normalizer, but normalizer is none",
+        ),
     ],
 )
 def test_settings_that_do_not_fit_are_said(name, settings, message):

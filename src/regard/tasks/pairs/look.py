@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jaxtyping import Float
@@ -47,7 +48,8 @@ def look_at_pair(predictor: PairPredictor, text: str, options: TargetLookOptions
         alternatives = beam_alternatives or find_model_alternatives(predictor, prediction, features[0])
     if kind == "cross":
         title = f"{name}: {truncate(text, TITLE)} → {truncate(prediction.text, TITLE)}"
-        return build_map(weights[kind], rows, source, title, options.top, alternatives)
+        attention_map = build_map(weights[kind], rows, source, title, options.top, alternatives)
+        return attention_map if rows.merged else replace(attention_map, generated=prediction.generated)
     title = f"{name}, {kind}: {truncate(prediction.text, TITLE)}"
     columns = build_target_side(predictor, prediction, options.words, before=(BEGIN,))  # the decoder's input
     return build_map(weights[kind], rows, columns, title, options.top, alternatives)
@@ -105,12 +107,12 @@ def find_model_alternatives(
 def build_source_side(predictor: PairPredictor, prediction: Prediction, words: bool) -> Side:
     """Return the source side, with <eos> at the end."""
     tokenizer, tokens = predictor.tokenizers.source, prediction.source_tokens[:-1]
-    text = tokenizer.steps.apply(prediction.source)
-    return build_word_side(tokenizer.kind, text, tokens, prediction.source_words[:-1], after=(END,), merge=words)
+    text = tokenizer.steps.prepare(prediction.source)
+    return build_word_side(tokenizer, text, tokens, prediction.source_words[:-1], after=(END,), merge=words)
 
 
 def build_target_side(predictor: PairPredictor, prediction: Prediction, words: bool, **special: Sequence[str]) -> Side:
     """Return the target side, with special tokens before or after it."""
-    size, kind = len(prediction.pair.target or ()), predictor.tokenizers.target.kind
+    size, tokenizer = len(prediction.pair.target or ()), predictor.tokenizers.target
     tokens, word_ids = prediction.target_tokens[:size], prediction.target_words[:size]
-    return build_word_side(kind, prediction.raw_text, tokens, word_ids, **special, merge=words)
+    return build_word_side(tokenizer, prediction.raw_text, tokens, word_ids, **special, merge=words)

@@ -47,7 +47,7 @@ class Prediction:
 
     source: str
     text: str
-    raw_text: str = field(repr=False)  # the model's output before postprocessing
+    raw_text: str = field(repr=False)  # the model's output, composed, before further postprocessing
     log_probability: float
     ranking_score: float  # the log-probability divided by the length penalty, by which targets are ranked
     source_tokens: tuple[str, ...]
@@ -255,7 +255,7 @@ class PairPredictor(Predictor[Prediction]):
             self.check_attention()
         sources, steps = map(self.encoder.encode, texts), self.tokenizers.target.steps
         predictions = [
-            build_prediction(source, target, steps.apply(target), source.encode_target(target))
+            build_prediction(source, target, steps.prepare(target), source.encode_target(target))
             for source, target in zip(sources, targets, strict=True)
         ]
         values = self._compute_log_probabilities([prediction.pair for prediction in predictions])
@@ -349,7 +349,7 @@ class PairPredictor(Predictor[Prediction]):
         weights, title = prediction.weights.numpy(), f"{self.name}: {prediction.source} → {prediction.text}"
         if not words:
             return AttentionMap(prediction.target_tokens, prediction.source_tokens, weights, title, "tokens")
-        rows, columns = prediction.raw_text.split(), self.tokenizers.source.steps.apply(prediction.source).split()
+        rows, columns = prediction.raw_text.split(), self.tokenizers.source.steps.prepare(prediction.source).split()
         for side, words_of_side in (("source", columns), ("prediction", rows)):
             if not words_of_side:
                 raise RegardError(f"attention_map: the {side} has no words; pass words=False")

@@ -15,10 +15,13 @@ from regard.run import Run
 from regard.tasks.pairs.batches import PairBatches, encode_examples
 from regard.tasks.pairs.defaults import PairFacts, choose_copy, choose_pair_model, choose_pair_settings, supports_copy
 from regard.tasks.pairs.load import PairSplit, load_pair_split
-from regard.tasks.pairs.settings import PairRecipe
+from regard.tasks.pairs.settings import PairRecipe, PairText
 from regard.tasks.pairs.validation import PairValidation
 from regard.tasks.settings import get_split_seed
 from regard.text import TextSteps, TokenizerPair, learn_tokenizer_pair
+from regard.text.choose_form import FormChoice, SideCharacters, choose_forms
+from regard.text.normal_forms import NormalForm
+from regard.text.tokenizer_pair import resolve_kind
 from regard.training.loss import PairStep
 from regard.training.prepared import Prepared
 from regard.training.reporter import Reporter
@@ -101,27 +104,50 @@ def build_prepared_pairs(
 
 
 def learn_tokenizers(recipe: PairRecipe, examples: Sequence[Example]) -> tuple[TokenizerPair, list[str]]:
-    """Learn the tokenizers of both sides; return them with the reasons for their kinds."""
+    """Learn the tokenizers of both sides; return them with the reasons for their kinds and normal forms."""
     text, tied = recipe.text, recipe.ties_vocabularies
+    sources, targets = [example.source for example in examples], [example.target for example in examples]
+    source_kind, target_kind = text.tokenizers
+    source_form, target_form = choose_normal_forms(text, sources, targets)
 
-    def steps(moses: str | None) -> TextSteps:
-        return TextSteps(lowercase=text.lowercase, normalize_punctuation=moses is not None, moses=moses)
+    def steps(form: NormalForm, moses: str | None) -> TextSteps:
+        return TextSteps(
+            normal_form=form, lowercase=text.lowercase, normalize_punctuation=moses is not None, moses=moses
+        )
 
     tokenizers, reasons = learn_tokenizer_pair(
-        [example.source for example in examples],
-        [example.target for example in examples],
-        kind=text.tokenizer,
-        source_kind=None if text.source_tokenizer == "auto" else text.source_tokenizer,
-        target_kind=None if text.target_tokenizer == "auto" else text.target_tokenizer,
+        sources,
+        targets,
+        source_kind=source_kind,
+        target_kind=target_kind,
         vocab_size=text.vocab_size,
         min_frequency=text.min_frequency,
         shared_vocab=True if tied else text.shared_vocab,
-        source_steps=steps(text.moses_source),
-        target_steps=steps(text.moses_target),
+        source_steps=steps(source_form.form, text.moses_source),
+        target_steps=steps(target_form.form, text.moses_target),
     )
     if tied and text.shared_vocab == "auto":
         reasons.append("shared vocabulary: model.tied uses one embedding for both sides")
-    return tokenizers, reasons
+    return tokenizers, [*source_form.reasons, *target_form.reasons, *reasons]
+
+
+def choose_normal_forms(
+    text: PairText, sources: Sequence[str], targets: Sequence[str]
+) -> tuple[FormChoice, FormChoice]:
+    """Return the normal form of each side: as set or, for auto, chosen from the texts."""
+    source, target = text.normal_forms
+    if source != "auto" and target != "auto":
+        return FormChoice(source), FormChoice(target)
+    source_kind, target_kind = (
+        resolve_kind(kind, texts)[0] for kind, texts in zip(text.tokenizers, (sources, targets), strict=True)
+    )
+    source_choice, target_choice = choose_forms(
+        SideCharacters("source", sources, source_kind), SideCharacters("target", targets, target_kind)
+    )
+    return (
+        source_choice if source == "auto" else FormChoice(source),
+        target_choice if target == "auto" else FormChoice(target),
+    )
 
 
 def encode_split(
