@@ -178,3 +178,17 @@ def test_models_that_differ_are_refused():
         with pytest.raises(RegardError) as caught:
             build_ensemble(models)
         assert str(caught.value).endswith(message)
+
+
+def test_models_that_copy_are_averaged_over_the_extended_vocabulary():
+    models = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        models.append(build("bahdanau", **SIZES, **SEQ2SEQ["bahdanau"], copy=True).eval())
+    batch = collate([Pair([4, 5, 1], [4, 9], [4, 8, 9])])
+    mean = (models[0](batch).softmax(-1) + models[1](batch).softmax(-1)) / 2
+    torch.testing.assert_close(build_ensemble(models)(batch).exp(), mean)
+    assert torch.equal(build_ensemble(models[:1])(batch), models[0](batch))
+    with pytest.raises(RegardError) as caught:
+        build_ensemble([models[0], pairs("bahdanau", 1)])
+    assert str(caught.value) == "ensemble: models that copy and models that do not cannot be combined"

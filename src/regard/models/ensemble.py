@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.batch import UNKNOWN, Batch, Pair, collate
+from regard.batch import UNKNOWN, Batch
 from regard.errors import RegardError
 from regard.models.attentive_classifier import AttentiveClassifier, ClassifierConfig
 from regard.models.attentive_tagger import AttentiveTagger, TaggerConfig
+from regard.models.features import Features
 from regard.models.language_model import LanguageModel, SegmentState
 from regard.models.model import Model
 from regard.models.seq2seq import Seq2Seq
@@ -36,13 +38,13 @@ def build_ensemble(members: Sequence[Model]) -> Model:
     """
     if not members:
         raise RegardError("ensemble: expected at least one model, got none")
-    kinds: dict[type[Model], type[Ensemble]] = {
-        Seq2Seq: Seq2SeqEnsemble,
-        LanguageModel: LanguageModelEnsemble,
-        AttentiveClassifier: ClassifierEnsemble,
-        AttentiveTagger: TaggerEnsemble,
-    }
-    for kind, ensemble in kinds.items():
+    kinds: list[tuple[Any, type[Ensemble]]] = [
+        (Seq2Seq, Seq2SeqEnsemble),
+        (LanguageModel, LanguageModelEnsemble),
+        (AttentiveClassifier, ClassifierEnsemble),
+        (AttentiveTagger, TaggerEnsemble),
+    ]
+    for kind, ensemble in kinds:
         if all(isinstance(member, kind) for member in members):
             return ensemble(members)
     names = " and ".join(dict.fromkeys(type(member).__name__ for member in members))
@@ -86,20 +88,21 @@ class Ensemble(Model):
         return cast(Model, self.members[0]).input_embedding
 
 
+@dataclass(frozen=True, eq=False)
+class EnsembleFeatures(Features):
+    """The features of all members, indexed together."""
+
+    members: tuple[Tensor | Features, ...]
+
+    def __getitem__(self, index: Any) -> EnsembleFeatures:
+        return EnsembleFeatures(tuple(each[index] for each in self.members))
+
+    def __len__(self) -> int:
+        return len(self.members[0])
+
+
 class StepEnsemble(Ensemble):
-    """Models that write one token at a time: their probabilities are averaged at every step.
-
-    The features of the ensemble are those of all members, one after the other.
-    """
-
-    widths: list[int]
-
-    def output(self, features: Float[Tensor, "*places width"]) -> Float[Tensor, "*places vocabulary"]:
-        """Return the logarithm of the mean probability of each next token."""
-        parts = features.split(self.widths, -1)
-        return mean_log_probabilities(
-            [member.output(part) for member, part in zip(self.generators, parts, strict=True)]
-        )
+    """Models that write one token at a time: their probabilities are averaged at every step."""
 
     def step(self, tokens: Int[Tensor, " rows"], state: State) -> tuple[Float[Tensor, "rows vocabulary"], State]:
         """Read one token of each hypothesis; return the logarithm of the mean probability of each next token."""
@@ -124,19 +127,25 @@ class Seq2SeqEnsemble(StepEnsemble, Seq2Seq):
     def __init__(self, members: Sequence[Model]) -> None:
         super().__init__(members)
         self.reverses_source = self.generators[0].reverses_source
-        with torch.no_grad():
-            batch = collate([Pair([UNKNOWN], [UNKNOWN])]).to(self.device)
-            self.widths = [member.features(batch).shape[-1] for member in self.generators]
+        self.copies = self.generators[0].copies
+        if any(member.copies != self.copies for member in self.generators):
+            raise RegardError("ensemble: models that copy and models that do not cannot be combined")
 
-    def features(self, batch: Batch) -> Float[Tensor, "batch target width"]:
-        return torch.cat([member.features(batch) for member in self.generators], -1)
+    def features(self, batch: Batch) -> EnsembleFeatures:
+        return EnsembleFeatures(tuple(member.features(batch) for member in self.generators))
+
+    def output(self, features: Float[Tensor, "*places width"] | Features) -> Float[Tensor, "*places vocabulary"]:
+        """Return the logarithm of the mean probability of each next token."""
+        assert isinstance(features, EnsembleFeatures)
+        members = zip(self.generators, features.members, strict=True)
+        return mean_log_probabilities([member.output(each) for member, each in members])
 
     def start(self, batch: Batch, capacity: int, copies: int = 1) -> State:
         return EnsembleState([member.start(batch, capacity, copies) for member in self.generators])
 
 
 class LanguageModelEnsemble(StepEnsemble, LanguageModel):
-    """Language models, averaged token by token."""
+    """Language models, averaged token by token; the features are those of all members, one after the other."""
 
     def __init__(self, members: Sequence[Model]) -> None:
         super().__init__(members)
@@ -155,6 +164,11 @@ class LanguageModelEnsemble(StepEnsemble, LanguageModel):
         states = self._split_state(segment_state)
         read = [member.read(tokens, state) for member, state in zip(self.generators, states, strict=True)]
         return torch.cat([features for features, _ in read], -1), tuple(each for _, state in read for each in state)
+
+    def output(self, features: Float[Tensor, "*places width"]) -> Float[Tensor, "*places vocabulary"]:
+        """Return the logarithm of the mean probability of each next token."""
+        members = zip(self.generators, features.split(self.widths, -1), strict=True)
+        return mean_log_probabilities([member.output(part) for member, part in members])
 
     def start(self, tokens: Int[Tensor, "rows time"], capacity: int, copies: int = 1) -> State:
         return EnsembleState([member.start(tokens, capacity, copies) for member in self.generators])
