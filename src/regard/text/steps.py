@@ -15,10 +15,11 @@ from regard.errors import RegardError
 class TextSteps:
     """Preprocessing steps, applied in the order of the fields.
 
-    Lowercasing and punctuation normalization cannot be undone; `undo` joins Moses tokens again. The Moses steps
-    require the package sacremoses.
+    Lowercasing and punctuation normalization cannot be undone; `undo` joins Moses tokens and separated words again.
+    The Moses steps require the package sacremoses.
     """
 
+    separator: str | None = None  # what separates the words, as in N;DAT;PL; spaces inside a word become "_"
     lowercase: bool = False  # convert text to lower case
     normalize_punctuation: bool = (
         False  # unify quotes, dashes and spaces as Moses does, by the rules of `moses` or English
@@ -30,10 +31,14 @@ class TextSteps:
             raise RegardError(
                 f'moses: expected a language code of two or three letters, such as "en", got "{self.moses}"'
             )
+        if self.separator is not None and (len(self.separator) != 1 or self.separator.isspace()):
+            raise RegardError(f'separator: expected one character that is not a space, got "{self.separator}"')
 
     def apply(self, text: str) -> str:
         """Return the preprocessed text."""
         check_characters(text)
+        if self.separator is not None:
+            text = " ".join("_".join(word.split()) for word in text.split(self.separator) if word.strip())
         if self.lowercase:
             text = text.lower()
         if self.normalize_punctuation:
@@ -45,9 +50,9 @@ class TextSteps:
 
     def undo(self, text: str) -> str:
         """Detokenize a text that a model produced."""
-        if self.moses is None:
-            return text
-        return load_moses_tool("MosesDetokenizer", self.moses).detokenize(text.split(), unescape=True)
+        if self.moses is not None:
+            text = load_moses_tool("MosesDetokenizer", self.moses).detokenize(text.split(), unescape=True)
+        return text if self.separator is None else text.replace(" ", self.separator)
 
 
 NO_STEPS = TextSteps()

@@ -14,11 +14,12 @@ from regard.errors import RegardError
 from regard.run import Run
 from regard.tasks.pairs.batches import PairBatches, encode_examples
 from regard.tasks.pairs.defaults import PairFacts, choose_pair_model, choose_pair_settings
-from regard.tasks.pairs.load import PairSplit, load_pair_split
+from regard.tasks.pairs.load import PairSplit, load_pair_split, name_columns, resolve_columns
 from regard.tasks.pairs.settings import PairRecipe
 from regard.tasks.pairs.validation import PairValidation
 from regard.tasks.settings import get_split_seed
 from regard.text import TextSteps, TokenizerPair, learn_tokenizer_pair
+from regard.text.learn_columns import Column, learn_column_tokenizer
 from regard.training.loss import PairStep
 from regard.training.prepared import Prepared
 from regard.training.reporter import Reporter
@@ -27,11 +28,18 @@ from regard.training.resume import load_tokenizers
 
 def prepare_pairs(recipe: PairRecipe, existing_run: Run | None, device: str, reporter: Reporter) -> Prepared:
     """Load the data, learn the tokenizers or load those of an existing run, and choose open settings."""
-    corpus = load_pair_split(recipe.data, get_split_seed(recipe))
+    data, labels = resolve_columns(recipe.data)
+    detected, recipe = data.columns != recipe.data.columns, replace(recipe, data=data)
+    corpus = load_pair_split(data, get_split_seed(recipe))
     reporter.info(f"data: {corpus.origin}")
     for line in summarize_pair_data(corpus.train, corpus.valid).lines():
         reporter.info(f"  {line}")
-    if existing_run is None:
+    if existing_run is None and (columns := name_columns(data, labels)) is not None:
+        tokenizers, described = learn_column_tokenizers(recipe, columns, corpus.train)
+        hint = f"; to say otherwise: --columns {','.join(data.columns)}" if detected else ""
+        reporter.info(f"columns: {described}{hint}")
+        reasons = []
+    elif existing_run is None:
         tokenizers, reasons = learn_tokenizers(recipe, corpus.train)
     else:
         tokenizers, reasons = load_tokenizers(existing_run), [f"loaded from {existing_run.path}"]
@@ -88,13 +96,41 @@ def build_prepared_pairs(
     )
 
 
+def learn_column_tokenizers(
+    recipe: PairRecipe, columns: tuple[Sequence[Column], Sequence[Column]], examples: Sequence[Example]
+) -> tuple[TokenizerPair, str]:
+    """Learn the tokenizers of sides of table columns; return them with a description of the columns."""
+    text = recipe.text
+    if recipe.ties_vocabularies or text.shared_vocab is True:
+        setting = "model.tied" if recipe.ties_vocabularies else "text.shared_vocab"
+        raise RegardError(f"{setting} requires one vocabulary for both sides, but every column has its own")
+    sources, targets = [example.source for example in examples], [example.target for example in examples]
+    source, target = (
+        learn_column_tokenizer(
+            side_columns,
+            texts,
+            beside,
+            kind=text.tokenizer if kind == "auto" else kind,
+            vocab_size=text.vocab_size,
+            min_frequency=text.min_frequency,
+            steps=get_steps(recipe, moses),
+        )
+        for side_columns, texts, beside, kind, moses in (
+            (columns[0], sources, targets, text.source_tokenizer, text.moses_source),
+            (columns[1], targets, sources, text.target_tokenizer, text.moses_target),
+        )
+    )
+    return TokenizerPair(source.tokenizer, target.tokenizer), f"{source.description} -> {target.description}"
+
+
+def get_steps(recipe: PairRecipe, moses: str | None) -> TextSteps:
+    """Return the preprocessing of a side in the language `moses`, if it is given."""
+    return TextSteps(lowercase=recipe.text.lowercase, normalize_punctuation=moses is not None, moses=moses)
+
+
 def learn_tokenizers(recipe: PairRecipe, examples: Sequence[Example]) -> tuple[TokenizerPair, list[str]]:
     """Learn the tokenizers of both sides; return them with the reasons for their kinds."""
     text, tied = recipe.text, recipe.ties_vocabularies
-
-    def steps(moses: str | None) -> TextSteps:
-        return TextSteps(lowercase=text.lowercase, normalize_punctuation=moses is not None, moses=moses)
-
     tokenizers, reasons = learn_tokenizer_pair(
         [example.source for example in examples],
         [example.target for example in examples],
@@ -104,8 +140,8 @@ def learn_tokenizers(recipe: PairRecipe, examples: Sequence[Example]) -> tuple[T
         vocab_size=text.vocab_size,
         min_frequency=text.min_frequency,
         shared_vocab=True if tied else text.shared_vocab,
-        source_steps=steps(text.moses_source),
-        target_steps=steps(text.moses_target),
+        source_steps=get_steps(recipe, text.moses_source),
+        target_steps=get_steps(recipe, text.moses_target),
     )
     if tied and text.shared_vocab == "auto":
         reasons.append("shared vocabulary: model.tied uses one embedding for both sides")
