@@ -20,7 +20,7 @@ FORMATS_BY_PLACE: dict[int, TableFormat] = {1: FORM_LAST, 2: FORM_SECOND}
 
 
 class Detection(NamedTuple):
-    """The columns of source and target, and the name of each column for people."""
+    """The columns of source and target, and the names of columns that have none in a header, by number."""
 
     columns: tuple[str, str]
     labels: dict[str, str]

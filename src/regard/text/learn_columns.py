@@ -14,10 +14,11 @@ from regard.text.tokenizer import Kind, Tokenizer
 
 
 class Column(NamedTuple):
-    """A column of a side: its name for people, and its unit, a key of `UNITS`; None to choose it from the data."""
+    """A column of a side, for people."""
 
     name: str
-    unit: str | None = None
+    unit: str | None = None  # a key of `UNITS`; None to choose it from the data
+    number: str = ""  # number in the table, if the name is not in its header
 
 
 class LearnedSide(NamedTuple):
@@ -75,7 +76,7 @@ def learn_column_tokenizer(
                 steps=steps if is_text else TextSteps(separator=unit.separator),
             )
         )
-        descriptions.append(f"{column.name} ({unit})")
+        descriptions.append(f"{column.number} {column.name} ({unit})".strip())
     names = [column.name for column in columns]
     tokenizer = tokenizers[0] if len(columns) == 1 else join_tokenizers(names, tokenizers)
     return LearnedSide(tokenizer, " + ".join(descriptions))

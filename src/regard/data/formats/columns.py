@@ -88,8 +88,8 @@ class TableFormat(NamedTuple):
 
     @property
     def labels(self) -> dict[str, str]:
-        """Number of a column -> number and name: `1 lemma`."""
-        return {str(number): f"{number} {name}" for number, name in enumerate(self.names, start=1)}
+        """Number of a column -> its name."""
+        return {str(number): name for number, name in enumerate(self.names, start=1)}
 
 
 def build_inflection_format(*names: str) -> TableFormat:

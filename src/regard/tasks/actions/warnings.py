@@ -43,9 +43,9 @@ class Warnings:
     def print_all(self) -> None:
         """Print the warnings to stderr."""
         if self.unknown_names:
-            counts = [f'"{name}" ({count} times)' for name, count in self.unknown_names.most_common(MAX_NAMES)]
+            counts = [f'"{name}" ({count:,})' for name, count in self.unknown_names.most_common(MAX_NAMES)]
             more = f" and {len(self.unknown_names) - MAX_NAMES} more" if len(self.unknown_names) > MAX_NAMES else ""
-            print_message(f"the model has not seen these tokens in training: {', '.join(counts)}{more}")
+            print_message(f"unknown to the model, with their counts: {', '.join(counts)}{more}")
         if self.tab_line is not None:
             print_message(f"line {self.tab_line} contains a tab; expected one source per line")
         if self.unknown > UNKNOWN_SHARE_LIMIT * self.tokens:

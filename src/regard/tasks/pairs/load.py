@@ -57,7 +57,7 @@ def resolve_columns(settings: PairData) -> tuple[PairData, dict[str, str]]:
     """Fill in the columns of a named format, or of a table of lemma, form and features.
 
     Returns:
-        The settings, and names of the columns for people: `3` -> `3 features`.
+        The settings, and the names of columns that have none in a header: `3` -> `features`.
     """
     path, named = settings.train, TABLE_FORMATS.get(settings.format or "")
     if named is not None:
@@ -72,19 +72,21 @@ def resolve_columns(settings: PairData) -> tuple[PairData, dict[str, str]]:
 
 
 def name_columns(settings: PairData, labels: Mapping[str, str]) -> tuple[list[Column], list[Column]] | None:
-    """Return the columns of both sides with their names for people; None if each side is one plain column."""
-    if not settings.columns or (settings.format not in TABLE_FORMATS and parse_sides(settings.columns).is_plain):
+    """Return the columns of both sides for people; None if each side is one column whose unit is open."""
+    if not settings.columns or parse_sides(settings.columns).is_plain:
         return None
     source, target = (
-        [Column(labels.get(str(choice.column), name_column(choice.column)), choice.unit) for choice in side]
+        [name_column(str(choice.column), choice.unit, labels) for choice in side]
         for side in parse_sides(settings.columns)
     )
     return source, target
 
 
-def name_column(column: str | int) -> str:
-    """Return the name of a column for people: its name in the header, or `column 2`."""
-    return f"column {column}" if parse_column_number(column) is not None else str(column)
+def name_column(column: str, unit: str | None, labels: Mapping[str, str]) -> Column:
+    """Return a column with its name in the header or in `labels`; otherwise its name is `column 2`."""
+    if column in labels:
+        return Column(labels[column], unit, column)
+    return Column(column if parse_column_number(column) is None else f"column {column}", unit)
 
 
 def read_examples(settings: PairData, path: str | None, source: str | None, target: str | None) -> list[Example]:
