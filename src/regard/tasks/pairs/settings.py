@@ -23,7 +23,9 @@ class PairData(DataSettings):
     validation_source: str | None = setting(None, "path", "may_change")  # file of validation sources
     validation_target: str | None = setting(None, "path", "may_change")  # file of validation targets
     format: str | None = None  # file format: tmx, po, mo, tsv, csv, jsonl, g2p, unimorph or sigmorphon2016 to 2023
-    columns: tuple[str, ...] = ()  # source,target by name or number; join with +, unit after : (lemma+tags:tokens,form)
+    columns: tuple[str, ...] = setting(
+        (), "from_data"
+    )  # source,target by name or number; join with +, unit after : (lemma+tags:tokens,form)
     on_empty: Literal["error", "skip"] = "error"  # what to do with a pair or example with an empty part
     max_tokens: Length = 256  # skip pairs with more tokens than this on either side
 
