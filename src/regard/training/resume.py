@@ -30,7 +30,7 @@ def resume_recipe(run: Run, table: Mapping[str, Any], recipe_type: type[Recipe])
     for section, name in find_marked_settings("origin", [recipe_type]):
         if name in table.get(section, {}):
             kept = find_marked_settings("from_data", [recipe_type])
-            saved[section] = {key: value for key, value in saved[section].items() if (section, key) in kept}
+            saved[section] = {key: value for key, value in saved.get(section, {}).items() if (section, key) in kept}
     return {section: {**saved.get(section, {}), **table.get(section, {})} for section in {**saved, **table}}
 
 

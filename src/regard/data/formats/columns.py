@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from regard.errors import RegardError
-from regard.text.column_units import TOKENS, UNITS
 
 JOIN = "+"
 TAB = "\t"
@@ -43,6 +42,8 @@ def parse_sides(columns: Sequence[str | int]) -> Sides:
 
 def parse_side(side: str | int) -> tuple[ColumnChoice, ...]:
     """Parse the columns of one side."""
+    from regard.text.column_units import UNITS  # imports torch, which commands that read no data do without
+
     if isinstance(side, int):
         return (ColumnChoice(side),)
     choices = []
@@ -67,7 +68,7 @@ def join_cells(cells: Sequence[str]) -> str:
 
 
 LEMMA, FORM, FEATURES = "lemma", "form", "features"
-INFLECTION_UNITS = {LEMMA: "letters", FORM: "letters", FEATURES: TOKENS}
+INFLECTION_UNITS = {LEMMA: "letters", FORM: "letters", FEATURES: "tokens"}
 
 
 class TableFormat(NamedTuple):
@@ -100,7 +101,7 @@ def build_inflection_format(*names: str) -> TableFormat:
 FORM_SECOND = build_inflection_format(LEMMA, FORM, FEATURES)
 FORM_LAST = build_inflection_format(LEMMA, FEATURES, FORM)
 TABLE_FORMATS: dict[str, TableFormat] = {
-    "g2p": TableFormat(("word", "phones"), ("word",), {"word": "letters", "phones": TOKENS}),
+    "g2p": TableFormat(("word", "phones"), ("word",), {"word": "letters", "phones": "tokens"}),
     "sigmorphon2016": FORM_LAST,
     "sigmorphon2017": FORM_SECOND,
     "sigmorphon2018": FORM_SECOND,

@@ -11,7 +11,6 @@ from itertools import chain
 from regard.data.formats.columns import Sides, join_cells, parse_sides
 from regard.data.formats.lines import NumberedPair, Path, format_path, iter_numbered_lines, quote_text
 from regard.errors import RegardError, format_json
-from regard.text.column_units import UNITS
 
 Columns = tuple[str | int, str | int]
 """Columns of source and target, as in `parse_sides`: by name or by number from 1, several joined by `+`."""
@@ -126,8 +125,7 @@ def find_column(location: str, names: Sequence[str], column: str | int) -> int:
     number = parse_column_number(column)
     if number is None:
         if column not in names:
-            unit = str(column).rpartition(":")[2] if ":" in str(column) else None
-            hint = "" if unit is None else f' ("{unit}" is not a unit: {", ".join(UNITS)})'
+            hint = format_unit_hint(str(column))
             raise RegardError(f'{location}: unknown column "{column}"{hint}; columns: {quote_text(", ".join(names))}')
         return names.index(str(column))
     if number < 1:
@@ -135,6 +133,14 @@ def find_column(location: str, names: Sequence[str], column: str | int) -> int:
     if number > len(names):
         raise RegardError(f"{location}: column {number} does not exist; the line has {len(names)} columns")
     return number - 1
+
+
+def format_unit_hint(column: str) -> str:
+    """Return which units exist, for an unknown column that has one after a colon."""
+    from regard.text.column_units import UNITS
+
+    _, colon, unit = column.rpartition(":")
+    return f' ("{unit}" is not a unit: {", ".join(UNITS)})' if colon else ""
 
 
 def parse_column_number(column: str | int) -> int | None:

@@ -25,7 +25,7 @@ class PairData(DataSettings):
     format: str | None = None  # file format: tmx, po, mo, tsv, csv, jsonl, g2p, unimorph or sigmorphon2016 to 2023
     columns: tuple[str, ...] = setting(
         (), "from_data"
-    )  # source,target by name or number; join with +, unit after : (lemma+tags:tokens,form)
+    )  # columns, keys or languages of source and target; join columns with +, as in lemma+features,form
     on_empty: Literal["error", "skip"] = "error"  # what to do with a pair or example with an empty part
     max_tokens: Length = 256  # skip pairs with more tokens than this on either side
 
