@@ -29,6 +29,8 @@ BLOCKS = {  # page -> how many Python blocks it has
     "docs/data.md": 15,
     "docs/explain.md": 2,
     "docs/glossary.md": 0,
+    "docs/grapheme-to-phoneme.md": 4,
+    "docs/inflection.md": 4,
     "docs/label.md": 6,
     "docs/language.md": 13,
     "docs/look.md": 4,

@@ -26,12 +26,18 @@ class ColumnSteps(TextSteps):
     columns: tuple[TextSteps, ...]
 
     def apply(self, text: str) -> str:
-        """Return the text with each column preprocessed."""
         cells = split_cells(text, self.names)
         return TAB.join(steps.apply(cell) for steps, cell in zip(self.columns, cells, strict=True))
 
+    def prepare(self, text: str) -> str:
+        cells = split_cells(text, self.names)
+        return TAB.join(steps.prepare(cell) for steps, cell in zip(self.columns, cells, strict=True))
+
+    @property
+    def rewrites(self) -> bool:
+        return any(steps.rewrites for steps in self.columns)
+
     def undo(self, text: str) -> str:
-        """Return the text with the steps of each column undone."""
         return TAB.join(steps.undo(cell) for steps, cell in zip(self.columns, text.split(TAB), strict=True))
 
 
@@ -82,7 +88,7 @@ class ColumnTokenizer(Tokenizer):
             ids += [self._to_joint(index, token_id) for token_id in encoded.ids]
             tokens += encoded.tokens
             words += [None if word is None else first_word + word for word in encoded.word_indices]
-            first_word += len(column.steps.apply(cell).split())
+            first_word += len(column.steps.prepare(cell).split())
         return EncodedText(ids, tokens, words)
 
     def decode_raw(self, ids: Sequence[int]) -> str:
@@ -163,6 +169,7 @@ def join_tokenizers(names: Sequence[str], columns: Sequence[Tokenizer]) -> Colum
     steps = ColumnSteps(
         names=tuple(names),
         columns=tuple(column.steps for column in columns),
+        normal_form=next((column.steps.normal_form for column in columns if column.steps.takes_apart), "none"),
         moses=next((column.steps.moses for column in columns if column.steps.moses), None),
     )
     model = build_word_model(build_vocabulary(entries))

@@ -97,7 +97,8 @@ class Tokenizer:
         """Encode a text, with the tokens to display and the words they belong to.
 
         Words are those of `str.split` after preprocessing; with Moses, they are Moses tokens. Unknown tokens are
-        displayed as they appear in the text.
+        displayed as they appear in the text. Tokens that are parts of characters stay apart; `split_into_units`
+        composes them.
         """
         text = self.steps.apply(text)
         ids = self.model.encode(text).ids
@@ -113,10 +114,10 @@ class Tokenizer:
         return self.steps.undo(self.decode_raw(ids))
 
     def decode_raw(self, ids: Sequence[int]) -> str:
-        """Return the text of token ids without undoing the steps."""
+        """Return the text of token ids as prepared for the model, composed."""
         text = b"".join(self._pieces[token_id] for token_id in ids).decode("utf-8", "replace")
         text = text.replace("\n ", "\n") if self._keeps_lines else text
-        return text.removeprefix(" ") if self.starts_with_space else text
+        return self.steps.compose(text.removeprefix(" ") if self.starts_with_space else text)
 
     def ids_to_tokens(self, ids: Sequence[int]) -> list[str]:
         """Return the tokens to display."""
@@ -145,7 +146,9 @@ class Tokenizer:
         return []
 
     def _format_piece(self, piece: bytes) -> str:
-        return format_piece(piece.removeprefix(b" ") if self.kind == "words" else piece)
+        if self.kind == "words":
+            return self.steps.compose(format_piece(piece.removeprefix(b" ")))
+        return format_piece(piece)
 
     @cached_property
     def starts_with_space(self) -> bool:

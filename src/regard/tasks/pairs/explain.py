@@ -41,8 +41,8 @@ class PairSubject(Subject):
         if not prediction.pair.source:
             raise RegardError("explain: the source is empty")
         self.units = split_into_units(
-            source_tokenizer.kind,
-            source_tokenizer.steps.apply(text),
+            source_tokenizer,
+            source_tokenizer.steps.prepare(text),
             prediction.source_tokens[:-1],
             prediction.source_words,
         )
@@ -50,9 +50,7 @@ class PairSubject(Subject):
         self.unit, self.target_unit = get_unit_name(source_tokenizer.kind), get_unit_name(target_tokenizer.kind)
         self.words, self.size = tuple(unit.text for unit in self.units), len(prediction.pair.source) + 1
         target_tokens = prediction.target_tokens[: len(prediction.pair.target or ())]  # without <eos>
-        self.targets = split_into_units(
-            target_tokenizer.kind, prediction.raw_text, target_tokens, prediction.target_words
-        )
+        self.targets = split_into_units(target_tokenizer, prediction.raw_text, target_tokens, prediction.target_words)
         self.target_positions = list(range(len(prediction.target_tokens)))  # including <eos>
         if word is not None:
             index = check_word_index(word, self.targets, self.target_unit, "of the target")

@@ -102,12 +102,12 @@ def find_model_alternatives(
 def build_source_side(predictor: PairPredictor, prediction: Prediction, words: bool) -> Side:
     """Return the source side, with <eos> at the end."""
     tokenizer, tokens = predictor.tokenizers.source, prediction.source_tokens[:-1]
-    text = tokenizer.steps.apply(prediction.source)
-    return build_word_side(tokenizer.kind, text, tokens, prediction.source_words[:-1], after=(END,), merge=words)
+    text = tokenizer.steps.prepare(prediction.source)
+    return build_word_side(tokenizer, text, tokens, prediction.source_words[:-1], after=(END,), merge=words)
 
 
 def build_target_side(predictor: PairPredictor, prediction: Prediction, words: bool, **special: Sequence[str]) -> Side:
     """Return the target side, with special tokens before or after it."""
-    size, kind = len(prediction.pair.target or ()), predictor.tokenizers.target.kind
+    size, tokenizer = len(prediction.pair.target or ()), predictor.tokenizers.target
     tokens, word_ids = prediction.target_tokens[:size], prediction.target_words[:size]
-    return build_word_side(kind, prediction.raw_text, tokens, word_ids, **special, merge=words)
+    return build_word_side(tokenizer, prediction.raw_text, tokens, word_ids, **special, merge=words)

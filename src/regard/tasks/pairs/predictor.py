@@ -45,7 +45,7 @@ class Prediction:
 
     source: str
     text: str
-    raw_text: str = field(repr=False)  # the model's output before postprocessing
+    raw_text: str = field(repr=False)  # the model's output, composed, before further postprocessing
     log_probability: float
     ranking_score: float  # the log-probability divided by the length penalty, by which targets are ranked
     source_tokens: tuple[str, ...]
@@ -258,7 +258,7 @@ class PairPredictor(Predictor[Prediction]):
                 text,
                 source.encode_with_words(text),
                 target_text,
-                target.steps.apply(target_text),
+                target.steps.prepare(target_text),
                 target.encode_with_words(target_text),
             )
             for text, target_text in zip(texts, targets, strict=True)
@@ -344,7 +344,7 @@ class PairPredictor(Predictor[Prediction]):
         weights, title = prediction.weights.numpy(), f"{self.name}: {prediction.source} → {prediction.text}"
         if not words:
             return AttentionMap(prediction.target_tokens, prediction.source_tokens, weights, title, "tokens")
-        rows, columns = prediction.raw_text.split(), self.tokenizers.source.steps.apply(prediction.source).split()
+        rows, columns = prediction.raw_text.split(), self.tokenizers.source.steps.prepare(prediction.source).split()
         for side, words_of_side in (("source", columns), ("prediction", rows)):
             if not words_of_side:
                 raise RegardError(f"attention_map: the {side} has no words; pass words=False")
