@@ -120,8 +120,8 @@ def parse_columns(entries: object, location: str) -> ColumnTokenizer:
     """Build the tokenizer of several columns from their records."""
     if not isinstance(entries, list) or not 2 <= len(entries) <= MAX_COLUMNS:
         raise RegardError(f"{location}: columns must be a list of 2 to {MAX_COLUMNS} tokenizers")
-    names = [entry.get("name") if isinstance(entry, dict) else None for entry in entries]
-    if not all(isinstance(name, str) for name in names):
+    names = [entry["name"] for entry in entries if isinstance(entry, dict) and isinstance(entry.get("name"), str)]
+    if len(names) < len(entries):
         raise RegardError(f"{location}: every column must have a name")
     columns = [
         parse_plain_tokenizer(entry, f"{location}: column {number}") for number, entry in enumerate(entries, start=1)

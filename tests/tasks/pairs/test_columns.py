@@ -4,6 +4,7 @@ import io
 import json
 import random
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,7 @@ def make_rows(count: int, seed: int) -> list[tuple[str, str, str]]:
     return rows
 
 
-def write(path: Path, rows: list[tuple[str, ...]]) -> str:
+def write(path: Path, rows: Sequence[tuple[str, ...]]) -> str:
     path.write_text("".join("\t".join(row) + "\n" for row in rows))
     return str(path)
 
