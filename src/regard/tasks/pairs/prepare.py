@@ -13,7 +13,7 @@ from regard.data.pair_check import compute_unknown_share, pluralize, summarize_p
 from regard.errors import RegardError
 from regard.run import Run
 from regard.tasks.pairs.batches import PairBatches, encode_examples
-from regard.tasks.pairs.defaults import PairFacts, choose_pair_model, choose_pair_settings
+from regard.tasks.pairs.defaults import PairFacts, choose_copy, choose_pair_model, choose_pair_settings, supports_copy
 from regard.tasks.pairs.load import PairSplit, load_pair_split, name_columns, resolve_columns
 from regard.tasks.pairs.settings import PairRecipe, PairText
 from regard.tasks.pairs.validation import PairValidation
@@ -57,6 +57,12 @@ def prepare_pairs(recipe: PairRecipe, existing_run: Run | None, device: str, rep
         )
     name = recipe.model.get("name") or choose_pair_model(len(train), tokenizers, recipe.model)
     recipe = replace(recipe, model={**recipe.model, "name": name})
+    if supports_copy(recipe.model):
+        copy, reason = choose_copy(recipe.model, corpus.train, tokenizers, is_new=existing_run is None)
+        reporter.info(f"copy: {reason}")
+        recipe = replace(recipe, model={**recipe.model, "copy": copy})
+        if copy:
+            train, valid = (encode_examples(part, tokenizers, copy=True) for part in (corpus.train, corpus.valid))
     facts = PairFacts.of(train, tokenizers.target, on_gpu=device != "cpu")
     return build_prepared_pairs(choose_pair_settings(recipe, facts), corpus, tokenizers, train, valid, device)
 
@@ -73,7 +79,13 @@ def build_prepared_pairs(
     training = recipe.training
     assert training.batch_tokens is not None
     batches = PairBatches(
-        corpus.train, train, tokenizers, training.batch_tokens, training.seed, recipe.text.bpe_dropout
+        corpus.train,
+        train,
+        tokenizers,
+        training.batch_tokens,
+        training.seed,
+        recipe.text.bpe_dropout,
+        recipe.text.hide,
     )
     first_plan = batches.build_plan(0)
     metrics = ["exact"] if training.metric in ("exact", "loss") else ["exact", training.metric]

@@ -49,6 +49,7 @@ class PairText(TextSettings):
     lowercase: bool = False  # lowercase all text
     moses_source: str | None = None  # language of the source (de, en, ...), to normalize and tokenize it as Moses does
     moses_target: str | None = None  # language of the target, to normalize and tokenize it as Moses does
+    hide: Share = 0.02  # with model.copy, probability of making a token unknown in training, to learn to copy new ones
     bpe_dropout: Share = 0.0  # probability of skipping a BPE merge in training; makes batches larger than planned
 
     @property
