@@ -26,7 +26,7 @@ BLOCKS = {  # page -> how many Python blocks it has
     "docs/course/3-a-soft-lookup.md": 18,
     "docs/course/4-a-language-model-that-looks-back.md": 16,
     "docs/course/5-many-vectors-to-one.md": 14,
-    "docs/data.md": 15,
+    "docs/data.md": 16,
     "docs/explain.md": 2,
     "docs/glossary.md": 0,
     "docs/grapheme-to-phoneme.md": 4,

@@ -31,8 +31,9 @@ def test_features_are_whole_and_clash_with_no_letter(tokenizer):
     assert tokenizer.encode("baV\tV;PST") == [4, 5, 6, 7, 9]  # the letter V is not the feature V
     assert tokenizer.ids_to_tokens([4, 5, 6, 7, 9, 8]) == ["b", "a", "V", "V", "PST", "PL"]
     assert tokenizer.encode("ab\tPL;V") == [5, 4, 8, 7]  # in the order of the line
+    assert tokenizer.encode_to_pieces("aü\tPL") == ([5, UNKNOWN, 8], [b"a", "ü".encode(), b""])
     pieces = [tokenizer.id_to_piece(number) for number in range(4, 10)]
-    assert pieces == [b"b", b"a", b"V", b" V", b" PL", b" PST"]
+    assert pieces == [b"b", b"a", b"V", b"", b"", b""]  # no text has a feature, so none is copied
 
 
 def test_tokens_and_words_of_a_line(tokenizer):

@@ -91,6 +91,16 @@ class ColumnTokenizer(Tokenizer):
             first_word += len(column.steps.prepare(cell).split())
         return EncodedText(ids, tokens, words)
 
+    def encode_to_pieces(self, text: str) -> tuple[list[int], list[bytes]]:
+        """Return the token ids of a text with the bytes of each token, as in `id_to_piece`."""
+        ids: list[int] = []
+        pieces: list[bytes] = []
+        for index, (column, cell) in enumerate(self._iter_cells(text)):
+            own_ids, own_pieces = column.encode_to_pieces(cell)
+            ids += [self._to_joint(index, token_id) for token_id in own_ids]
+            pieces += [b"" if self._is_whole(column) else piece for piece in own_pieces]
+        return ids, pieces
+
     def decode_raw(self, ids: Sequence[int]) -> str:
         cells = self._group_by_column(ids)
         return TAB.join(
@@ -116,24 +126,28 @@ class ColumnTokenizer(Tokenizer):
         return words
 
     def id_to_piece(self, token_id: int) -> bytes:
-        """Return the bytes of a token in its column; whole tokens begin with a space, which letters do not."""
+        """Return the bytes of a token in its column; whole tokens beside a text have none, since no text has them."""
         index, own_id = self._to_own(token_id)
-        return self.columns[index].id_to_piece(own_id)
+        column = self.columns[index]
+        return b"" if self._is_whole(column) else column.id_to_piece(own_id)
 
     def check_text(self, text: str) -> None:
         split_cells(text, self.names)
 
     def select_text(self, text: str) -> str:
-        cells = [cell for column, cell in self._iter_cells(text) if column.kind != "words"]
-        return TAB.join(cells) if cells else text
+        return TAB.join(cell for column, cell in self._iter_cells(text) if not self._is_whole(column))
 
     def find_unknown_tokens(self, text: str) -> list[str]:
         unknown = []
         for column, cell in self._iter_cells(text):
-            if column.kind == "words":
+            if self._is_whole(column):
                 encoded = column.encode_with_words(cell)
                 unknown += [t for t, token_id in zip(encoded.tokens, encoded.ids, strict=True) if token_id == UNKNOWN]
         return unknown
+
+    def _is_whole(self, column: Tokenizer) -> bool:
+        """Return whether a column has whole tokens beside a column of letters or subwords."""
+        return column.kind == "words" and any(other.kind != "words" for other in self.columns)
 
     def _iter_cells(self, text: str) -> list[tuple[Tokenizer, str]]:
         """Return each column with its cell."""
