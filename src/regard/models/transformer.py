@@ -120,7 +120,12 @@ class Transformer(Seq2Seq):
         positions = self.target_positions(batch.target_in.shape[1], self.target_embedding.weight)
         x = self._embed(batch.target_in, self.target_embedding, positions)
         return self.decoder(
-            x, source, visible=causal(), source_visible=lengths(batch.source_lengths.on_device), turn=positions.turn
+            x,
+            source,
+            visible=causal(),
+            source_visible=lengths(batch.source_lengths.on_device),
+            turn=positions.turn,
+            source_turn=self._encode_source_positions(batch).turn,
         )
 
     def output(self, features: Float[Tensor, "*places width"]) -> Float[Tensor, "*places vocabulary"]:
@@ -130,7 +135,7 @@ class Transformer(Seq2Seq):
 
     def encode(self, batch: Batch) -> Float[Tensor, "batch source width"]:
         """Return the encoder states of the sources; values at padding are meaningless."""
-        positions = self.source_positions(batch.source.shape[1], self.input_embedding.weight)
+        positions = self._encode_source_positions(batch)
         x = self._embed(batch.source, self.input_embedding, positions)
         return self.encoder(x, visible=lengths(batch.source_lengths.on_device), turn=positions.turn)
 
@@ -138,7 +143,9 @@ class Transformer(Seq2Seq):
     def start(self, batch: Batch, capacity: int, copies: int = 1) -> TransformerState:
         """Encode the sources and cache their keys and values for each decoder layer."""
         refuse_less("Transformer", 1, capacity=capacity, copies=copies)
-        memory = self.decoder.new_memory(len(batch) * copies, capacity, self.encode(batch))
+        memory = self.decoder.new_memory(
+            len(batch) * copies, capacity, self.encode(batch), self._encode_source_positions(batch).turn
+        )
         positions = self.target_positions(capacity, self.target_embedding.weight)
         return TransformerState(memory, positions, lengths(batch.source_lengths.on_device))
 
@@ -156,6 +163,10 @@ class Transformer(Seq2Seq):
         x = self._embed(tokens[:, None], self.target_embedding, positions)
         x = self.decoder.step(x, state.memory, source_visible=state.source_visible, turn=positions.turn)
         return self.output(x[:, 0]), state
+
+    def _encode_source_positions(self, batch: Batch) -> EncodedPositions:
+        """Return the positions of the sources."""
+        return self.source_positions(batch.source.shape[1], self.input_embedding.weight)
 
     def _embed(self, tokens: Tensor, embedding: Embedding, positions: EncodedPositions) -> Tensor:
         """Return token embeddings with positions added, (rows, n, width)."""
