@@ -1,6 +1,7 @@
 """`regard compare` from the command line to the report."""
 
 import json
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from regard.compare.charts import build_charts
 from regard.compare.pages import build_rows, write_report
 from regard.compare.plan import read_plan
 from regard.compare.report import build_report
-from regard.compare.schedule import Training
+from regard.compare.schedule import build_training
 from regard.compare.worker import choose_texts, get_result_file, run_training
 from regard.compare.worker import main as run_worker
 from regard.data.corpora import generate_built_in
@@ -47,7 +48,8 @@ def run_here(plan, folder, *, jobs, quiet):
     """Train one after another in this process, which has imported torch already."""
     for variant, seed in plan.trainings:
         run_training(folder, plan, variant, seed)
-    return [Training(variant, seed, folder, "done") for variant, seed in plan.trainings]
+    trainings = [build_training(variant, seed, folder) for variant, seed in plan.trainings]
+    return [replace(training, state="done") for training in trainings]
 
 
 def test_every_training_leaves_a_run_and_a_result(comparison):
