@@ -3,7 +3,8 @@
 python benchmarks/agreement.py RUN SOURCES [SENTENCES] [DEVICE]
 
 For each predicted word, each source word is left out in turn, and the drop of the log-probability of the predicted
-word is compared with the attention on that source word. A diagonal, which knows nothing but positions, is the baseline.
+word is compared with the attention on that source word: the order of the magnitudes, and which word is first. A diagonal, which knows
+nothing but positions, is the baseline.
 """
 
 import json
@@ -34,7 +35,10 @@ MATTERS = 0.5
 def split_sides(predictor: PairPredictor, prediction: Prediction) -> tuple[list[TextUnit], list[TextUnit]]:
     """Split source and predicted target into words with their tokens."""
     source, target = predictor.tokenizers.source, predictor.tokenizers.target
-    text, target_tokens = source.steps.apply(prediction.source), prediction.target_tokens[: len(prediction.pair[1] or ())]
+    text, target_tokens = (
+        source.steps.apply(prediction.source),
+        prediction.target_tokens[: len(prediction.pair[1] or ())],
+    )
     return (
         split_into_units(source.kind, text, prediction.source_tokens[:-1], prediction.source_words),
         split_into_units(target.kind, prediction.raw_text, target_tokens, prediction.target_words),
@@ -91,10 +95,12 @@ def kendall(first: Float[np.ndarray, " words"], second: Float[np.ndarray, " word
     return float((one * other).sum() / size) if size else None
 
 
-def compare_rows(looks: Float[np.ndarray, "rows words"], drops: Float[np.ndarray, "rows words"]) -> Iterator[dict[str, float]]:
+def compare_rows(
+    looks: Float[np.ndarray, "rows words"], drops: Float[np.ndarray, "rows words"]
+) -> Iterator[dict[str, float]]:
     """Compare the two rankings of the source words, for each predicted word."""
     for look, drop in zip(looks, drops, strict=True):
-        spearman, tau = rank_correlation(look, np.abs(drop)), kendall(look, drop)
+        spearman, tau = rank_correlation(look, np.abs(drop)), kendall(look, np.abs(drop))
         if spearman is not None and tau is not None:
             yield {
                 "spearman": spearman,
@@ -111,7 +117,11 @@ def summarize(rows: list[dict[str, float]]) -> dict[str, float]:
         return {"words": 0}
     mattering = [row for row in rows if row["matters"]]
     means = {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
-    return {"words": len(rows), **means, "top where a word matters": float(np.mean([row["top"] for row in mattering] or [0]))}
+    return {
+        "words": len(rows),
+        **means,
+        "top where a word matters": float(np.mean([row["top"] for row in mattering] or [0])),
+    }
 
 
 def main(run: str, sources: str, sentences: str = "300", device: str = "cpu") -> None:
@@ -119,7 +129,9 @@ def main(run: str, sources: str, sentences: str = "300", device: str = "cpu") ->
     predictor = regard.load(run, device=device)
     lines = [line.split("\t")[0].strip() for line in Path(sources).read_text(encoding="utf-8").splitlines()]
     texts = [line for line in lines if len(line.split()) > 2][: int(sentences)]
-    predictions = [each for each in predictor.predict(texts, beam=1, return_weights=True) if len(each.raw_text.split()) > 1]
+    predictions = [
+        each for each in predictor.predict(texts, beam=1, return_weights=True) if len(each.raw_text.split()) > 1
+    ]
     drops = measure_drops(predictor, predictions)
     looks = [merge_attention(predictor, prediction) for prediction in predictions]
     for kind in looks[0]:

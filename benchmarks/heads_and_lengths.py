@@ -82,7 +82,9 @@ def main(device: str = "cpu", results: str = "/dev/stdout", rounds: str = str(RO
         seconds = [[clock(call) for _, call in candidates] for _ in range(int(rounds))]
         with Path(results).open("a") as file:
             for (record, _), times in zip(candidates, zip(*seconds, strict=True), strict=True):
-                file.write(json.dumps({**record, "seconds": min(times), "median": sorted(times)[len(times) // 2]}) + "\n")
+                file.write(
+                    json.dumps({**record, "seconds": min(times), "median": sorted(times)[len(times) // 2]}) + "\n"
+                )
 
 
 if __name__ == "__main__":
