@@ -3,8 +3,8 @@
 python benchmarks/agreement.py RUN SOURCES [SENTENCES] [DEVICE]
 
 For each predicted word, each source word is left out in turn, and the drop of the log-probability of the predicted
-word is compared with the attention on that source word: the order of the magnitudes, and which word is first. A diagonal, which knows
-nothing but positions, is the baseline.
+word is compared with the attention on that source word: the order of the magnitudes, and which word is first. A
+diagonal, which knows nothing but positions, is the baseline.
 """
 
 import json
