@@ -110,6 +110,8 @@ def test_the_pictures_of_the_markdown_are_there(comparison):
     assert len(pictures) == 3 + 3  # charts, and three texts with attention in one model
     assert all((comparison / picture).read_bytes().startswith(b"\x89PNG") for picture in pictures)
     assert "Trained on cpu; one training at a time." in text
+    assert "here with seed 0 of 2" in text
+    assert text.count("regard train ") == 2
 
 
 def test_the_recipe_of_a_model_trains_the_same_model(comparison, tmp_path):
@@ -178,7 +180,26 @@ def test_the_worker_ends_with_one_line(comparison, tmp_path, capsys):
         ),
         (["reverse", "--models", "seq2seq,bahdanau", "--jobs", "two", "--out", "x"], "--jobs"),
         (["reverse", "--models", "seq2seq,bahdanau", "--from", "r", "--out", "x"], "--from cannot be combined"),
-        (["reverse", "--models", "seq2seq,bahdanau", "--hiden", "3", "--out", "x"], "did you mean --hidden?"),
+        (
+            ["reverse", "--models", "seq2seq,bahdanau", "--hiden", "3", "--out", "x"],
+            "compare: unknown option --hiden; did you mean --hidden?",
+        ),
+        (
+            ["reverse", "--models", "seq2seq,bahdanow", "--out", "x"],
+            '--models: unknown value "bahdanow"; did you mean "bahdanau"?',
+        ),
+        (
+            ["reverse", "--models", "bahdanau", "--set", "model.hiden=1,2", "--out", "x"],
+            '--set model.hiden: unknown setting "hiden"; did you mean "hidden"?',
+        ),
+        (
+            ["reverse", "--models", "seq2seq,bahdanau", "--set", "model.hidden=x,2", "--out", "x"],
+            '--set model.hidden: expected an integer, got "x"',
+        ),
+        (
+            ["reverse", "--models", "seq2seq", "--set", "training.metric=exact,bleu", "--out", "x"],
+            "compare: expected one validation metric for all models, got exact and bleu",
+        ),
         (["reverse", "--models"], "--models requires a value"),
         (["reverse", "--models", "bahdanau", "--scores", "dot,dott", "--out", "x"], 'did you mean "dot"?'),
         (

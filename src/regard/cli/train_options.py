@@ -135,7 +135,7 @@ def find_known_fields(section: str, table: Mapping[str, Any]) -> dict[str, Field
 def parse_option_value(option: str, key: str, text: str | None, fields: Mapping[str, Field]) -> Any:
     """Convert what was typed for a setting to its type."""
     if key not in fields:
-        raise unknown_name(f"--{option}", key, fields)
+        raise unknown_name(f"--{option}: setting", key, fields)
     if text is not None:
         return parse_value(text, fields[key].type, f"--{option}")
     if not accepts(fields[key].type, True):
