@@ -34,7 +34,7 @@ BLOCKS = {  # page -> how many Python blocks it has
     "docs/label.md": 6,
     "docs/language.md": 13,
     "docs/look.md": 4,
-    "docs/predict.md": 9,
+    "docs/predict.md": 10,
     "docs/results.md": 0,
     "docs/see-the-weights.md": 11,
     "docs/self-attention.md": 11,
