@@ -72,11 +72,12 @@ def check_choices(settings: Any, **choices: Iterable[str]) -> None:
                 raise unknown_name(name, item, names)
 
 
-def get_fields(kind: type) -> dict[str, Field]:
+@cache  # reading the hints of a class takes a millisecond, and a command asks for hundreds
+def get_fields(kind: type) -> Mapping[str, Field]:
     """Return the settings of a dataclass by name."""
     hints, comments = get_type_hints(kind), get_field_comments(kind)
-    return {
-        field.name: Field(
+    settings = (
+        Field(
             field.name,
             hints[field.name],
             get_default(field),
@@ -84,7 +85,8 @@ def get_fields(kind: type) -> dict[str, Field]:
             field.metadata.get("marks", frozenset()),
         )
         for field in dataclasses.fields(kind)
-    }
+    )
+    return types.MappingProxyType({setting.name: setting for setting in settings})
 
 
 def merge_fields(tables: Iterable[Mapping[str, Field]]) -> dict[str, Field]:

@@ -62,8 +62,9 @@ def inspect(run: Path, /, *, as_json: Annotated[Flag, Parameter("--json")] = Fal
     recipe = to_recipe(table, str(run_folder.recipe_file))
     if as_json:
         print(json.dumps({"card": card, "recipe": table, "metrics": metrics}, ensure_ascii=False))
-        return
-    print(escape_lines("\n".join(describe_run(run_folder, card, recipe, metrics))))
+    else:
+        print(escape_lines("\n".join(describe_run(run_folder, card, recipe, metrics))))
+    run_folder.check_files()  # after the description, which helps to find out what is left
 
 
 def describe_run(run: Run, card: dict[str, Any], recipe: Recipe, metrics: list[dict[str, Any]]) -> Iterator[str]:
