@@ -280,7 +280,7 @@ def build_cases(folder: Path) -> dict[str, dict[str, Any]]:
     recipes["pretraining"] = {
         **recipes["label"],
         "data": {**tasks["label"]["data"], "unlabeled": str(folder / "unlabeled.txt")},
-        "pretraining": {"steps": 4, "validate_every": 2, "batch_tokens": 60},
+        "pretraining": {"steps": 4, "batch_tokens": 60},
     }
     return recipes
 

@@ -74,16 +74,14 @@ print(json.dumps(sorted(found)))
 """
 
 
-@pytest.mark.parametrize(
-    ("kind", "left"),
-    [
-        ("atomic", ["b'new'", "b'old'"]),
-        ("plain", ["None", "b''", "b'n\\x00\\x00'", "b'new'", "b'o\\x00\\x00'", "b'old'"]),
-    ],
-)
-def test_an_atomic_write_leaves_the_old_or_the_new_file(tmp_path, kind, left):
+@pytest.mark.parametrize("kind", ["atomic", "plain"])
+def test_an_atomic_write_leaves_the_old_or_the_new_file(tmp_path, kind):
     result = subprocess.run([sys.executable, "-c", RECORD, tmp_path, kind], capture_output=True, text=True, check=True)
-    assert json.loads(result.stdout) == left
+    left = set(json.loads(result.stdout))
+    if kind == "atomic":
+        assert left == {"b'old'", "b'new'"}
+    else:
+        assert {"None", "b''", r"b'n\x00\x00'"} <= left
 
 
 @pytest.mark.slow

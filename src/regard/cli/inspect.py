@@ -127,5 +127,5 @@ def describe_best_validation(card: Mapping[str, Any], location: str) -> str:
 
 
 def format_number(value: Any) -> str:
-    """Format a number with four digits, or any other value as it is."""
-    return f"{value:.4g}" if isinstance(value, (int, float)) else format_value(value)
+    """Format a fraction with four digits, or any other value as it is."""
+    return f"{value:.4g}" if isinstance(value, float) else format_value(value)
