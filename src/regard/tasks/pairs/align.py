@@ -141,7 +141,7 @@ class Align(Action):
         has_targets = self.target is not None or self.pairs_file is not None
         with show_counter(invocation.quiet) as show:
             chunks = self.force_given_targets(predictor, other, show) if has_targets else self.predict(predictor, show)
-            attended_pairs = self.attend(chunks, predictor, quiet=invocation.quiet)
+            attended_pairs = self.attend(chunks, predictor, other, quiet=invocation.quiet)
             attentions = (self.parse_attention(), self.parse_attention())
             if self.gold is not None:
                 gold = read_gold(self.gold, self.gold_base)
@@ -216,7 +216,12 @@ class Align(Action):
             yield from (Example(pair.source.strip(), pair.target.strip()) for pair in pairs)
 
     def attend(
-        self, chunks: Iterator[PredictedChunk], predictor: PairPredictor, *, quiet: bool
+        self,
+        chunks: Iterator[PredictedChunk],
+        predictor: PairPredictor,
+        other: PairPredictor | None,
+        *,
+        quiet: bool,
     ) -> Iterator[AttendedBothWays]:
         """Yield the attention on each pair; the units are those of the first pairs."""
         units: LinkUnits | None = None
@@ -226,9 +231,9 @@ class Align(Action):
                 if not quiet:
                     report_units(units, predictor)
             for index, prediction in enumerate(forward):
-                attended, reverse = to_attended(prediction, units), None
-                if backward is not None:
-                    reverse = to_attended(backward[index], units.swap())
+                attended, reverse = to_attended(predictor, prediction, units), None
+                if backward is not None and other is not None:
+                    reverse = to_attended(other, backward[index], units.swap())
                     check_same_units(attended, reverse, prediction)
                 yield AttendedBothWays(prediction, units, attended, reverse)
 

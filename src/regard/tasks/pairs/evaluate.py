@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -163,6 +163,8 @@ class EvaluatePairs(Evaluate, BuiltInOptions):
             predictor.check_attention()
         examples = self.load_examples(predictor)
         alignment = self.score_alignment(predictor, examples)
+        compose = predictor.tokenizers.target.steps.compose
+        examples = [replace(example, target=compose(example.target)) for example in examples]
         sources, answers = group_targets(examples) if self.variants else unzip_examples(examples)
         with show_counter(invocation.quiet) as show:
             predictions = predictor.predict(sources, beam=self.beam, progress=show)
@@ -179,7 +181,7 @@ class EvaluatePairs(Evaluate, BuiltInOptions):
         if self.against is None:
             return report
         texts = [prediction.text for prediction in predictions]
-        other_texts = self.predict_other(other, sources, invocation)
+        other_texts = [compose(text) for text in self.predict_other(other, sources, invocation)]
         comparison = paired_bootstrap(
             other_texts,
             texts,
@@ -257,14 +259,12 @@ class EvaluatePairs(Evaluate, BuiltInOptions):
         self, predictor: PairPredictor, predictions: Sequence[Prediction], answers: Sequence[str] | Sequence[list[str]]
     ) -> Iterator[tuple[str, TextPredictionReport]]:
         """Yield the scores of the final text and, if the target is preprocessed, of the model's raw output."""
-        from regard.text.steps import NO_STEPS
-
         metric = self.against_length or VALIDATED_BY.get(predictor.recipe.training.metric)
         sources = [prediction.source for prediction in predictions]
         yield "text", self.compute_scores(sources, [prediction.text for prediction in predictions], answers, metric)
         steps = predictor.tokenizers.target.steps
-        if steps != NO_STEPS:
-            prepared = [[steps.apply(text) for text in ([a] if isinstance(a, str) else a)] for a in answers]
+        if steps.rewrites:
+            prepared = [[steps.prepare(text) for text in ([a] if isinstance(a, str) else a)] for a in answers]
             raw_texts = [prediction.raw_text for prediction in predictions]
             yield (
                 "text as prepared for the model",
@@ -308,7 +308,7 @@ class EvaluatePairs(Evaluate, BuiltInOptions):
                 )
         forced, attention = force_examples(predictor, examples), self.parse_attention()
         units = WORDS if self.gold is None else choose_link_units(self.gold_unit, predictor, forced)
-        attended = [to_attended(prediction, units) for prediction in forced]
+        attended = [to_attended(predictor, prediction, units) for prediction in forced]
         if self.gold is not None:
             check_gold(self.gold, gold, attended, units)
         description = units.describe(predictor)

@@ -13,12 +13,15 @@ from regard.data.pair_check import compute_unknown_share, pluralize, summarize_p
 from regard.errors import RegardError
 from regard.run import Run
 from regard.tasks.pairs.batches import PairBatches, encode_examples
-from regard.tasks.pairs.defaults import PairFacts, choose_pair_model, choose_pair_settings
+from regard.tasks.pairs.defaults import PairFacts, choose_copy, choose_pair_model, choose_pair_settings, supports_copy
 from regard.tasks.pairs.load import PairSplit, load_pair_split
-from regard.tasks.pairs.settings import PairRecipe
+from regard.tasks.pairs.settings import PairRecipe, PairText
 from regard.tasks.pairs.validation import PairValidation
 from regard.tasks.settings import get_split_seed
 from regard.text import TextSteps, TokenizerPair, learn_tokenizer_pair
+from regard.text.choose_form import FormChoice, SideCharacters, choose_forms
+from regard.text.normal_forms import NormalForm
+from regard.text.tokenizer_pair import resolve_kind
 from regard.training.loss import PairStep
 from regard.training.prepared import Prepared
 from regard.training.reporter import Reporter
@@ -46,6 +49,12 @@ def prepare_pairs(recipe: PairRecipe, existing_run: Run | None, device: str, rep
         )
     name = recipe.model.get("name") or choose_pair_model(len(train), tokenizers, recipe.model)
     recipe = replace(recipe, model={**recipe.model, "name": name})
+    if supports_copy(recipe.model):
+        copy, reason = choose_copy(recipe.model, corpus.train, tokenizers, is_new=existing_run is None)
+        reporter.info(f"copy: {reason}")
+        recipe = replace(recipe, model={**recipe.model, "copy": copy})
+        if copy:
+            train, valid = (encode_examples(part, tokenizers, copy=True) for part in (corpus.train, corpus.valid))
     facts = PairFacts.of(train, tokenizers.target, on_gpu=device != "cpu")
     return build_prepared_pairs(choose_pair_settings(recipe, facts), corpus, tokenizers, train, valid, device)
 
@@ -62,7 +71,13 @@ def build_prepared_pairs(
     training = recipe.training
     assert training.batch_tokens is not None
     batches = PairBatches(
-        corpus.train, train, tokenizers, training.batch_tokens, training.seed, recipe.text.bpe_dropout
+        corpus.train,
+        train,
+        tokenizers,
+        training.batch_tokens,
+        training.seed,
+        recipe.text.bpe_dropout,
+        recipe.text.hide,
     )
     first_plan = batches.build_plan(0)
     metrics = ["exact"] if training.metric in ("exact", "loss") else ["exact", training.metric]
@@ -89,27 +104,50 @@ def build_prepared_pairs(
 
 
 def learn_tokenizers(recipe: PairRecipe, examples: Sequence[Example]) -> tuple[TokenizerPair, list[str]]:
-    """Learn the tokenizers of both sides; return them with the reasons for their kinds."""
+    """Learn the tokenizers of both sides; return them with the reasons for their kinds and normal forms."""
     text, tied = recipe.text, recipe.ties_vocabularies
+    sources, targets = [example.source for example in examples], [example.target for example in examples]
+    source_kind, target_kind = text.tokenizers
+    source_form, target_form = choose_normal_forms(text, sources, targets)
 
-    def steps(moses: str | None) -> TextSteps:
-        return TextSteps(lowercase=text.lowercase, normalize_punctuation=moses is not None, moses=moses)
+    def steps(form: NormalForm, moses: str | None) -> TextSteps:
+        return TextSteps(
+            normal_form=form, lowercase=text.lowercase, normalize_punctuation=moses is not None, moses=moses
+        )
 
     tokenizers, reasons = learn_tokenizer_pair(
-        [example.source for example in examples],
-        [example.target for example in examples],
-        kind=text.tokenizer,
-        source_kind=None if text.source_tokenizer == "auto" else text.source_tokenizer,
-        target_kind=None if text.target_tokenizer == "auto" else text.target_tokenizer,
+        sources,
+        targets,
+        source_kind=source_kind,
+        target_kind=target_kind,
         vocab_size=text.vocab_size,
         min_frequency=text.min_frequency,
         shared_vocab=True if tied else text.shared_vocab,
-        source_steps=steps(text.moses_source),
-        target_steps=steps(text.moses_target),
+        source_steps=steps(source_form.form, text.moses_source),
+        target_steps=steps(target_form.form, text.moses_target),
     )
     if tied and text.shared_vocab == "auto":
         reasons.append("shared vocabulary: model.tied uses one embedding for both sides")
-    return tokenizers, reasons
+    return tokenizers, [*source_form.reasons, *target_form.reasons, *reasons]
+
+
+def choose_normal_forms(
+    text: PairText, sources: Sequence[str], targets: Sequence[str]
+) -> tuple[FormChoice, FormChoice]:
+    """Return the normal form of each side: as set or, for auto, chosen from the texts."""
+    source, target = text.normal_forms
+    if source != "auto" and target != "auto":
+        return FormChoice(source), FormChoice(target)
+    source_kind, target_kind = (
+        resolve_kind(kind, texts)[0] for kind, texts in zip(text.tokenizers, (sources, targets), strict=True)
+    )
+    source_choice, target_choice = choose_forms(
+        SideCharacters("source", sources, source_kind), SideCharacters("target", targets, target_kind)
+    )
+    return (
+        source_choice if source == "auto" else FormChoice(source),
+        target_choice if target == "auto" else FormChoice(target),
+    )
 
 
 def encode_split(

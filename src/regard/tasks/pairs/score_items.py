@@ -24,7 +24,8 @@ from regard.tasks.settings import get_split_seed
 def score_pair_items(predictor: PairPredictor, test: str | None) -> ItemScores:
     """Translate test data and score every sentence; without a test file, use fresh examples or the validation part."""
     examples, part = load_test_examples(predictor, test)
-    sources, targets = [example.source for example in examples], [example.target for example in examples]
+    compose = predictor.tokenizers.target.steps.compose
+    sources, targets = [example.source for example in examples], [compose(example.target) for example in examples]
     predictions = predictor.predict(sources)
     texts = [prediction.text for prediction in predictions]
     metric = choose_metric(predictor, targets)
