@@ -22,6 +22,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -85,7 +86,7 @@ class Recorder:
         self.busy = False
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        os.fsync = self.flush
+        os.fsync = self.flush  # type: ignore[assignment]
         sys.addaudithook(self.audit)
 
     def audit(self, event: str, arguments: tuple[Any, ...]) -> None:
@@ -129,9 +130,11 @@ class Recorder:
 def note_saving(history: History, folder: Path) -> None:
     """Note in the history when a checkpoint or a model of the run is complete, as the training takes it."""
     from regard.run import Run
-    from regard.training import loop
+    from regard.training import loop as training_loop
 
-    save_checkpoint, save_model = loop.save_checkpoint, Run.save_model
+    loop: Any = training_loop
+    run_class: Any = Run
+    save_checkpoint, save_model = loop.save_checkpoint, run_class.save_model
 
     def save_noted_checkpoint(run: Run, step: int, *arguments: Any) -> Any:
         checkpoint = save_checkpoint(run, step, *arguments)
@@ -144,7 +147,7 @@ def note_saving(history: History, folder: Path) -> None:
         if run.path == folder:
             history.saved_model = min(history.saved_model, history.length)
 
-    loop.save_checkpoint, Run.save_model = save_noted_checkpoint, save_noted_model  # type: ignore[method-assign]
+    loop.save_checkpoint, run_class.save_model = save_noted_checkpoint, save_noted_model
 
 
 def record(recipe: dict[str, Any], run: Path) -> History:
@@ -261,7 +264,7 @@ def cut_power(case: Case, history: History, folder: Path, draw: random.Random, e
         outcome.resumed += 1
         run = folder / f"{case.name}-{now}-resumed"
         lay_out(disk, run)
-        if fork(lambda run=run: train(case.recipe, run)) != 0:
+        if fork(partial(train, case.recipe, run)) != 0:
             outcome.problems.append(f"{case.name}, before operation {now}: cannot resume")
         elif (result := describe_result(run)) != case.result:
             outcome.problems.append(f"{case.name}, before operation {now}: another result:\n{result}\n{case.result}")

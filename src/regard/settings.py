@@ -72,9 +72,14 @@ def check_choices(settings: Any, **choices: Iterable[str]) -> None:
                 raise unknown_name(name, item, names)
 
 
-@cache  # reading the hints of a class takes a millisecond, and a command asks for hundreds
 def get_fields(kind: type) -> Mapping[str, Field]:
     """Return the settings of a dataclass by name."""
+    return read_fields(kind)
+
+
+@cache  # reading the hints of a class takes a millisecond, and a command asks for hundreds
+def read_fields(kind: type) -> Mapping[str, Field]:
+    """Read the settings of a dataclass from its hints, fields and source."""
     hints, comments = get_type_hints(kind), get_field_comments(kind)
     settings = (
         Field(

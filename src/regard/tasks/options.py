@@ -70,7 +70,8 @@ def merge_options(kinds: Iterable[tuple[str, type[Any]]]) -> dict[str, Option]:
     """Merge the options of several tasks by name."""
     merged: dict[str, Option] = {}
     for task, kind in kinds:
-        hints, meanings = get_option_types(kind), parse_field_help(kind)
+        plain: type = kind
+        hints, meanings = get_option_types(plain), parse_field_help(plain)
         for field in fields(kind):
             option = merged.setdefault(field.name, Option(hints[field.name], field.default, {}))
             option.help[task] = meanings[field.name]
