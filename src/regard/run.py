@@ -76,7 +76,7 @@ def list_members(path: Path) -> list[Path] | None:
     if not isinstance(seeds, list) or not all(type(seed) is int for seed in seeds):
         raise RegardError(f"{file} is corrupt: seeds: expected a list of integers, got {format_json(seeds)}")
     members = [get_member(path, seed) for seed in seeds]
-    trained = [member for member in members if Run(member).model_file.is_file()]
+    trained = [member for member in members if Run(member).has_model()]
     if not trained:
         raise RegardError(f"{path}: no run is trained yet; repeat regard train --out {path}")
     return trained
