@@ -201,6 +201,19 @@ def test_the_same_command_restores_a_damaged_model_and_never_signs_it(tmp_path, 
         regard.load(run.path)
 
 
+def test_the_same_command_restores_a_damaged_card(tmp_path, capsys):
+    run = Run(tmp_path / "run")
+    train(TINY, run.path, quiet=True)
+    card = run.card_file.read_bytes()
+    for damaged in (card.replace(b'"threads": 1', b'"threads": 3'), card[:50], None):
+        run.card_file.unlink() if damaged is None else run.card_file.write_bytes(damaged)
+        with pytest.raises(RegardError, match=r"to restore it, run regard train --out "):
+            regard.load(run.path)
+        train(TINY, run.path)
+        assert "; restored it from training/copies\n" in capsys.readouterr().err
+        assert run.card_file.read_bytes() == card
+
+
 def test_without_a_checkpoint_a_trained_model_is_not_replaced(tmp_path):
     run = Run(tmp_path / "run")
     train(changed(training={"metric": "loss"}), run.path, quiet=True)
