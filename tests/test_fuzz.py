@@ -11,7 +11,7 @@ from tests.fuzz.requests import Case, check, draw_case
 from tests.fuzz.runner import CASE_BYTES, Outcomes, TookTooLongError, fuzz, limit_memory, limit_time, run_case
 from tests.fuzz.targets import SLOW, TARGETS
 
-CASES, SLOW_CASES = 55, 6  # of each target
+CASES, SLOW_CASES = 55, 15  # of each target
 
 
 @pytest.fixture(scope="module", autouse=True)
