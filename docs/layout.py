@@ -95,6 +95,7 @@ ORDER = [  # a module imports only from lines above its own; a package stands fo
     "models",
     "text",
     "data",
+    "card",
     "run",
     "checkpoint",
     "decoding",

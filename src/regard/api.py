@@ -88,6 +88,8 @@ def train(
     reporter = Reporter(run, quiet=quiet)
     with SignalHandler(), run.lock(), clean_up_on_failure(run, reporter):
         if run.exists():  # again, since another process may just have trained it
+            for message in run.restore_files():
+                reporter.info(message)
             base_run = find_base_run(run, base_run)
             task, prepared = prepare_to_resume(run, table, device, reporter, recipe_name)
         else:
@@ -105,9 +107,7 @@ def train(
 def prepare_to_resume(
     run: Run, table: Mapping[str, Any], device: str, reporter: Reporter, recipe_name: str
 ) -> tuple[Task, Prepared]:
-    """Restore damaged files of a run, read its data, and check that settings and data are those it was started with."""
-    for message in run.restore_files():
-        reporter.info(message)
+    """Read the data of a run, and check that settings and data are those it was started with."""
     merged_table = resume_recipe(run, table, find_task(run.read_recipe()).recipe)
     task, recipe = find_task(merged_table, recipe_name), to_recipe(merged_table, recipe_name)
     check_same_settings(run, recipe)

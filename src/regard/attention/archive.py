@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from regard.attention.archive_fields import (
@@ -56,7 +55,7 @@ from regard.attention.visible import (
 )
 from regard.attention.weights import DenseWeights, MeanWeights, Weights
 from regard.errors import RegardError, format_json
-from regard.files import parse_json
+from regard.files import parse_json, write_tensors
 
 FORMAT = "regard.weights/1"
 
@@ -77,15 +76,7 @@ def save_weights(weights: Weights, path: Path) -> None:
     tensors: dict[str, Tensor] = {}
     record = describe_weights(weights, tensors)
     check_depth(record)
-    partial_path = path.with_name(path.name + ".part")
-    header = {"format": FORMAT, "weights": json.dumps(record)}
-    copies = {name: tensor.detach().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()}
-    try:
-        save_file(copies, partial_path, header)
-        partial_path.replace(path)
-    except (OSError, SafetensorError) as error:
-        partial_path.unlink(missing_ok=True)
-        raise RegardError(f"cannot write {path}: {error}") from None
+    write_tensors(path, tensors, {"format": FORMAT, "weights": json.dumps(record)})
 
 
 def load_weights(path: Path) -> Weights:

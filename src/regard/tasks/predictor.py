@@ -15,11 +15,11 @@ import torch
 
 from regard.attention.watch import watch
 from regard.attention.weights import Weights
+from regard.card import Card
 from regard.errors import RegardError
 from regard.maps.options import check_not_empty
 from regard.models import Model
 from regard.recipe import Recipe
-from regard.run import Card
 from regard.tasks.base import Task
 from regard.tasks.options import get_field_names
 from regard.tasks.progress import Progress
