@@ -149,9 +149,8 @@ def compose_by_hand(model, s, c, e):
 def mix_by_hand(model, logits, weights, ids, inputs, size):
     """log(g softmax(logits) + (1 - g) copied), where g = sigmoid(w [c; s; e] + b) (See et al. 2017, 8 and 9)."""
     gate = torch.sigmoid(model.pointer.gate.weight[0] @ torch.cat(inputs) + model.pointer.gate.bias[0])
-    copied = [
-        sum((w for w, i in zip(weights, ids, strict=True) if i == token), start=0 * gate) for token in range(size)
-    ]
+    places = list(zip(weights, ids, strict=True))
+    copied = [sum((w for w, i in places if i == token), start=0 * gate) for token in range(size)]
     generated = torch.cat([logits.softmax(0), logits.new_zeros(size - len(logits))])
     mixed = gate * generated + (1 - gate) * torch.stack(copied)
     return mixed.clamp_min(1e-300).log().masked_fill(mixed == 0, -torch.inf)  # log 0 has no gradient

@@ -3,15 +3,18 @@ from dataclasses import replace
 import pytest
 
 from regard.batch import Pair
+from regard.data.example import Example
 from regard.errors import RegardError
 from regard.models import build
 from regard.tasks.pairs.defaults import (
     LARGE,
     PairFacts,
+    choose_copy,
     choose_pair_model,
     choose_pair_model_sizes,
     choose_pair_settings,
     is_symbols,
+    supports_copy,
 )
 from regard.tasks.pairs.settings import PairRecipe, PairTraining
 from regard.text import learn_tokenizer_pair
@@ -124,3 +127,42 @@ def test_few_words_want_more_dropout_than_letters_or_many_words():
 def test_a_model_can_be_built_of_what_was_chosen(name):
     settings = {key: value for key, value in choose_pair_settings(recipe(name), FACTS).model.items() if key != "name"}
     assert build(name, source_vocab_size=9, target_vocab_size=9, **settings) is not None
+
+
+@pytest.mark.parametrize(
+    ("targets", "reason"),
+    [
+        (
+            ["walked", "talked"],
+            "yes: 67% of the target tokens occur in their source, in the same order; --copy no to change it",
+        ),
+        (
+            ["klawed", "klated"],
+            "no: 17% of the target tokens occur in their source, in the same order; --copy yes to change it",
+        ),
+    ],
+)
+def test_a_model_copies_if_targets_mostly_do(targets, reason):
+    sources = ["walk", "talk"]
+    tokenizers = learn_tokenizer_pair(sources, targets, kind="characters")[0]
+    examples = [Example(*pair) for pair in zip(sources, targets, strict=True)]
+    model = {"name": "bahdanau"}
+    assert choose_copy(model, examples, tokenizers, is_new=True) == (reason.startswith("yes"), reason)
+    assert choose_copy({**model, "copy": True}, examples, tokenizers, is_new=True) == (True, "yes: as configured")
+    assert choose_copy({**model, "copy": False}, examples, tokenizers, is_new=True) == (False, "no: as configured")
+    assert choose_copy(model, examples, tokenizers, is_new=False) == (False, "no: as configured")
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        ({"name": "bahdanau"}, True),
+        ({"name": "transformer"}, True),
+        ({"name": "seq2seq"}, False),
+        ({"name": "seq2seq", "attention": "after"}, True),
+        ({"name": "luong-dot", "normalizer": "none"}, False),
+        ({"name": "hard-monotonic"}, False),
+    ],
+)
+def test_copying_requires_attention(model, expected):
+    assert supports_copy(model) == expected

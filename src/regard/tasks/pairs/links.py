@@ -87,7 +87,7 @@ def list_token_units(predictor: PairPredictor, prediction: Prediction) -> tuple[
     """Return the tokens of both sides without <eos>; tokens that are parts of a character are one unit."""
     from regard.text.units import join_parts
 
-    source, target = prediction.pair
+    source, target = prediction.pair.source, prediction.pair.target
     tokenizers = predictor.tokenizers
     return (
         join_parts(tokenizers.source, prediction.source_tokens[: len(source)]),
