@@ -9,7 +9,7 @@ nothing but a seed, a device and the options of a variant; each score comes from
 
 There are two parts. The scores to report are those of `dev`: trained on all training data, scored on the development
 data. Defaults are chosen on `choice`: the training data without a tenth, scored on that tenth, or, where the training
-data is the beginning of a larger set, on what follows in the larger set. No default is chosen on data that a score is
+data is part of a larger set, on others of the larger set. No default is chosen on data that a score is
 reported for.
 Finished trainings are in the output file and are not repeated.
 """
@@ -76,11 +76,15 @@ def read_sentences(path: Path) -> list[str]:
 
 
 def split(train: Sequence[str], test: Sequence[str], part: str) -> tuple[Sequence[str], Sequence[str]]:
-    """The training and test data of a part."""
+    """The training and test data of a part; the data may be sorted, so every tenth item is held out."""
     if part == "dev":
         return train, test
-    end = len(train) - len(train) // 10
-    return train[:end], train[end:]
+    return [item for i, item in enumerate(train) if i % 10 != 9], train[9::10]
+
+
+def sample(items: Sequence[str], count: int) -> Sequence[str]:
+    """Items at equal distances, since the data may be sorted."""
+    return [items[i * len(items) // count] for i in range(count)]
 
 
 def build_g2p_cases(data: Path, part: str) -> Iterator[Case]:
@@ -92,8 +96,8 @@ def build_g2p_cases(data: Path, part: str) -> Iterator[Case]:
         yield Case(f"g2p-{language}", "g2p", *split(words, dev, part), ".tsv", score)
         if language in ("fre", "gre", "hun", "kor"):
             for size in (800, 200):
-                test = dev if part == "dev" else words[1000:1450]
-                yield Case(f"g2p-{language}-{size}", f"g2p-{size}", words[:size], test, ".tsv", score)
+                kept, held_out = split(words, dev, part)
+                yield Case(f"g2p-{language}-{size}", f"g2p-{size}", sample(kept, size), held_out, ".tsv", score)
 
 
 def build_inflection_cases(data: Path, part: str) -> Iterator[Case]:
@@ -142,7 +146,7 @@ def build_text_cases(data: Path, part: str) -> Iterator[Case]:
     """Translation of captions with 5,000 and 29,000 pairs, and a book by letters."""
     captions = read_captions(data, "train")
     for size in (5000, len(captions)):
-        pairs = split(captions[:size], read_captions(data, "val"), part)
+        pairs = split(sample(captions, size), read_captions(data, "val"), part)
         yield Case(f"translate-{size}", f"translate-{size}", *pairs, ".tsv", ("text", "bleu", "value"))
     book = read_lines(data / "tinyshakespeare/train.txt"), read_lines(data / "tinyshakespeare/valid.txt")
     score = ("scores", 3, "value")

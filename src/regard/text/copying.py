@@ -58,13 +58,16 @@ class CopyTable:
         for piece in map(self.to_target_piece, pieces):
             known = self.target_ids.get(piece)
             new = self.tokenizers.target.size + len(further)
-            ids.append(further.setdefault(piece, new) if known is None else known)
+            if not piece:  # a whole token beside a text, which no target has
+                ids.append(UNKNOWN)
+            else:
+                ids.append(further.setdefault(piece, new) if known is None else known)
         return CopiedTokens(ids, tuple(further))
 
     def to_target_piece(self, piece: bytes) -> bytes:
         """Return the bytes of a source token as a target has them: words begin with a space, characters do not."""
         source, target = self.tokenizers.source.kind, self.tokenizers.target.kind
-        if piece == b"\n" or source == target:
+        if piece in (b"", b"\n") or source == target:
             return piece
         bare = piece.removeprefix(b" ") if source == "words" else piece
         if target == "words":

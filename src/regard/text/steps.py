@@ -17,10 +17,11 @@ class TextSteps:
     """Preprocessing steps, applied in the order of the fields.
 
     Lowercasing, punctuation normalization and the replacement of compatibility characters cannot be undone; `undo`
-    composes characters and joins Moses tokens again. The other steps work on composed text: `nfd` and `nfkd` take
-    characters apart at the end. The Moses steps require the package sacremoses.
+    composes characters and joins Moses tokens and separated words again. The other steps work on composed text: `nfd`
+    and `nfkd` take characters apart at the end. The Moses steps require the package sacremoses.
     """
 
+    separator: str | None = None  # what separates the words, as in N;DAT;PL; spaces inside a word become "_"
     normal_form: NormalForm = "none"  # Unicode normal form of the tokens; people always see composed text
     lowercase: bool = False  # convert text to lower case
     normalize_punctuation: bool = (
@@ -33,6 +34,8 @@ class TextSteps:
             raise RegardError(
                 f'moses: expected a language code of two or three letters, such as "en", got "{self.moses}"'
             )
+        if self.separator is not None and (len(self.separator) != 1 or self.separator.isspace()):
+            raise RegardError(f'separator: expected one character that is not a space, got "{self.separator}"')
 
     def apply(self, text: str) -> str:
         """Return the preprocessed text, in its normal form."""
@@ -41,6 +44,8 @@ class TextSteps:
     def prepare(self, text: str) -> str:
         """Return the preprocessed text as people read it: composed."""
         check_characters(text)
+        if self.separator is not None:
+            text = " ".join("_".join(word.split()) for word in text.split(self.separator) if word.strip())
         text = compose(text, self.normal_form)
         if self.lowercase:
             text = text.lower()
@@ -66,11 +71,11 @@ class TextSteps:
         return self.lowercase or self.normalize_punctuation or self.moses is not None
 
     def undo(self, text: str) -> str:
-        """Compose and detokenize a text that a model produced."""
+        """Compose, detokenize and separate a text that a model produced."""
         text = compose(text, self.normal_form)
-        if self.moses is None:
-            return text
-        return load_moses_tool("MosesDetokenizer", self.moses).detokenize(text.split(), unescape=True)
+        if self.moses is not None:
+            text = load_moses_tool("MosesDetokenizer", self.moses).detokenize(text.split(), unescape=True)
+        return text if self.separator is None else text.replace(" ", self.separator)
 
 
 NO_STEPS = TextSteps()

@@ -74,6 +74,11 @@ class Tokenizer:
         """Vocabulary size."""
         return self.model.get_vocab_size()
 
+    @property
+    def description(self) -> str:
+        """What the tokens are, for summaries: the kind."""
+        return self.kind
+
     def encode(self, text: str, dropout: float = 0.0, seed: int = 0) -> list[int]:
         """Return the token ids of a text.
 
@@ -140,6 +145,18 @@ class Tokenizer:
     def ids_to_word_indices(self, ids: Sequence[int]) -> list[int | None]:
         """Return the index of the word of each token, among the words of `decode_raw(ids)`."""
         return map_pieces_to_words([self._pieces[token_id] for token_id in ids])
+
+    def check_text(self, text: str) -> None:
+        """Raise a `RegardError` for a text that cannot be encoded, such as one with too few columns."""
+        return
+
+    def select_text(self, text: str) -> str:
+        """Return the part of a text that is spelled or written in words: all but columns of whole tokens."""
+        return text
+
+    def find_unknown_tokens(self, text: str) -> list[str]:
+        """Return the unknown tokens in columns of whole tokens."""
+        return []
 
     def _format_piece(self, piece: bytes) -> str:
         if self.kind == "words":

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from regard.batch import Pair
 from regard.data.example import Example
+from regard.errors import RegardError
 from regard.models import MODELS
 from regard.recipe import find_compatible_models
 from regard.settings import get_fields
@@ -15,6 +16,7 @@ from regard.tasks.pairs import PairTask
 from regard.tasks.pairs.settings import PairRecipe
 from regard.tasks.pairs.validation import METRICS
 from regard.text import Tokenizer, TokenizerPair
+from regard.text.column_tokenizer import ColumnTokenizer
 from regard.text.copying import CopyTable, count_copied
 from regard.text.tokenizer import is_character_level
 from regard.training.defaults import check_metric, choose_training
@@ -86,6 +88,10 @@ def choose_copy(
 ) -> tuple[bool, str]:
     """Return whether a model copies, and the reason; one that continues a run without this setting does not."""
     setting = model.get("copy", "auto")
+    if isinstance(tokenizers.target, ColumnTokenizer):
+        if setting is True:
+            raise RegardError("model.copy requires a target of one column")
+        return False, "no: the target has several columns"
     if setting != "auto" or not is_new:
         return setting is True, f"{'yes' if setting is True else 'no'}: as configured"
     table = CopyTable(tokenizers)

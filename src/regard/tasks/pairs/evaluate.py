@@ -19,6 +19,7 @@ from regard.tasks.actions.evaluate import (
 )
 from regard.tasks.actions.predict import to_single_line
 from regard.tasks.actions.warnings import Warnings
+from regard.tasks.pairs.actions import add_source
 from regard.tasks.pairs.links import (
     WORDS,
     LinkUnit,
@@ -29,7 +30,7 @@ from regard.tasks.pairs.links import (
     to_attended,
     unzip_examples,
 )
-from regard.tasks.pairs.options import BeamBounds, SearchOptions
+from regard.tasks.pairs.options import BeamBounds, SearchOptions, resolve_format
 from regard.tasks.progress import show_counter
 
 if TYPE_CHECKING:
@@ -93,8 +94,8 @@ class EvaluatePairs(Evaluate, BuiltInOptions):
         source: File of sources, one per line.
         target: File of reference targets, one per line.
         data: File of pairs, or a built-in corpus (default: the built-in corpus the run was trained on).
-        format: File format (default: from the file name).
-        columns: Columns of the file, separated by commas: source,target (default: from the recipe).
+        format: File format (default: a format of named columns from the recipe, or from the file name).
+        columns: Columns of the file: source,target, as in training (default: from the recipe).
         on_empty: What to do with an example that has an empty part.
         variants: Treat the targets of equal sources as alternative references.
         beam: Beam size; 1 for greedy search (default: from the recipe).
@@ -175,7 +176,7 @@ class EvaluatePairs(Evaluate, BuiltInOptions):
         if not invocation.quiet:
             warnings = Warnings("source tokens")
             for prediction in predictions:
-                warnings.add_line(prediction.pair.source, prediction.source)
+                add_source(warnings, predictor, prediction)
             warnings.print_all()
         report = PairReport(dict(self.iter_text_scores(predictor, predictions, answers)), alignment)
         if self.against is None:
@@ -249,8 +250,8 @@ class EvaluatePairs(Evaluate, BuiltInOptions):
                     "--data is required: a file of pairs or a built-in corpus; or pass --source and --target"
                 )
             name = self.data
-            columns = parse_columns(self.columns, predictor)
-            examples = list(read_pairs(name, format=self.format, columns=columns or None, on_empty=self.on_empty))
+            columns, format_name = parse_columns(self.columns, predictor), resolve_format(self.format, predictor)
+            examples = list(read_pairs(name, format=format_name, columns=columns or None, on_empty=self.on_empty))
         if not examples:
             raise RegardError(f"{name} is empty; expected at least one pair")
         return examples
@@ -260,7 +261,8 @@ class EvaluatePairs(Evaluate, BuiltInOptions):
     ) -> Iterator[tuple[str, TextPredictionReport]]:
         """Yield the scores of the final text and, if the target is preprocessed, of the model's raw output."""
         metric = self.against_length or VALIDATED_BY.get(predictor.recipe.training.metric)
-        sources = [prediction.source for prediction in predictions]
+        select_text = predictor.tokenizers.source.select_text
+        sources = [select_text(prediction.source) for prediction in predictions]
         yield "text", self.compute_scores(sources, [prediction.text for prediction in predictions], answers, metric)
         steps = predictor.tokenizers.target.steps
         if steps.rewrites:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -55,8 +56,12 @@ def choose_link_units(unit: LinkUnit | None, predictor: PairPredictor, predictio
 
 
 def choose_link_unit(tokenizer: Tokenizer, words_of_tokens: Sequence[Sequence[int | None]]) -> LinkUnit:
-    """Return `token` if most texts are a single word of several possible tokens, otherwise `word`."""
-    counts = [count_indices(words) for words in words_of_tokens]
+    """Return `token` if most texts are a single word of several possible tokens, otherwise `word`.
+
+    Whole tokens in columns beside the text, such as features, do not count.
+    """
+    count = count_indices if tokenizer.description == tokenizer.kind else count_spelled_words
+    counts = [count(words) for words in words_of_tokens]
     is_single = sum(count == 1 for count in counts) > sum(count > 1 for count in counts)
     return "token" if is_single and tokenizer.kind != "words" else "word"
 
@@ -64,6 +69,12 @@ def choose_link_unit(tokenizer: Tokenizer, words_of_tokens: Sequence[Sequence[in
 def count_indices(words: Sequence[int | None]) -> int:
     """Return the number of different words of some tokens."""
     return len({word for word in words if word is not None})
+
+
+def count_spelled_words(words: Sequence[int | None]) -> int:
+    """Return the number of different words of several tokens, at least 1."""
+    tokens = Counter(word for word in words if word is not None)
+    return max(1, sum(count > 1 for count in tokens.values()))
 
 
 def to_attended(predictor: PairPredictor, prediction: Prediction, units: LinkUnits = WORDS) -> AttentionExample:
@@ -87,7 +98,7 @@ def list_token_units(predictor: PairPredictor, prediction: Prediction) -> tuple[
     """Return the tokens of both sides without <eos>; tokens that are parts of a character are one unit."""
     from regard.text.units import join_parts
 
-    source, target = prediction.pair.source, prediction.pair.target
+    source, target, _ = prediction.pair
     tokenizers = predictor.tokenizers
     return (
         join_parts(tokenizers.source, prediction.source_tokens[: len(source)]),

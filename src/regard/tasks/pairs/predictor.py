@@ -97,7 +97,7 @@ class PairPredictor(Predictor[Prediction]):
 
     @property
     def summary(self) -> str:
-        return f"{self.tokenizers.source.kind} to {self.tokenizers.target.kind}"
+        return f"{self.tokenizers.source.description} to {self.tokenizers.target.description}"
 
     @overload
     def predict(self, texts: str, **options: Unpack[PairPredictOptions]) -> Prediction: ...  # type: ignore[overload-overlap]
@@ -139,6 +139,7 @@ class PairPredictor(Predictor[Prediction]):
         return predictions[0] if isinstance(texts, str) else predictions
 
     def build_input(self, text: str, **further: Any) -> str:
+        self.tokenizers.source.check_text(text)
         return text
 
     def check(self, options: SearchOptions) -> None:

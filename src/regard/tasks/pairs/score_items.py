@@ -30,12 +30,13 @@ def score_pair_items(predictor: PairPredictor, test: str | None) -> ItemScores:
     texts = [prediction.text for prediction in predictions]
     metric = choose_metric(predictor, targets)
     counts, _ = BOOTSTRAP_METRICS[metric](texts, targets, Conditions())
-    unit = choose_unit(sources)
+    spelled = [predictor.tokenizers.source.select_text(source) for source in sources]
+    unit = choose_unit(spelled)
     items = ItemCounts(
         metric=metric,
         signature=METRICS[metric](texts, targets).signature,
         counts=counts.astype(np.float64),
-        lengths=np.array([len(to_units(source, unit)) for source in sources]),
+        lengths=np.array([len(to_units(text, unit)) for text in spelled]),
         length_unit=f"source {unit}s",
         unknown=np.array([has_unknown(predictor, example) for example in examples]),
     )

@@ -24,8 +24,10 @@ class PairData(DataSettings):
     target: str | None = setting(None, "path", "may_change")  # file of targets, one per line
     validation_source: str | None = setting(None, "path", "may_change")  # file of validation sources
     validation_target: str | None = setting(None, "path", "may_change")  # file of validation targets
-    format: str | None = None  # file format: tmx, po, mo, tsv, csv or jsonl (default: from the file name)
-    columns: tuple[str, ...] = ()  # columns, keys or languages of source and target
+    format: str | None = None  # file format: tmx, po, mo, tsv, csv, jsonl, g2p, unimorph or sigmorphon2016 to 2023
+    columns: tuple[str, ...] = setting(
+        (), "from_data"
+    )  # columns, keys or languages of source and target; join columns with +, as in lemma+features,form
     on_empty: Literal["error", "skip"] = "error"  # what to do with a pair or example with an empty part
     max_tokens: Length = 256  # skip pairs with more tokens than this on either side
 
