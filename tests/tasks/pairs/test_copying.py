@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from regard.api import train
 from regard.batch import UNKNOWN, Pair
 from regard.cli import main
 from regard.tasks.loading import load
 from regard.tasks.pairs.explain import drop_source_unit
 from regard.text.units import TextUnit
-from regard.training import train
 
 MODELS = {
     "simple-attention": {"hidden": 8, "embedding": 8},
@@ -47,7 +47,9 @@ def test_what_targets_mostly_copy_is_copied_by_default(run):
     model = load(run)
     assert model.model.copies
     assert model.recipe.model["copy"] is True
-    assert "copy: yes: 86% of the target tokens occur in their source, in the same order" in (run / "log.txt").read_text()
+    assert (
+        "copy: yes: 86% of the target tokens occur in their source, in the same order" in (run / "log.txt").read_text()
+    )
 
 
 def test_answers_say_what_was_generated(run):
@@ -83,7 +85,7 @@ def test_a_look_shows_what_was_generated(run):
 
 def test_an_explanation_leaves_out_tokens_that_only_the_source_has(run):
     explanation = load(run).explain("aßb", target="aßb")
-    assert [word for word in explanation.words] == ["a", "ß", "b"]
+    assert list(explanation.words) == ["a", "ß", "b"]
 
 
 def test_without_a_unit_its_copies_are_unknown():
