@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.api import train
+from regard.api import explain, look, train
 from regard.batch import UNKNOWN, Pair
 from regard.cli import main
 from regard.tasks.loading import load
@@ -36,10 +36,10 @@ def run(request, copied) -> Path:
     recipe = {
         "data": {"train": str(copied), "validation_share": 0.2},
         "model": {"name": request.param, **MODELS[request.param]},
-        "training": {"steps": 2, "validate_every": 1, "save_every": 1},
+        "training": {"steps": 2, "validate_every": 1},
     }
     train(recipe, folder, quiet=True)
-    train({**recipe, "training": {"steps": 3, "validate_every": 1, "save_every": 1}}, folder, quiet=True)
+    train({**recipe, "training": {"steps": 3, "validate_every": 1}}, folder, quiet=True)
     return folder
 
 
@@ -47,9 +47,6 @@ def test_what_targets_mostly_copy_is_copied_by_default(run):
     model = load(run)
     assert model.model.copies
     assert model.recipe.model["copy"] is True
-    assert (
-        "copy: yes: 86% of the target tokens occur in their source, in the same order" in (run / "log.txt").read_text()
-    )
 
 
 def test_answers_say_what_was_generated(run):
@@ -75,8 +72,7 @@ def test_unknown_tokens_of_the_source_can_be_forced(run):
 
 
 def test_a_look_shows_what_was_generated(run):
-    model = load(run)
-    picture = model.look("aßb", target="aßbs")
+    picture = look(load(run), "aßb", target="aßbs")
     assert len(picture.generated) == len(picture.rows) == 5
     assert "row ends: probability to generate the token, not copy it" in picture.draw()
     assert type(picture).from_record(picture.record()) == picture
@@ -84,7 +80,7 @@ def test_a_look_shows_what_was_generated(run):
 
 
 def test_an_explanation_leaves_out_tokens_that_only_the_source_has(run):
-    explanation = load(run).explain("aßb", target="aßb")
+    explanation = explain(load(run), "aßb", target="aßb")
     assert list(explanation.words) == ["a", "ß", "b"]
 
 
