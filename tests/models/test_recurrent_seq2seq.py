@@ -40,7 +40,7 @@ CASES: dict[str, dict[str, Any]] = {
 }
 PAIRS = [Pair([5, 6, 7, 8], [4, 5]), Pair([9], [6, 7, 8, 9, 4]), Pair([4, 4, 9, 5, 6, 7], [])]
 COPIED = ([4, 12, 11, 12], [7], [4, 4, 5, 11, 6, 10])  # from 11 on, tokens that only the source has
-COPY_PAIRS = [Pair(pair.source, [*pair.target, 11], ids) for pair, ids in zip(PAIRS, COPIED, strict=True)]
+COPY_PAIRS = [Pair(pair.source, [*(pair.target or ()), 11], ids) for pair, ids in zip(PAIRS, COPIED, strict=True)]
 COPY_PAIRS[1] = Pair([9], [7, 9], [7])
 
 

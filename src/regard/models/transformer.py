@@ -21,6 +21,7 @@ from regard.layers.dropout import Dropout
 from regard.layers.embedding import Embedding, new_embedding
 from regard.layers.positions import EncodedPositions, PositionalEncoding, check_positions
 from regard.layers.transformer import LayerConfig, LayerMemory, TransformerStack
+from regard.models.features import Features
 from regard.models.pointer import CopyFeatures, CopySource, Pointer, to_known_tokens
 from regard.models.seq2seq import Seq2Seq
 from regard.models.state import State
@@ -106,7 +107,7 @@ class Transformer(Seq2Seq):
         self.encoder = TransformerStack(config, config.encoder_layers)
         self.decoder = TransformerStack(config, config.decoder_layers, cross=True)
         self.vocabulary = new_vectors(config.target_vocab_size) if config.tied == "none" else None
-        self.copies = config.copy is True
+        self.copies, self.generated_size = config.copy is True, config.target_vocab_size
         self.pointer = Pointer(config.width, config.width, config.width) if self.copies else None
         self.attentions = {
             "cross": self.decoder.get_attention_paths("decoder", "cross"),
@@ -132,21 +133,23 @@ class Transformer(Seq2Seq):
             visible=causal(),
             source_visible=lengths(batch.source_lengths.on_device),
             turn=positions.turn,
+            source_turn=self._encode_source_positions(batch).turn,
             cross_weights=weights if self.copies else None,
         )
         copy_source = self._get_copy_source(batch)
         return hidden if copy_source is None else self._point(hidden, embedded, weights[0], source, copy_source)
 
-    def output(self, features: Float[Tensor, "*places width"] | CopyFeatures) -> Float[Tensor, "*places vocabulary"]:
+    def output(self, features: Float[Tensor, "*places width"] | Features) -> Float[Tensor, "*places vocabulary"]:
         """Return the logits of the next token."""
         if isinstance(features, CopyFeatures):
             return features.mix(self.output(features.hidden))
+        assert isinstance(features, Tensor)
         tokens = self.target_embedding if self.vocabulary is None else self.vocabulary
         return functional.linear(features, tokens.weight)
 
     def encode(self, batch: Batch) -> Float[Tensor, "batch source width"]:
         """Return the encoder states of the sources; values at padding are meaningless."""
-        positions = self.source_positions(batch.source.shape[1], self.input_embedding.weight)
+        positions = self._encode_source_positions(batch)
         x = self._embed(batch.source, self.input_embedding, positions)
         return self.encoder(x, visible=lengths(batch.source_lengths.on_device), turn=positions.turn)
 
@@ -155,7 +158,8 @@ class Transformer(Seq2Seq):
         """Encode the sources and cache their keys and values for each decoder layer."""
         refuse_less("Transformer", 1, capacity=capacity, copies=copies)
         source = self.encode(batch)
-        memory = self.decoder.new_memory(len(batch) * copies, capacity, source)
+        source_turn = self._encode_source_positions(batch).turn
+        memory = self.decoder.new_memory(len(batch) * copies, capacity, source, source_turn)
         positions = self.target_positions(capacity, self.target_embedding.weight)
         visible = lengths(batch.source_lengths.on_device)
         return TransformerState(memory, positions, visible, source, self._get_copy_source(batch))
@@ -209,6 +213,10 @@ class Transformer(Seq2Seq):
     def _embed_target(self, tokens: Tensor, positions: EncodedPositions) -> Tensor:
         """Return the embeddings of target tokens with positions added, (rows, n, width)."""
         return self._embed(to_known_tokens(tokens, self.config.target_vocab_size), self.target_embedding, positions)
+
+    def _encode_source_positions(self, batch: Batch) -> EncodedPositions:
+        """Return the positions of the sources."""
+        return self.source_positions(batch.source.shape[1], self.input_embedding.weight)
 
     def _embed(self, tokens: Tensor, embedding: Embedding, positions: EncodedPositions) -> Tensor:
         """Return token embeddings with positions added, (rows, n, width)."""

@@ -78,9 +78,9 @@ def test_pairs_that_copy_know_what_their_sources_copy(tokenizers):
 
 
 def test_hidden_tokens_are_unknown_on_both_sides_and_can_still_be_copied():
-    pair = Pair([4, 5, 6, 4], [5, 9, 4], [5, 12, 4, 5])  # 12 is a token that only the source has
+    pair = Pair([4, 5, 6, 4, 7], [5, 9, 12, 4], [5, 12, 4, 5, 8])  # 12 is no token of the target vocabulary
     hidden = hide_tokens(pair, 1.0, 10, Random(0))
-    assert hidden == Pair([UNKNOWN] * 4, [13, 9, 15], [13, 14, 15, 13])
+    assert hidden == Pair([UNKNOWN] * 4 + [7], [13, 9, 14, 15], [13, 14, 15, 13, 8])  # the target has no 8
     assert hide_tokens(pair, 0.0, 10, Random(0)) == pair
 
 
