@@ -170,8 +170,7 @@ def test_few_letters_in_another_order_are_no_copies():
     sources = ["".join(letters) for letters in product("abc", repeat=4)]
     examples = [Example(source, source[::-1]) for source in sources]
     tokenizers = learn_tokenizer_pair(sources, sources, kind="characters")[0]
-    share, chance = measure_copied_shares(examples, tokenizers)
-    assert share > 0.5  # by chance
+    assert measure_copied_shares(examples, tokenizers)[0] > 0.5  # by chance
     assert not choose_copy({"name": "bahdanau"}, examples, tokenizers, is_new=True)[0]
 
 
