@@ -1,17 +1,22 @@
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
 from regard.batch import Pair
+from regard.data.example import Example
 from regard.errors import RegardError
 from regard.models import build
 from regard.tasks.pairs.defaults import (
     LARGE,
     PairFacts,
+    choose_copy,
     choose_pair_model,
     choose_pair_model_sizes,
     choose_pair_settings,
     is_symbols,
+    measure_copied_shares,
+    supports_copy,
 )
 from regard.tasks.pairs.settings import PairRecipe, PairTraining
 from regard.text import learn_tokenizer_pair
@@ -140,3 +145,45 @@ def test_few_words_want_more_dropout_than_letters_or_many_words():
 def test_a_model_can_be_built_of_what_was_chosen(name):
     settings = {key: value for key, value in choose_pair_settings(recipe(name), FACTS).model.items() if key != "name"}
     assert build(name, source_vocab_size=9, target_vocab_size=9, **settings) is not None
+
+
+@pytest.mark.parametrize(
+    ("targets", "reason"),
+    [
+        (["walked", "grins"], "yes: 73% of the target tokens occur in their source in the same order, 0% in that of "),
+        (["klaw", "nirg"], "no: 25% of the target tokens occur in their source in the same order, 0% in that of "),
+    ],
+)
+def test_a_model_copies_if_targets_mostly_do(targets, reason):
+    sources = ["walk", "grin"]
+    tokenizers = learn_tokenizer_pair(sources, targets, kind="characters")[0]
+    examples = [Example(*pair) for pair in zip(sources, targets, strict=True)]
+    model, copies = {"name": "bahdanau"}, reason.startswith("yes")
+    change = f"another pair; --copy {'no' if copies else 'yes'} to change it"
+    assert choose_copy(model, examples, tokenizers, is_new=True) == (copies, reason + change)
+    assert choose_copy({**model, "copy": True}, examples, tokenizers, is_new=True) == (True, "yes: as configured")
+    assert choose_copy({**model, "copy": False}, examples, tokenizers, is_new=True) == (False, "no: as configured")
+    assert choose_copy(model, examples, tokenizers, is_new=False) == (False, "no: as configured")
+
+
+def test_few_letters_in_another_order_are_no_copies():
+    sources = ["".join(letters) for letters in product("abc", repeat=4)]
+    examples = [Example(source, source[::-1]) for source in sources]
+    tokenizers = learn_tokenizer_pair(sources, sources, kind="characters")[0]
+    assert measure_copied_shares(examples, tokenizers)[0] > 0.5  # by chance
+    assert not choose_copy({"name": "bahdanau"}, examples, tokenizers, is_new=True)[0]
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        ({"name": "bahdanau"}, True),
+        ({"name": "transformer"}, True),
+        ({"name": "seq2seq"}, False),
+        ({"name": "seq2seq", "attention": "after"}, True),
+        ({"name": "luong-dot", "normalizer": "none"}, False),
+        ({"name": "hard-monotonic"}, False),
+    ],
+)
+def test_copying_requires_attention(model, expected):
+    assert supports_copy(model) == expected

@@ -29,7 +29,7 @@ SHORT = 25
 """Mean target length, in tokens, up to which exact match is a useful metric."""
 
 COPIED = 0.5
-"""Share of target tokens that occur in their source, in the same order, from which a model copies by default."""
+"""Share of target tokens that can be copied in order, beyond chance, from which a model copies by default."""
 
 COPY_SAMPLE = 1000
 """Number of pairs in which that share is measured."""
@@ -95,15 +95,27 @@ def choose_copy(
         return False, "no: the target has several columns"
     if setting != "auto" or not is_new:
         return setting is True, f"{'yes' if setting is True else 'no'}: as configured"
-    table = CopyTable(tokenizers)
-    sample = [table.encode_pair(e.source, e.target) for e in examples[:: max(1, len(examples) // COPY_SAMPLE)]]
-    copied = sum(count_copied(pair.copy_ids or (), pair.target or ()) for pair in sample)
-    share = copied / max(1, sum(len(pair.target or ()) for pair in sample))
-    answer, other = ("yes", "no") if share >= COPIED else ("no", "yes")
-    return share >= COPIED, (
-        f"{answer}: {share:.0%} of the target tokens occur in their source, in the same order; "
-        f"--copy {other} to change it"
+    share, chance = measure_copied_shares(examples[:: max(1, len(examples) // COPY_SAMPLE)], tokenizers)
+    copies = share - chance >= COPIED * (1 - chance)
+    answer, other = ("yes", "no") if copies else ("no", "yes")
+    return copies, (
+        f"{answer}: {share:.0%} of the target tokens occur in their source in the same order, "
+        f"{chance:.0%} in that of another pair; --copy {other} to change it"
     )
+
+
+def measure_copied_shares(examples: Sequence[Example], tokenizers: TokenizerPair) -> tuple[float, float]:
+    """Return the share of target tokens that occur, in the same order, in their source, and in that of the pair before.
+
+    The second is the share by chance, which is high where there are few different tokens.
+    """
+    table = CopyTable(tokenizers)
+    pairs = [table.encode_pair(example.source, example.target) for example in examples]
+    total = max(1, sum(len(pair.target or ()) for pair in pairs))
+    copied = sum(count_copied(pair.copy_ids or (), pair.target or ()) for pair in pairs)
+    others = zip([*pairs[-1:], *pairs[:-1]], pairs, strict=True)
+    by_chance = sum(count_copied(other.copy_ids or (), pair.target or ()) for other, pair in others)
+    return copied / total, by_chance / total
 
 
 def choose_pair_settings(recipe: PairRecipe, facts: PairFacts) -> PairRecipe:
