@@ -38,6 +38,7 @@ _HOME = {
     "causal": "regard.attention.visible",
     "documents": "regard.attention.visible",
     "explain": "regard.api",
+    "key_indices": "regard.attention.visible",
     "lengths": "regard.attention.visible",
     "load": "regard.api",
     "look": "regard.api",
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from regard.attention.functional import attend as attend
     from regard.attention.visible import causal as causal
     from regard.attention.visible import documents as documents
+    from regard.attention.visible import key_indices as key_indices
     from regard.attention.visible import lengths as lengths
     from regard.attention.visible import window as window
     from regard.attention.watch import watch as watch
