@@ -51,6 +51,7 @@ ORDER = [  # a module imports only from lines above its own; a package stands fo
     "attention.combined_weights",
     "attention.archive_fields",
     "attention.archive",
+    "attention.analysis",
     "attention.join_steps",
     "attention.watch",
     "attention.inputs",

@@ -31,7 +31,7 @@ BLOCKS = {  # page -> how many Python blocks it has
     "docs/glossary.md": 0,
     "docs/label.md": 6,
     "docs/language.md": 13,
-    "docs/look.md": 4,
+    "docs/look.md": 5,
     "docs/predict.md": 9,
     "docs/results.md": 0,
     "docs/see-the-weights.md": 11,

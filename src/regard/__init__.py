@@ -38,6 +38,7 @@ _HOME = {
     "causal": "regard.attention.visible",
     "documents": "regard.attention.visible",
     "explain": "regard.api",
+    "heads": "regard.api",
     "key_indices": "regard.attention.visible",
     "lengths": "regard.attention.visible",
     "load": "regard.api",
@@ -51,6 +52,7 @@ __all__ = [*_HOME, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]
 
 if TYPE_CHECKING:
     from regard.api import explain as explain
+    from regard.api import heads as heads
     from regard.api import load as load
     from regard.api import look as look
     from regard.api import train as train

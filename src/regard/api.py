@@ -1,16 +1,18 @@
-"""The functions `load`, `train`, `look` and `explain` of the `regard` package, for every task."""
+"""The functions `load`, `train`, `look`, `heads` and `explain` of the `regard` package, for every task."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from regard.attribution.explanation import Explanation
 from regard.errors import RegardError, unknown_name
+from regard.maps.heads import score_transformer_heads
 from regard.maps.hugging_face import get_options_type, look_at_transformer
 from regard.maps.options import check_not_empty
 from regard.run import Run
@@ -19,6 +21,7 @@ from regard.tasks.base import Task
 from regard.tasks.loading import load
 from regard.tasks.options import get_field_names
 from regard.tasks.predictor import Predictor
+from regard.tasks.text.predictor import TextPredictor
 from regard.training.loop import Counters
 from regard.training.prepared import Prepared
 from regard.training.reporter import Reporter
@@ -42,8 +45,9 @@ from regard.training.train import (
     use_deterministic_algorithms,
 )
 from regard.views.attention_map import AttentionMap
+from regard.views.head_scores import HeadScores
 
-__all__ = ["explain", "load", "look", "train"]
+__all__ = ["explain", "heads", "load", "look", "train"]
 
 Options = TypeVar("Options")
 
@@ -179,6 +183,41 @@ def look(model: Any, *inputs: Any, **options: Any) -> AttentionMap:
     return look_at_transformer(
         model, inputs[0], inputs[1], build_options("look", get_options_type(model), options, type(model).__name__)
     )
+
+
+def heads(model: Any, text: str | Tensor, *, queries: int | None = None) -> HeadScores:
+    """Measure what each attention head of a model does while it reads a text, without holding its weights.
+
+    Args:
+        model: A language model from `regard.load`, or a module that is called with token ids, such as a
+            Transformers model; of an encoder-decoder model, this measures the encoder.
+        text: The text, or for a module its token ids, (texts, tokens).
+        queries: Measure only so many evenly spaced tokens (default: all, of more than 4,096 tokens 2,048).
+
+    Returns:
+        The entropy, the weight on the first token and on the token before, the induction and retrieval scores
+        and the mean distance of each head, which can be printed, drawn or saved; `definitions` says what they are.
+
+    Raises:
+        RegardError: If the model has no self-attention over the tokens, or the text does not fit the model.
+
+    Example:
+        >>> scores = regard.heads(hf_model, hf_tokenizer(text, return_tensors="pt")["input_ids"])
+        >>> print(scores.draw(sort="induction"))
+        >>> scores.select("retrieval")  # (layers, heads)
+    """
+    if isinstance(model, TextPredictor):
+        if not isinstance(text, str):
+            raise RegardError(f"heads: expected a text after the model, got {type(text).__name__}")
+        tokens, total = model.encode_start(text, sys.maxsize)
+        if tokens.shape[1] < total:
+            raise RegardError(f"heads: text must have at most {tokens.shape[1]:,} tokens, got {total:,}")
+        return model.score_heads(tokens, queries)
+    if not isinstance(model, nn.Module):
+        raise RegardError(f"heads: expected a language model from regard.load or a module, got {type(model).__name__}")
+    if not isinstance(text, Tensor) or text.ndim != 2 or text.is_floating_point():
+        raise RegardError("heads: expected token ids of shape (texts, tokens) after the model")
+    return score_transformer_heads(model, text, queries)
 
 
 def explain(predictor: Any, text: str | Sequence[str], **options: Any) -> Explanation:
