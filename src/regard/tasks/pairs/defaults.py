@@ -7,11 +7,17 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from regard.batch import Pair
+from regard.data.example import Example
+from regard.errors import RegardError
+from regard.models import MODELS
 from regard.recipe import find_compatible_models
+from regard.settings import get_fields
 from regard.tasks.pairs import PairTask
 from regard.tasks.pairs.settings import PairRecipe
 from regard.tasks.pairs.validation import METRICS
 from regard.text import Tokenizer, TokenizerPair
+from regard.text.column_tokenizer import ColumnTokenizer
+from regard.text.copying import CopyTable, count_copied
 from regard.text.tokenizer import is_character_level
 from regard.training.defaults import check_metric, choose_training
 
@@ -20,6 +26,12 @@ LARGE = 20_000
 
 SHORT = 25
 """Mean target length, in tokens, up to which exact match is a useful metric."""
+
+COPIED = 0.5
+"""Share of target tokens that occur in their source, in the same order, from which a model copies by default."""
+
+COPY_SAMPLE = 1000
+"""Number of pairs in which that share is measured."""
 
 SMALL = 500
 """Vocabulary size below which words are treated as symbols."""
@@ -62,6 +74,35 @@ def choose_pair_model(pairs: int, tokenizers: TokenizerPair, settings: Mapping[s
     preferred = "transformer" if pairs >= LARGE and not is_symbols(tokenizers.target) else "bahdanau"
     compatible = find_compatible_models(settings or {}, "recipe", PairTask.presets)
     return preferred if preferred in compatible else compatible[0]
+
+
+def supports_copy(model: Mapping[str, Any]) -> bool:
+    """Return whether a model has attention that it can copy by."""
+    fields = get_fields(MODELS[model["name"]].config)
+    settings = {**MODELS[model["name"]].settings, **model}
+    return "copy" in fields and "none" not in (settings.get("attention"), settings.get("normalizer"))
+
+
+def choose_copy(
+    model: Mapping[str, Any], examples: Sequence[Example], tokenizers: TokenizerPair, *, is_new: bool
+) -> tuple[bool, str]:
+    """Return whether a model copies, and the reason; one that continues a run without this setting does not."""
+    setting = model.get("copy", "auto")
+    if isinstance(tokenizers.target, ColumnTokenizer):
+        if setting is True:
+            raise RegardError("model.copy requires a target of one column")
+        return False, "no: the target has several columns"
+    if setting != "auto" or not is_new:
+        return setting is True, f"{'yes' if setting is True else 'no'}: as configured"
+    table = CopyTable(tokenizers)
+    sample = [table.encode_pair(e.source, e.target) for e in examples[:: max(1, len(examples) // COPY_SAMPLE)]]
+    copied = sum(count_copied(pair.copy_ids or (), pair.target or ()) for pair in sample)
+    share = copied / max(1, sum(len(pair.target or ()) for pair in sample))
+    answer, other = ("yes", "no") if share >= COPIED else ("no", "yes")
+    return share >= COPIED, (
+        f"{answer}: {share:.0%} of the target tokens occur in their source, in the same order; "
+        f"--copy {other} to change it"
+    )
 
 
 def choose_pair_settings(recipe: PairRecipe, facts: PairFacts) -> PairRecipe:
