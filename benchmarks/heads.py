@@ -15,6 +15,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -55,10 +56,9 @@ def run_eager(model: GPT2Model, tokens: torch.Tensor) -> Any:
 
 def run_transformer_lens(model: GPT2Model, tokens: torch.Tensor) -> Any:
     """Cache the attention patterns of a model of the same size in TransformerLens; the weights differ."""
-    from transformer_lens import HookedTransformer, HookedTransformerConfig
-
-    lens = HookedTransformer(
-        HookedTransformerConfig(
+    package = import_module("transformer_lens")
+    lens = package.HookedTransformer(
+        package.HookedTransformerConfig(
             n_layers=12, d_model=768, n_ctx=tokens.shape[1], d_head=64, n_heads=12, d_vocab=50257, act_fn="gelu_new"
         )
     )

@@ -14,6 +14,7 @@ from regard.attribution.explanation import Explanation
 from regard.errors import RegardError, unknown_name
 from regard.maps.heads import score_transformer_heads
 from regard.maps.hugging_face import get_options_type, look_at_transformer
+from regard.maps.images import look_at_images, reads_images
 from regard.maps.options import check_not_empty
 from regard.run import Run
 from regard.tasks import TASKS, find_task, to_recipe
@@ -46,6 +47,7 @@ from regard.training.train import (
 )
 from regard.views.attention_map import AttentionMap
 from regard.views.head_scores import HeadScores
+from regard.views.image_map import ImageMap
 
 __all__ = ["explain", "heads", "load", "look", "train"]
 
@@ -135,12 +137,13 @@ def prepare_to_start(
     return task, resolve_epochs(task.prepare(recipe, run, base, device, reporter))
 
 
-def look(model: Any, *inputs: Any, **options: Any) -> AttentionMap:
-    """Compute the attention map of a model for a text.
+def look(model: Any, *inputs: Any, **options: Any) -> AttentionMap | ImageMap:
+    """Compute the attention map of a model for a text, or for images.
 
     Args:
         model: A predictor from `regard.load`, or a Hugging Face Transformers model.
-        inputs: The text; for a Transformers model, its tokenizer and the text.
+        inputs: The text; for a Transformers model, its tokenizer and the text; for one that reads images, its
+            processor, the image (or a list of images), and for a vision-language model the text.
         options: For every model:
 
             - `words`: merge subwords into words (default: True).
@@ -173,6 +176,10 @@ def look(model: Any, *inputs: Any, **options: Any) -> AttentionMap:
         raise RegardError(
             f"look: expected a model from regard.load or a Transformers model, got {type(model).__name__}"
         )
+    if not is_predictor and 2 <= len(inputs) <= 3 and reads_images(inputs[0]):
+        if options:
+            raise RegardError(f"look: {min(options)} is not an option of {type(model).__name__}, which reads images")
+        return look_at_images(model, *inputs, *([None] if len(inputs) == 2 else []))
     expected = "a text" if is_predictor else "a tokenizer and a text"
     if len(inputs) != (1 if is_predictor else 2) or not isinstance(inputs[-1], str):
         received = ", ".join(type(value).__name__ for value in inputs) or "nothing"
