@@ -96,35 +96,39 @@ def test_words_of_a_vision_language_model_look_at_patches():
 
 @pytest.mark.slow
 def test_the_patch_that_decides_is_found():
-    """A model learns the color of the one bright patch; the attention of its last step is on that patch."""
+    """A model learns the color of the one patch with a white bar among patches of random colors.
+
+    It must find that patch for two of the three colors; the third it may tell by having found neither.
+    """
     torch.manual_seed(0)
-    config = ViTConfig(**{**VISION, "num_hidden_layers": 1, "num_attention_heads": 1}, num_labels=3)
-    model = ViTForImageClassification(config)
+    sizes = {**VISION, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 1}
+    model = ViTForImageClassification(ViTConfig(**sizes, num_labels=3, initializer_range=0.2))
     optimizer = torch.optim.Adam(model.parameters(), 1e-2)
-
-    def sample(count):
-        places, colors = torch.randint(16, (count,)), torch.randint(3, (count,))
-        images = torch.full((count, 3, 16, 16), -1.0)
-        for image, place, color in zip(images, places.tolist(), colors.tolist(), strict=True):
-            row, column = 4 * (place // 4), 4 * (place % 4)
-            image[color, row : row + 4, column : column + 4] = 1
-        return images, places, colors
-
-    for _ in range(250):
-        images, _, colors = sample(64)
+    for _ in range(200):
+        images, _, colors = sample_patches(64)
         loss = torch.nn.functional.cross_entropy(model(images).logits, colors)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
     model.eval()
     processor = ViTImageProcessor(size={"height": 16, "width": 16}, **NORMAL)
-    images, places, colors = sample(20)
-    assert (model(images).logits.argmax(-1) == colors).float().mean() > 0.9
-    hits = 0
+    images, places, colors = sample_patches(60)
+    assert (model(images).logits.argmax(-1) == colors).float().mean() > 0.95
+    maps = [regard.look(model, processor, ((image + 1) * 127.5).byte().permute(1, 2, 0).numpy()) for image in images]
+    found = torch.tensor([int(each.select("[CLS]").argmax()) for each in maps]) == places
+    shares = sorted(found[colors == color].float().mean().item() for color in range(3))
+    assert shares[1] > 0.9
+
+
+def sample_patches(count):
+    """Images of 4 x 4 patches of red, green or blue; the place and the color of the one with a white bar."""
+    places, colors = torch.randint(16, (count,)), torch.randint(3, (count, 16))
+    cells = torch.nn.functional.one_hot(colors, 3).float() * 2 - 1
+    images = cells.view(count, 4, 4, 3).permute(0, 3, 1, 2).repeat_interleave(4, 2).repeat_interleave(4, 3)
     for image, place in zip(images, places.tolist(), strict=True):
-        pixels = ((image + 1) * 127.5).round().to(torch.uint8).permute(1, 2, 0).numpy()
-        hits += int(regard.look(model, processor, pixels).select("[CLS]").argmax()) == place
-    assert hits >= 18
+        row, column = 4 * (place // 4), 4 * (place % 4)
+        image[:, row : row + 2, column : column + 4] = 1
+    return images, places, colors.gather(1, places[:, None])[:, 0]
 
 
 def test_what_does_not_fit_is_said():
