@@ -25,7 +25,7 @@ BLOCKS = {  # page -> how many Python blocks it has
     "docs/course/2-a-short-circuit.md": 17,
     "docs/course/3-a-soft-lookup.md": 18,
     "docs/course/4-a-language-model-that-looks-back.md": 16,
-    "docs/course/5-many-vectors-to-one.md": 14,
+    "docs/course/5-many-vectors-to-one.md": 15,
     "docs/data.md": 16,
     "docs/explain.md": 2,
     "docs/glossary.md": 0,

@@ -13,7 +13,7 @@ FORMS = ("none", "nfc", "nfd", "nfkc", "nfkd")
 
 MIXED = st.text(
     st.one_of(
-        st.characters(exclude_categories=("Cs",)),
+        st.characters(exclude_categories=["Cs"]),
         st.characters(min_codepoint=0x0300, max_codepoint=0x036F),  # marks
         st.characters(min_codepoint=0x1100, max_codepoint=0x11FF),  # parts of syllables
         st.characters(min_codepoint=0xAC00, max_codepoint=0xD7A3),  # syllables

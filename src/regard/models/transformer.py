@@ -132,6 +132,7 @@ class Transformer(Seq2Seq):
             visible=causal(),
             source_visible=lengths(batch.source_lengths.on_device),
             turn=positions.turn,
+            source_turn=self._encode_source_positions(batch).turn,
             cross_weights=weights if self.copies else None,
         )
         copy_source = self._get_copy_source(batch)
@@ -146,7 +147,7 @@ class Transformer(Seq2Seq):
 
     def encode(self, batch: Batch) -> Float[Tensor, "batch source width"]:
         """Return the encoder states of the sources; values at padding are meaningless."""
-        positions = self.source_positions(batch.source.shape[1], self.input_embedding.weight)
+        positions = self._encode_source_positions(batch)
         x = self._embed(batch.source, self.input_embedding, positions)
         return self.encoder(x, visible=lengths(batch.source_lengths.on_device), turn=positions.turn)
 
@@ -155,7 +156,8 @@ class Transformer(Seq2Seq):
         """Encode the sources and cache their keys and values for each decoder layer."""
         refuse_less("Transformer", 1, capacity=capacity, copies=copies)
         source = self.encode(batch)
-        memory = self.decoder.new_memory(len(batch) * copies, capacity, source)
+        source_turn = self._encode_source_positions(batch).turn
+        memory = self.decoder.new_memory(len(batch) * copies, capacity, source, source_turn)
         positions = self.target_positions(capacity, self.target_embedding.weight)
         visible = lengths(batch.source_lengths.on_device)
         return TransformerState(memory, positions, visible, source, self._get_copy_source(batch))
@@ -209,6 +211,10 @@ class Transformer(Seq2Seq):
     def _embed_target(self, tokens: Tensor, positions: EncodedPositions) -> Tensor:
         """Return the embeddings of target tokens with positions added, (rows, n, width)."""
         return self._embed(to_known_tokens(tokens, self.config.target_vocab_size), self.target_embedding, positions)
+
+    def _encode_source_positions(self, batch: Batch) -> EncodedPositions:
+        """Return the positions of the sources."""
+        return self.source_positions(batch.source.shape[1], self.input_embedding.weight)
 
     def _embed(self, tokens: Tensor, embedding: Embedding, positions: EncodedPositions) -> Tensor:
         """Return token embeddings with positions added, (rows, n, width)."""

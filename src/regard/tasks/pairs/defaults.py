@@ -10,6 +10,7 @@ from regard.batch import Pair
 from regard.data.example import Example
 from regard.errors import RegardError
 from regard.models import MODELS
+from regard.models.transformer import TransformerConfig
 from regard.recipe import find_compatible_models
 from regard.settings import get_fields
 from regard.tasks.pairs import PairTask
@@ -120,7 +121,10 @@ def choose_pair_settings(recipe: PairRecipe, facts: PairFacts) -> PairRecipe:
         metric=choose_metric(facts),
         precision=choose_precision(recurrent, facts),
     )
-    return replace(recipe, training=training, model={**choose_pair_model_sizes(recurrent, facts), **recipe.model})
+    model = {**choose_pair_model_sizes(recurrent, facts), **recipe.model}
+    if not recurrent and facts.symbols and has_even_heads(model):
+        model.setdefault("positions", "rotary")
+    return replace(recipe, training=training, model=model)
 
 
 def choose_metric(facts: PairFacts) -> Literal["exact", "chrf", "bleu"]:
@@ -139,5 +143,13 @@ def choose_pair_model_sizes(recurrent: bool, facts: PairFacts) -> dict[str, obje
     """Return model sizes that fit the amount of data, with more dropout for little text."""
     width = 128 if facts.target_tokens < 400_000 else 256 if facts.target_tokens < 10_000_000 else 512
     sizes: dict[str, object] = {"hidden": width, "embedding": width} if recurrent else {"width": width}
+    if not recurrent and facts.symbols and width == 128:
+        return {**sizes, "dropout": 0.3}
     few = facts.words and facts.target_tokens < 10_000_000
     return {**sizes, "dropout": 0.3 if recurrent else 0.2} if few else sizes
+
+
+def has_even_heads(model: Mapping[str, Any]) -> bool:
+    """Return whether the heads of a Transformer have an even width, which rotary positions require."""
+    width = model.get("head_width") or model["width"] // model.get("heads", TransformerConfig.heads)
+    return width % 2 == 0

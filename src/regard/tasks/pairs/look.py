@@ -99,7 +99,7 @@ def find_model_alternatives(
     """Return the most probable tokens of the model at each step of a target."""
     size, target_out = len(prediction.target_tokens), collate([prediction.pair]).target_out
     assert target_out is not None
-    tokens = target_out[0, :size].to(features.device)
+    tokens = target_out[0, :size].to(predictor.device)
     tokenizer = predictor.encoder.encode(prediction.source).target_tokenizer
     return compute_alternatives(predictor.model, features[:size], tokens, tokenizer)
 

@@ -310,13 +310,17 @@ class PairPredictor(Predictor[Prediction]):
         return [replace(group[0], alternatives=group) for group in groups]
 
     def _add_generated(self, predictions: Sequence[Prediction]) -> list[Prediction]:
-        """Return the predictions with the probability of each step to generate its token, if the model copies."""
+        """Return the predictions with the probability of each step to generate its token, if the model copies.
+
+        It is that of the first member of an ensemble, as the attention is.
+        """
         if not self.model.copies:
             return list(predictions)
+        model = self.model.members[0] if self.is_ensemble else self.model
         pairs = [prediction.pair for prediction in predictions]
         by_index: dict[int, Prediction] = {}
         for indices in plan_pair_batches(pairs):
-            gates = generate_probabilities(self.model, collate([pairs[index] for index in indices]).to(self.device))
+            gates = generate_probabilities(model, collate([pairs[index] for index in indices]).to(self.device))
             for row, index in zip(gates.tolist(), indices, strict=True):
                 prediction = predictions[index]
                 by_index[index] = replace(prediction, generated=tuple(row[: len(prediction.target_tokens)]))
