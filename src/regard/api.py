@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 import torch
 from torch import Tensor, nn
@@ -137,7 +137,11 @@ def prepare_to_start(
     return task, resolve_epochs(task.prepare(recipe, run, base, device, reporter))
 
 
-def look(model: Any, *inputs: Any, **options: Any) -> AttentionMap | ImageMap:
+@overload
+def look(model: Any, text: str, /, **options: Any) -> AttentionMap: ...
+@overload
+def look(model: Any, /, *inputs: Any, **options: Any) -> AttentionMap | ImageMap: ...
+def look(model: Any, /, *inputs: Any, **options: Any) -> AttentionMap | ImageMap:
     """Compute the attention map of a model for a text, or for images.
 
     Args:
