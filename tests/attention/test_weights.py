@@ -381,7 +381,7 @@ def test_weights_of_keys_that_changed_say_so():
         with pytest.raises(RegardError) as error:
             ask()
         assert str(error.value) == (
-            "weights: query, keys, visible, bias or parameters were modified in place after the call; "
+            "weights: query, keys, visible, bias, sink or parameters were modified in place after the call; "
             "use the weights before that, or call attend with lazy=False"
         )
     torch.testing.assert_close(now.dense(), expected)

@@ -105,6 +105,12 @@ class Predictor(ABC, Generic[AnswerT]):
         return isinstance(self.model, Ensemble)
 
     @property
+    def attentions(self) -> Mapping[str, Sequence[str]]:
+        """The kinds of attention of the model, each with the paths of its modules."""
+        attentions: Mapping[str, Sequence[str]] = self.model.attentions
+        return attentions
+
+    @property
     def parameters(self) -> int:
         """The number of parameters of the model."""
         return sum(parameter.numel() for parameter in self.model.parameters())
