@@ -49,9 +49,7 @@ def learn_translations(pairs: Sequence[tuple[NDArray[np.int64], NDArray[np.int64
     return table
 
 
-def align(
-    table: NDArray[np.float64], source: NDArray[np.int64], target: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def align(table: NDArray[np.float64], source: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the source position of each target token."""
     distance = np.abs(np.arange(len(source))[:, None] / len(source) - np.arange(len(target)) / len(target))
     return (table[np.ix_(source, target)] * np.exp(-DIAGONAL * distance)).argmax(0)
