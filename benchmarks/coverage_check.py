@@ -6,15 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import transformers
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 from regard import watch
 
-TOLERANCE = 2e-5
-FAR = 5e-3  # a difference that no rounding explains
+TOLERANCE = 2e-4  # what rounding large scores in float32 leaves
 
 
 class Truth(TorchFunctionMode):
@@ -26,9 +26,9 @@ class Truth(TorchFunctionMode):
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if function is F.scaled_dot_product_attention:
+        if function is functional.scaled_dot_product_attention:
             self.weights.append(read_sdpa(*args, **kwargs))
-        elif function is F.multi_head_attention_forward:
+        elif function is functional.multi_head_attention_forward:
             self.weights.append(function(*args, **kwargs | {"need_weights": True, "average_attn_weights": False})[1])
         return function(*args, **kwargs)
 
@@ -43,8 +43,11 @@ def read_sdpa(query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: A
     if kwargs.pop("enable_gqa", False) and query.shape[-3] != key.shape[-3]:
         repeats = query.shape[-3] // key.shape[-3]
         key, identity = key.repeat_interleave(repeats, -3), identity.repeat_interleave(repeats, -3)
+    inputs = [query.double(), key.double(), identity.double()]
+    if kwargs.get("attn_mask") is not None and kwargs["attn_mask"].is_floating_point():
+        kwargs["attn_mask"] = kwargs["attn_mask"].double()
     with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
-        return F.scaled_dot_product_attention(query, key, identity, **kwargs)
+        return functional.scaled_dot_product_attention(*inputs, **kwargs)
 
 
 def same(left: Any, right: Any) -> bool:
@@ -133,6 +136,8 @@ def check_eager(model: Any, inputs: dict[str, Tensor]) -> dict[str, Any]:
                 watched = model(**inputs, output_attentions=True)
     except Exception as error:
         return {"eager": f"failed: {type(error).__name__}"}
+    if not hasattr(plain, "keys"):
+        return {"eager": "returns no weights"}
     given = [
         leaf for name, value in dict(plain).items() if "attention" in name
         for leaf in tree_leaves(value) if isinstance(leaf, Tensor) and leaf.is_floating_point()
@@ -149,7 +154,7 @@ def check_training(model: nn.Module, inputs: dict[str, Tensor]) -> dict[str, Any
     model.train()
     for run in (lambda: model(**inputs), watch_run(model, inputs)):
         model.zero_grad()
-        torch.manual_seed(7)
+        transformers.set_seed(7)  # SpecAugment draws from NumPy
         output = run()
         total = sum(leaf.float().nan_to_num().square().mean() for leaf in tensors(output) if leaf.requires_grad)
         if isinstance(total, Tensor):
@@ -176,8 +181,7 @@ def watch_run(model: nn.Module, inputs: dict[str, Tensor]) -> Callable[[], Any]:
 WAYS: dict[str, dict[str, Any]] = {
     "greedy": {"do_sample": False},
     "sampled, static cache": {"do_sample": True, "cache_implementation": "static"},
-    "sampled": {"do_sample": True},
-    "beams": {"num_beams": 2, "do_sample": False},
+    "sampled beams": {"do_sample": True, "num_beams": 2},
 }
 
 
@@ -188,11 +192,11 @@ def check_generation(model: Any, inputs: dict[str, Tensor]) -> dict[str, Any]:
         return results
     inputs = {name: tensor for name, tensor in inputs.items() if name != "decoder_input_ids"}
     for name, how in WAYS.items():
-        settings = {"max_new_tokens": 4, "min_new_tokens": 4, **how}
+        settings = {"max_new_tokens": 3, "min_new_tokens": 3, **how}
         try:
             torch.manual_seed(3)
             plain = model.generate(**inputs, **settings)
-        except Exception:  # noqa: S112
+        except Exception:
             continue
         torch.manual_seed(3)
         with watch(model):

@@ -1,1 +1,2 @@
-def write_page(page, rows): pass
+def write_page(page, rows):
+    pass

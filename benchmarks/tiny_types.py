@@ -6,13 +6,14 @@ import importlib
 import inspect
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 
 BATCH, LENGTH, PADDED = 2, 12, 3
-MAX_PARAMETERS = 60_000_000
+MAX_PARAMETERS = 40_000_000
 
 TINY = {
     32: "hidden_size d_model n_embd embed_dim embedding_size emb_dim hidden_dim encoder_hidden_size text_hidden_size "
@@ -27,9 +28,15 @@ TINY = {
     "shared_expert_intermediate_size shared_intermediate_size",
 }
 TINY_VALUES = {name: value for value, names in TINY.items() for name in names.split()}
-LAYERS = re.compile(r"^(num_hidden_layers|num_layers|n_layers?|encoder_layers|decoder_layers|num_(en|de)coder_layers|depth)$")
-WIDTHS = re.compile(r"hidden|d_model|(^|_)dim|embd|embed_|width|ffn|inter|rank|d_kv|d_ff|channels|mrope|output_size|proj")
-NOT_WIDTHS = re.compile(r"layer|num_|_id|image|patch|kernel|vocab|window|max_|position|expand|ratio|stride|act|in_channels$")
+LAYERS = re.compile(
+    r"^(num_hidden_layers|num_layers|n_layers?|encoder_layers|decoder_layers|num_(en|de)coder_layers|depth)$"
+)
+WIDTHS = re.compile(
+    r"hidden|d_model|(^|_)dim|embd|embed_|width|ffn|inter|rank|d_kv|d_ff|channels|mrope|output_size|proj"
+)
+NOT_WIDTHS = re.compile(
+    r"layer|num_|_id|image|patch|kernel|vocab|window|max_|position|expand|ratio|stride|act|in_channels$"
+)
 EXPERTS = re.compile(r"^(num_experts|num_local_experts|n_routed_experts|moe_num_experts|num_expert.*per.*|moe_topk)$")
 
 Change = Callable[[str, Any], Any]
@@ -42,13 +49,13 @@ def make_tiny(name: str, value: Any) -> Any:
     return make_shallow(name, value)
 
 
-def make_narrow(name: str, value: Any) -> Any:
-    """Return an eighth of a width, so that widths keep their proportions."""
+def make_narrow(name: str, value: Any, divisor: int = 8) -> Any:
+    """Return a fraction of a width, so that widths keep their proportions."""
     if WIDTHS.search(name) and not NOT_WIDTHS.search(name):
-        if isinstance(value, int) and not isinstance(value, bool) and value >= 64 and value % 8 == 0:
-            return value // 8
-        if isinstance(value, list) and value and all(isinstance(size, int) and size % 8 == 0 for size in value):
-            return [size // 8 for size in value]
+        if isinstance(value, int) and not isinstance(value, bool) and value >= 64 and value % divisor == 0:
+            return value // divisor
+        if isinstance(value, list) and value and all(isinstance(size, int) and size % divisor == 0 for size in value):
+            return [size // divisor for size in value]
     return make_shallow(name, value)
 
 
@@ -56,6 +63,10 @@ def make_shallow(name: str, value: Any) -> Any:
     """Return fewer layers, experts and words."""
     if isinstance(value, bool):
         return value
+    if name == "vocab_size" and value is None:
+        return 160
+    if name in ("n_group", "topk_group", "moe_n_group"):
+        return 1
     if isinstance(value, int):
         if LAYERS.match(name):
             return min(value, 4 if name == "num_hidden_layers" and value % 4 == 0 and value > 40 else 2)
@@ -68,14 +79,19 @@ def make_shallow(name: str, value: Any) -> Any:
     return value
 
 
-CHANGES: dict[str, Change] = {"tiny": make_tiny, "narrow": make_narrow, "shallow": make_shallow}
+CHANGES: dict[str, Change] = {
+    "tiny": make_tiny, "narrow": make_narrow, "narrow by 4": partial(make_narrow, divisor=4), "shallow": make_shallow,
+}  # fmt: skip
+DEPENDENT = {"transformers_version", "id2label", "label2id", "out_indices", "out_features", "stage_names"}
+"""Settings that follow from others."""
 
 
 def shrink(values: dict[str, Any], change: Change) -> dict[str, Any]:
     """Return settings changed, those of nested configurations too, with lists of layers cut to their number."""
     changed: dict[str, Any] = {}
     for name, value in values.items():
-        changed[name] = shrink(value, change) if isinstance(value, dict) else change(name, value)
+        if name not in DEPENDENT:
+            changed[name] = shrink(value, change) if isinstance(value, dict) else change(name, value)
     layers = next((changed[name] for name in ("num_hidden_layers", "num_layers", "n_layer") if name in changed), None)
     before = next((values[name] for name in ("num_hidden_layers", "num_layers", "n_layer") if name in values), None)
     for name, value in changed.items():
@@ -96,11 +112,11 @@ def build_configs(model_type: str) -> Iterator[tuple[str, Any]]:
 
     config_class = CONFIG_MAPPING[model_type]
     default = config_class()
-    values = {key: value for key, value in default.to_dict().items() if key not in ("transformers_version", "id2label")}
+    values = {key: value for key, value in default.to_dict().items() if key not in DEPENDENT}
     for name, change in CHANGES.items():
         try:
             config = config_class.from_dict(shrink(values, change))
-        except Exception:  # noqa: S112
+        except Exception:
             continue
         yield name, config
     yield "default", default
@@ -108,10 +124,9 @@ def build_configs(model_type: str) -> Iterator[tuple[str, Any]]:
 
 def find_model_classes(model_type: str, config_class: type) -> list[type[nn.Module]]:
     """Return the classes of a type, those that generate first."""
+    import transformers
     from transformers import PreTrainedModel
     from transformers.models.auto import modeling_auto
-
-    import transformers
 
     names: list[str] = []
     for mapping in ("CAUSAL_LM", "SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ", "IMAGE_TEXT_TO_TEXT"):
@@ -176,18 +191,31 @@ def iter_inputs(model: Any) -> Iterator[dict[str, torch.Tensor]]:
         text | {"pixel_values", "bbox"},
         text | {"decoder_input_ids"},
         {main}, {main, "decoder_input_ids"}, {"pixel_values"}, {"input_features"}, {"input_values"},
+        {"hidden_states", "grid_thw"}, {"pixel_values", "grid_thw"}, {"input_features", "input_features_mask"},
         {"hidden_states"}, {"inputs_embeds"}, {"inputs_embeds", "attention_mask"}, {"x"},
     ]  # fmt: skip
     both = [text | {"pixel_values"}] if find_setting(config, "image_token_id", "image_token_index") is None else []
     seen: list[set[str]] = []
     for group in [*both, *groups]:
         chosen = set(made) & group
-        if chosen and chosen not in seen:
+        if chosen and chosen != {"attention_mask"} and chosen not in seen:
             seen.append(chosen)
-            yield {name: made[name] for name in chosen}
+            inputs = {name: made[name] for name in chosen}
+            yield inputs | make_patches(config, chosen) if "grid_thw" in chosen else inputs
+            if "input_features" in chosen:
+                yield inputs | {"input_features": inputs["input_features"].mT.contiguous()}
     for frames in (2, 8, 16):
         if "pixel_values" in made and made["pixel_values"].ndim == 4:
             yield {"pixel_values": made["pixel_values"][:, None].expand(-1, frames, -1, -1, -1).contiguous()}
+
+
+def make_patches(config: Any, chosen: set[str]) -> dict[str, torch.Tensor]:
+    """Return two images of 4 x 4 patches in one row of patches."""
+    size, channels = find_setting(config, "patch_size"), find_setting(config, "in_channels", "num_channels", "in_chans")
+    times = find_setting(config, "temporal_patch_size") or 1
+    width = (channels or 3) * times * (size if isinstance(size, int) else 14) ** 2
+    patches = torch.randn(32, width, generator=torch.Generator().manual_seed(3))
+    return dict.fromkeys(chosen & {"hidden_states", "pixel_values"}, patches)
 
 
 def make_inputs(config: Any) -> dict[str, torch.Tensor]:
@@ -215,6 +243,7 @@ def make_inputs(config: Any) -> dict[str, torch.Tensor]:
         "input_ids": ids, "attention_mask": mask, "decoder_input_ids": ids[:, :5].contiguous(),
         "pixel_values": draw(BATCH, channels, *size), "input_values": draw(BATCH, 4000),
         "input_features": draw(*features), "bbox": torch.zeros(BATCH, LENGTH, 4, dtype=torch.long),
+        "grid_thw": torch.tensor([[1, 4, 4]] * BATCH), "input_features_mask": torch.ones(BATCH, 96, dtype=torch.long),
         "hidden_states": draw(BATCH, LENGTH, width if isinstance(width, int) else 32),
         "inputs_embeds": draw(BATCH, LENGTH, width if isinstance(width, int) else 32), "x": draw(BATCH, LENGTH, 32),
     }  # fmt: skip

@@ -15,7 +15,6 @@ from tests.interop.tiny_models import (
     MARIAN,
     MISTRAL,
     PAIRS,
-    T5,
     batch,
     eager,
 )

@@ -101,7 +101,10 @@ class AttentionRecording(Mapping[str, list[Any]]):
                 f"{prefix}: beam search reordered the batch between calls, so rows belong to different hypotheses; "
                 "watch one forced pass over the result instead"
             )
-        shapes = [shape._replace(kind=note.kind or "self") for shape, note in zip(self._shapes[path], self._notes[path], strict=True)]
+        shapes = [
+            shape._replace(kind=note.kind or "self")
+            for shape, note in zip(self._shapes[path], self._notes[path], strict=True)
+        ]
         return join_calls(self._name, calls, locate_steps(prefix, shapes))
 
     def report(self) -> AttentionReport:

@@ -88,9 +88,7 @@ class AttentionReport:
         return "\n".join([*lines, *self.notes])
 
 
-def build_report(
-    model: nn.Module, calls: Mapping[str, Sequence[Captured]], mode: AttentionMode
-) -> AttentionReport:
+def build_report(model: nn.Module, calls: Mapping[str, Sequence[Captured]], mode: AttentionMode) -> AttentionReport:
     """Build the report of a recording."""
     modules = {path: module for module, path in mode.modules.items()}
     seen = tuple(describe_calls(path, notes, modules.get(path)) for path, notes in calls.items())
@@ -143,15 +141,20 @@ def find_unseen(
 ) -> Iterator[UnseenModule]:
     """Iterate over the modules that look like attention without any recorded in, below or right around them."""
     for path, module in modules.items():
-        if not LOOKS_LIKE_ATTENTION.search(type(module).__name__) or not any(True for _ in module.parameters()):
+        if not LOOKS_LIKE_ATTENTION.search(get_class_name(module)) or not any(True for _ in module.parameters()):
             continue
         related = any(is_within(other, path) or is_within(path, other) for other in calls)
         inner = any(
-            is_within(other, path) and other != path and LOOKS_LIKE_ATTENTION.search(type(below).__name__)
+            is_within(other, path) and other != path and LOOKS_LIKE_ATTENTION.search(get_class_name(below))
             for other, below in modules.items()
         )
         if not related and not inner:
-            yield UnseenModule(path, type(module).__name__, explain(path, module, mode), path in mode.ran)
+            yield UnseenModule(path, get_class_name(module), explain(path, module, mode), path in mode.ran)
+
+
+def get_class_name(module: nn.Module) -> str:
+    """Return the name of a module's class, also if it was compiled to TorchScript."""
+    return getattr(module, "original_name", None) or type(module).__name__
 
 
 def is_within(inner: str, outer: str) -> bool:

@@ -14,7 +14,12 @@ REORDERING = {"transpose", "permute", "swapaxes", "swapdims", "movedim", "moveax
 
 
 def move_axis(
-    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], before: Tensor, after: Tensor, axis: int
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    before: Tensor,
+    after: Tensor,
+    axis: int,
 ) -> int | None:
     """Return where an axis is after a function that views, reorders or selects; None if that is not known."""
     name = function.__name__

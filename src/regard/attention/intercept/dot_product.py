@@ -50,4 +50,3 @@ def split_mask(mask: Shaped[Tensor, "..."] | None) -> tuple[Rule | None, Float[T
 def causal_from_start(queries: int, keys: int) -> Rule:
     """Return the rule that query i sees the keys up to and including i, as torch aligns them."""
     return causal() if queries == keys else Window(None, queries - keys)
-

@@ -24,7 +24,7 @@ def capture(
     v: Float[Tensor, "batch keys groups width"],
     dropout_p: float,
     softmax_scale: float,
-    causal: bool,  # noqa: FBT001
+    causal: bool,
     window_size_left: int = -1,
     window_size_right: int = -1,
     softcap: float = 0.0,
@@ -56,13 +56,13 @@ def capture_packed(
     q: Float[Tensor, "queries heads width"],
     k: Float[Tensor, "keys groups width"],
     v: Float[Tensor, "keys groups width"],
-    cu_seqlens_q: Int[Tensor, " sequences"],
-    cu_seqlens_k: Int[Tensor, " sequences"],
+    cu_seqlens_q: Int[Tensor, " ends"],
+    cu_seqlens_k: Int[Tensor, " ends"],
     max_seqlen_q: int,
     max_seqlen_k: int,
     dropout_p: float,
     softmax_scale: float,
-    causal: bool,  # noqa: FBT001
+    causal: bool,
     window_size_left: int = -1,
     window_size_right: int = -1,
     softcap: float = 0.0,
@@ -151,7 +151,7 @@ def describe(limits: Limits, softcap: float, slopes: Tensor | None) -> dict[str,
 
 
 def number_positions(
-    ends: Int[Tensor, " sequences"], total: int
+    ends: Int[Tensor, " ends"], total: int
 ) -> tuple[Int[Tensor, " positions"], Int[Tensor, " positions"], Int[Tensor, " sequences"]]:
     """Return the sequence of each packed position, its index there, and the lengths of the sequences."""
     counts = ends[1:].long() - ends[:-1].long()

@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode
 
@@ -35,7 +34,6 @@ OPERATORS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
 ATTENTION_WORDS = ("attention", "attn", "flash", "sdpa")
 
 
-
 def without_override(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a Python function of torch that does not ask a mode what to do, so that the mode can stay on inside."""
     asks = ("has_torch_function", "has_torch_function_unary")
@@ -45,7 +43,9 @@ def without_override(function: Callable[..., Any]) -> Callable[..., Any]:
     return copy
 
 
-BACKWARD = {function: without_override(function) for function in (Tensor.backward, torch.autograd.backward, torch.autograd.grad)}
+BACKWARD = {
+    function: without_override(function) for function in (Tensor.backward, torch.autograd.backward, torch.autograd.grad)
+}
 """Functions that run the model again, for gradient checkpoints -> the same with the mode on inside."""
 
 Record = Callable[[Captured, Frame], None]
@@ -85,13 +85,18 @@ class AttentionMode(TorchFunctionMode):
                 hooks.append(module.register_forward_pre_hook(self.enter_module))
                 hooks.append(module.register_forward_hook(self.leave_module, with_kwargs=True, always_call=True))
         if fused:  # hooks of its own would take a layer off torch's fast path
-            hooks.append(register_module_forward_pre_hook(
-                lambda module, args: self.enter_module(module, args) if module in fused else None
-            ))
-            hooks.append(register_module_forward_hook(
-                lambda module, *rest: self.leave_module(module, *rest) if module in fused else None,
-                with_kwargs=True, always_call=True,
-            ))
+            hooks.append(
+                register_module_forward_pre_hook(
+                    lambda module, args: self.enter_module(module, args) if module in fused else None
+                )
+            )
+            hooks.append(
+                register_module_forward_hook(
+                    lambda module, *rest: self.leave_module(module, *rest) if module in fused else None,
+                    with_kwargs=True,
+                    always_call=True,
+                )
+            )
         for hook in hooks:
             self._contexts.callback(hook.remove)
         return super().__enter__()
@@ -161,7 +166,7 @@ class AttentionMode(TorchFunctionMode):
             if captured.kind is None:
                 captured.kind = roles.find_role(args, kwargs, *captured.shape[-2:])
         if frame.softmaxes and not frame.attended:
-            self.hints.setdefault(frame.path, "the result of its softmax is not contracted with values")
+            self.hints.setdefault(frame.path, "the result of its softmax is not contracted with values over its axis")
 
     def settle(self, frame: Frame, finished: list[softmax.Softmax]) -> None:
         """Record softmaxes that were attention."""
@@ -184,9 +189,7 @@ class AttentionMode(TorchFunctionMode):
         frame.captured.append(captured)
         frame.attended = True
 
-    def capture_fast_path(
-        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> list[Captured]:
+    def capture_fast_path(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Captured]:
         """Return the weights of a module that torch may have run as one operator."""
         if isinstance(module, nn.MultiheadAttention):
             return [multi_head.capture_module(module, args, kwargs, grad=self.grad)]
@@ -221,7 +224,7 @@ class AttentionMode(TorchFunctionMode):
         elif self.frame is None:
             self.check_reordering(name, args)
         elif name == "grid_sample":
-            self.hints[self.frame.path] = f"{SAMPLING}: it has no softmax over keys"
+            self.hints[self.frame.path] = f"{SAMPLING}: no softmax over keys"
         elif isinstance(function, OPERATORS) and any(word in name for word in ATTENTION_WORDS):
             self.hints[self.frame.path] = f"it calls {name}, an operator that is not intercepted"
         return output

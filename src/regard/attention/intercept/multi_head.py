@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.nn import functional
 
 from regard.attention.inputs import autocast_type
 from regard.attention.intercept.captured import Captured
@@ -18,7 +18,7 @@ from regard.attention.intercept.recorded_weights import RecordedWeights
 from regard.attention.visible import Rule, TensorRule
 
 NAME = "multi_head_attention_forward"
-FUNCTION = F.multi_head_attention_forward
+FUNCTION = functional.multi_head_attention_forward
 SIGNATURE = inspect.signature(FUNCTION)
 MODULE_SIGNATURE = inspect.signature(nn.MultiheadAttention.forward)
 LAYER_SIGNATURE = inspect.signature(nn.TransformerEncoderLayer.forward)
@@ -86,7 +86,9 @@ def capture_encoder_layer(
         source = source.to_padded_tensor(0.0)
         padding = torch.arange(source.shape[1], device=source.device) >= lengths[:, None]
     if layer.norm_first:
-        source = F.layer_norm(source, layer.norm1.normalized_shape, layer.norm1.weight, layer.norm1.bias, layer.norm1.eps)
+        source = functional.layer_norm(
+            source, layer.norm1.normalized_shape, layer.norm1.weight, layer.norm1.bias, layer.norm1.eps
+        )
     captured = capture_heads(
         source, source, get_projections(layer.self_attn), (call["src_mask"], padding), causal=False, grad=grad
     )
@@ -97,9 +99,10 @@ def capture_encoder_layer(
 def get_projections(module: nn.MultiheadAttention) -> Projections:
     """Return the parameters of a module, which are separate if query and keys differ in width."""
     bias, width = module.in_proj_bias, module.embed_dim
-    weights = (module.in_proj_weight[:width], module.in_proj_weight[width : 2 * width]) if module._qkv_same_embed_dim else (
-        module.q_proj_weight, module.k_proj_weight
-    )  # fmt: skip
+    if module._qkv_same_embed_dim:
+        weights = module.in_proj_weight[:width], module.in_proj_weight[width : 2 * width]
+    else:
+        weights = module.q_proj_weight, module.k_proj_weight
     biases = (None, None) if bias is None else (bias[:width], bias[width : 2 * width])
     return Projections(module.num_heads, *weights, *biases, module.bias_k, module.add_zero_attn)
 
@@ -117,12 +120,18 @@ def capture_heads(
     """Project query and keys as the module does, and return the weights of its heads."""
     heads = projections.heads
     with torch.set_grad_enabled(grad and torch.is_grad_enabled()), torch._C.DisableTorchFunction():
-        query = F.linear(query, projections.query, projections.query_bias)
-        keys = fixed_keys if fixed_keys is not None else F.linear(keys, projections.keys, projections.keys_bias)
+        query = functional.linear(query, projections.query, projections.query_bias)
+        keys = (
+            fixed_keys if fixed_keys is not None else functional.linear(keys, projections.keys, projections.keys_bias)
+        )
         if fixed_keys is None and projections.extra_key is not None:
             keys = torch.cat([keys, projections.extra_key.expand(len(keys), -1, -1)], 1)
         query = query.unflatten(-1, (heads, -1)).transpose(1, 2)
-        keys = keys.unflatten(0, (-1, heads)) if fixed_keys is not None else keys.unflatten(-1, (heads, -1)).transpose(1, 2)
+        keys = (
+            keys.unflatten(0, (-1, heads))
+            if fixed_keys is not None
+            else keys.unflatten(-1, (heads, -1)).transpose(1, 2)
+        )
         if projections.adds_zero:
             keys = torch.cat([keys, keys.new_zeros(*keys.shape[:2], 1, keys.shape[-1])], 2)
         dtype = autocast_type(query)
@@ -150,7 +159,7 @@ def merge_masks(
         if part is None:
             continue
         if part.shape[-1] < keys:  # learned keys and zeros are always visible
-            part = F.pad(part, (0, keys - part.shape[-1]))
+            part = functional.pad(part, (0, keys - part.shape[-1]))
         if part.dtype == torch.bool:
             rule = TensorRule(~part) if rule is None else rule & ~part
         else:

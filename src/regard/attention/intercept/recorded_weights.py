@@ -88,7 +88,9 @@ class RecordedWeights(Weights):
         query, keys, visible, bias = self.query, self.keys, self.visible, self.bias
         if self.grouped:
             query, keys = query.unflatten(-3, (self.groups, -1)), keys.unsqueeze(-3)
-            visible = None if visible is None else map_tensor_rules(visible, partial(add_group_axis, groups=self.groups))
+            visible = (
+                None if visible is None else map_tensor_rules(visible, partial(add_group_axis, groups=self.groups))
+            )
             bias = None if bias is None else add_group_axis(bias, self.groups)
         shape = torch.Size((*broadcast_shapes(query.shape[:-2], keys.shape[:-2]), *self.shape[-2:]))
         if visible is not None:

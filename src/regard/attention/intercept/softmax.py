@@ -14,32 +14,100 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.nn import functional
 
-from regard.attention.intercept.axes import PRODUCTS, find_contracted, move_axis
+from regard.attention.intercept.axes import PRODUCTS, REORDERING, find_contracted, move_axis
 from regard.attention.intercept.captured import Captured
 from regard.attention.intercept.frames import Frame
 from regard.attention.intercept.recorded_weights import HeldWeights
 
 NAME = "softmax"
-SOFTMAXES = {F.softmax, torch.softmax, Tensor.softmax, torch.special.softmax, F.gumbel_softmax}
-LOG_SOFTMAXES = {F.log_softmax, torch.log_softmax, Tensor.log_softmax, torch.special.log_softmax}
+SOFTMAXES = {functional.softmax, torch.softmax, Tensor.softmax, torch.special.softmax, functional.gumbel_softmax}
+LOG_SOFTMAXES = {functional.log_softmax, torch.log_softmax, Tensor.log_softmax, torch.special.log_softmax}
 LOG_SUMS = {torch.logsumexp, Tensor.logsumexp, torch.special.logsumexp}
 
-VIEWS = set(
-    """view reshape transpose permute contiguous to type type_as float half bfloat16 double unsqueeze squeeze expand
-    flatten unflatten clone detach swapaxes swapdims movedim moveaxis view_as reshape_as expand_as t adjoint __get__
-    repeat repeat_interleave as_strided pad roll flip index_select gather cat concat stack unfold alias requires_grad_
-    cpu cuda unbind select masked_select scatter""".split()
-)
-CHANGES = set(
-    """__getitem__ narrow split chunk tensor_split split_with_sizes mul __mul__ __rmul__ mul_ __imul__ masked_fill
-    masked_fill_ where nan_to_num nan_to_num_ clamp div __truediv__ div_ __itruediv__ index_fill add __add__
-    __radd__""".split()
-)
+VIEWS = {
+    "view",
+    "reshape",
+    "transpose",
+    "permute",
+    "contiguous",
+    "to",
+    "type",
+    "type_as",
+    "float",
+    "half",
+    "bfloat16",
+    "double",
+    "unsqueeze",
+    "squeeze",
+    "expand",
+    "flatten",
+    "unflatten",
+    "clone",
+    "detach",
+    "swapaxes",
+    "swapdims",
+    "movedim",
+    "moveaxis",
+    "view_as",
+    "reshape_as",
+    "expand_as",
+    "t",
+    "adjoint",
+    "__get__",
+    "repeat",
+    "repeat_interleave",
+    "as_strided",
+    "pad",
+    "roll",
+    "flip",
+    "index_select",
+    "gather",
+    "cat",
+    "concat",
+    "stack",
+    "unfold",
+    "alias",
+    "requires_grad_",
+    "cpu",
+    "cuda",
+    "unbind",
+    "select",
+    "masked_select",
+    "scatter",
+}
+CHANGES = {
+    "__getitem__",
+    "narrow",
+    "split",
+    "chunk",
+    "tensor_split",
+    "split_with_sizes",
+    "mul",
+    "__mul__",
+    "__rmul__",
+    "mul_",
+    "__imul__",
+    "masked_fill",
+    "masked_fill_",
+    "where",
+    "nan_to_num",
+    "nan_to_num_",
+    "clamp",
+    "div",
+    "__truediv__",
+    "div_",
+    "__itruediv__",
+    "index_fill",
+    "add",
+    "__add__",
+    "__radd__",
+}
 DROPOUTS = {"dropout", "dropout_", "feature_dropout", "feature_dropout_", "alpha_dropout", "alpha_dropout_"}
 FOLLOWED = VIEWS | CHANGES | DROPOUTS
 SUMS = {"sum"}
+DIVISIONS = {"div", "__truediv__", "div_", "__itruediv__"}
 MULTIPLIED = {"mul", "__mul__", "__rmul__"}
 
 
@@ -71,7 +139,7 @@ class Track:
     axis: int | None  # of the keys in this tensor, if it is known
     dropped: bool = False
     weighted: bool = False  # whether values were multiplied with it, elementwise
-    changed: bool = False
+    normalized: frozenset[int] = frozenset()  # other axes over which it was divided by one number each
 
 
 class SoftmaxFlow:
@@ -82,9 +150,7 @@ class SoftmaxFlow:
         settle: Records softmaxes of a frame that were attention and that nothing can use any more.
     """
 
-    def __init__(
-        self, locate: Callable[[], Frame | None], settle: Callable[[Frame, list[Softmax]], None]
-    ) -> None:
+    def __init__(self, locate: Callable[[], Frame | None], settle: Callable[[Frame, list[Softmax]], None]) -> None:
         self.locate, self.settle = locate, settle
         self.tracks: dict[int, tuple[weakref.ref[Tensor], Track]] = {}
         self.logarithms: dict[int, tuple[weakref.ref[Tensor], int]] = {}  # logarithms of weights -> axis
@@ -106,7 +172,7 @@ class SoftmaxFlow:
         axis = kwargs.get("dim", args[1] if len(args) > 1 else -1)
         axis = axis[0] if isinstance(axis, (tuple, list)) and len(axis) == 1 else axis
         scores = args[0] if args else kwargs.get("input")
-        if function is F.gumbel_softmax:
+        if function is functional.gumbel_softmax:
             axis = kwargs.get("dim", args[4] if len(args) > 4 else -1)
         if not isinstance(output, Tensor) or not isinstance(axis, int) or not isinstance(scores, Tensor):
             return
@@ -159,9 +225,7 @@ class SoftmaxFlow:
             matrix = replace(track.matrix, tensor=track.matrix.tensor.clone())
             self.put(args[0], replace(track, matrix=matrix, dropped=True))
 
-    def follow(
-        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
-    ) -> None:
+    def follow(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         """Follow what a function makes of tracked tensors."""
         name = function.__name__
         if name not in FOLLOWED and name not in PRODUCTS and name not in SUMS:
@@ -177,9 +241,8 @@ class SoftmaxFlow:
                 if track.weighted:
                     self.sum_up(track, operand, args, kwargs)
             else:
-                for result in [output] if isinstance(output, Tensor) else output or ():
-                    if isinstance(result, Tensor):
-                        self.step(function, args, kwargs, operand, result, track)
+                for _, _, result in iter_tensors((output,)):
+                    self.step(function, args, kwargs, operand, result, track)
 
     def step(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], operand: Tensor,
@@ -199,10 +262,16 @@ class SoftmaxFlow:
             return
         if name in CHANGES and axis is not None and is_change(operand, result, axis):
             if not track.dropped:
-                track = replace(track, matrix=Matrix(result.view_as(result), axis), changed=True)
+                track = replace(track, matrix=Matrix(result.view_as(result), axis))
             elif operand.shape == track.matrix.tensor.shape == result.shape and not name.endswith("_"):
                 again = [track.matrix.tensor if part is operand else part for part in args]
-                track = replace(track, matrix=Matrix(function(*again, **kwargs), axis), changed=True)
+                track = replace(track, matrix=Matrix(function(*again, **kwargs), axis))
+            if name in DIVISIONS:
+                track = replace(track, normalized=find_normalized(args, operand))
+        matrix = track.matrix
+        if name in REORDERING and axis == result.ndim - 1 and operand.shape == matrix.tensor.shape:
+            given = [matrix.tensor if part is operand else part for part in args]
+            track = replace(track, matrix=Matrix(function(*given, **kwargs), axis))  # the queries may have moved
         self.put(result, replace(track, axis=axis))
 
     def multiply(self, args: tuple[Any, ...], operand: Tensor, result: Tensor, track: Track) -> None:
@@ -223,14 +292,10 @@ class SoftmaxFlow:
         """Note a product of weights and values that sums over the keys."""
         if operand.ndim < 3 or not contracted or not has_values(args, operand):
             return
-        size = track.matrix.tensor.shape[track.matrix.axis]
-        if track.axis in contracted:
+        if track.axis is None or track.axis in contracted:
             self.note(track, operand)
-        elif track.axis is None and size in {operand.shape[axis] for axis in contracted}:
-            self.note(track, operand)
-        elif track.changed and operand.shape == track.matrix.tensor.shape:
-            (axis,) = list(contracted)[:1]
-            if sums_to_one(track.matrix.tensor, axis):  # a softmax over the queries, normalized again over the keys
+        elif operand.shape == track.matrix.tensor.shape:
+            for axis in contracted & track.normalized:  # a softmax over the queries, then normalized over the keys
                 self.note(replace(track, matrix=Matrix(track.matrix.tensor, axis)), operand)
 
     def note(self, track: Track, operand: Tensor | None = None) -> None:
@@ -270,10 +335,13 @@ def is_change(operand: Tensor, result: Tensor, axis: int) -> bool:
     return operand.ndim == result.ndim and all(same[:axis] + same[axis + 1 :])
 
 
-def sums_to_one(matrix: Tensor, axis: int) -> bool:
-    """Return whether a matrix of weights is normalized over an axis."""
-    sums = matrix.detach().float().sum(axis)
-    return bool(((sums - 1).abs() < 1e-2).all())
+def find_normalized(args: tuple[Any, ...], operand: Tensor) -> frozenset[int]:
+    """Return the axes over which a division has one divisor each."""
+    divisors = [part for part in args if isinstance(part, Tensor) and part is not operand]
+    if not divisors or divisors[0].ndim != operand.ndim:
+        return frozenset()
+    sizes = zip(divisors[0].shape, operand.shape, strict=True)
+    return frozenset(axis for axis, (one, size) in enumerate(sizes) if one == 1 < size)
 
 
 def capture(softmax: Softmax, *, grad: bool) -> Captured:
