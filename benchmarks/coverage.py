@@ -24,7 +24,7 @@ from coverage_check import check_eager, check_forward, check_generation, check_t
 from coverage_table import write_page
 from tiny_types import MAX_PARAMETERS, build_configs, build_model, count_parameters, find_model_classes, iter_inputs
 
-SECONDS = 20  # of a core, for one type
+SECONDS = 10  # of a core, for one type
 MEMORY = 5 * 2**30
 
 

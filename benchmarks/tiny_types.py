@@ -46,7 +46,7 @@ def make_tiny(name: str, value: Any) -> Any:
     """Return a small value for a setting whose name is known."""
     if name in TINY_VALUES and isinstance(value, int) and not isinstance(value, bool):
         return min(value, TINY_VALUES[name])
-    return make_shallow(name, value)
+    return shrink_image(name, value)
 
 
 def make_narrow(name: str, value: Any, divisor: int = 8) -> Any:
@@ -56,6 +56,13 @@ def make_narrow(name: str, value: Any, divisor: int = 8) -> Any:
             return value // divisor
         if isinstance(value, list) and value and all(isinstance(size, int) and size % divisor == 0 for size in value):
             return [size // divisor for size in value]
+    return shrink_image(name, value)
+
+
+def shrink_image(name: str, value: Any) -> Any:
+    """Return a small image, and fewer layers, experts and words."""
+    if name == "image_size" and isinstance(value, int):
+        return min(value, 128)
     return make_shallow(name, value)
 
 
@@ -119,7 +126,6 @@ def build_configs(model_type: str) -> Iterator[tuple[str, Any]]:
         except Exception:
             continue
         yield name, config
-    yield "default", default
 
 
 def find_model_classes(model_type: str, config_class: type) -> list[type[nn.Module]]:
