@@ -37,6 +37,7 @@ from regard.files import (
     flush_folder,
     has_checksum,
     make_folder,
+    read_json_table,
     read_tensors,
     serialize_tensors,
     wrap_read_errors,
@@ -68,6 +69,34 @@ CARD_FIELDS: tuple[tuple[str, type, str], ...] = (
     ("threads", int, "an integer"),
 )
 """Fields of a card that are read without the help of a dataclass, and their types."""
+
+
+SEEDS_FILE = "seeds.json"
+"""The file of a folder of runs that differ in their seed."""
+
+
+def list_members(path: Path) -> list[Path] | None:
+    """Return the trained runs in a folder made by `regard train --seeds`, or None for any other folder.
+
+    Raises:
+        RegardError: None of them is trained, or their list is corrupt.
+    """
+    file = path / SEEDS_FILE
+    if not file.is_file():
+        return None
+    seeds = read_json_table(file).get("seeds")
+    if not isinstance(seeds, list) or not all(type(seed) is int for seed in seeds):
+        raise RegardError(f"{file} is corrupt: seeds: expected a list of integers, got {format_json(seeds)}")
+    members = [get_member(path, seed) for seed in seeds]
+    trained = [member for member in members if Run(member).model_file.is_file()]
+    if not trained:
+        raise RegardError(f"{path}: no run is trained yet; repeat regard train --out {path}")
+    return trained
+
+
+def get_member(folder: Path, seed: int) -> Path:
+    """Return the run of a seed in a folder of runs."""
+    return folder / f"seed-{seed}"
 
 
 class RunPath:
@@ -126,6 +155,8 @@ class Run:
                     raise RegardError(f"{self.path}: expected a run folder, got a file")
                 if not self.path.is_dir():
                     raise RegardError(f"{self.path}: not found; expected a run folder created by regard train")
+                if not self.card_file.exists() and (self.path / SEEDS_FILE).exists():
+                    raise RegardError(f"{self.path} holds several runs; pass one of them, {self.path}/seed-N")
                 if not self.card_file.exists() and (self.path / "config.json").exists():
                     raise RegardError(
                         f"{self.path} is a Hugging Face model, not a run; to look at it, use Python: "

@@ -32,13 +32,14 @@ MAX_BITS = 10_000
 """Python does not convert integers much longer than this to text."""
 
 
-Mark = Literal["path", "origin", "may_change", "read_once", "whole_name", "no_option"]
+Mark = Literal["path", "origin", "from_data", "may_change", "read_once", "whole_name", "no_option"]
 """Properties of a setting.
 
 path: a file or folder, looked up in the folder of the recipe first; origin: the source of the data, to which the rest
-of its section belongs; may_change: may change when a run resumes; read_once: a file that is read only before the first
-checkpoint; whole_name: a section whose options need the section name (`--pretraining.steps`), since other sections have
-settings of the same names; no_option: not available on the command line.
+of its section belongs; from_data: chosen from the data if it is not given, and kept when a run resumes; may_change: may
+change when a run resumes; read_once: a file that is read only before the first checkpoint; whole_name: a section whose
+options need the section name (`--pretraining.steps`), since other sections have settings of the same names; no_option:
+not available on the command line.
 """
 
 

@@ -68,7 +68,7 @@ def test_what_is_typed_replaces_what_a_recipe_says_and_nothing_else():
         ("xyzzy", "3", "train: unknown option --xyzzy; see regard train --help-all"),
         ("foo.bar", "3", "train: unknown option --foo.bar; see regard train --help-all"),
         ("", "3", "train: unknown option --; see regard train --help-all"),
-        ("model.hiden", "3", '--model.hiden: unknown value "hiden"; did you mean "hidden"?'),
+        ("model.hiden", "3", '--model.hiden: unknown setting "hiden"; did you mean "hidden"?'),
         ("model", "bahdanu", '--model: unknown value "bahdanu"; did you mean "bahdanau"?'),
         ("model", "", f'--model: unknown value ""; choose from {MODEL_NAMES}'),
         ("model", None, "--model requires a value"),

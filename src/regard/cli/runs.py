@@ -18,6 +18,7 @@ from regard.cli.options import Command, keyword, with_parameters
 from regard.cli.threads import with_threads
 from regard.errors import RegardError
 from regard.messages import print_message
+from regard.run import SEEDS_FILE
 from regard.tasks import TASKS
 from regard.tasks.actions import Action, Flag, Invocation, OptionalText
 from regard.tasks.options import get_field_names, merge_options
@@ -86,10 +87,15 @@ def add_action(app: App, name: str, words: Sequence[str]) -> None:
 def parse_run(name: str, words: Sequence[str]) -> Path | None:
     """Return the run that a command line names; None if it only asks for help or the version."""
     if any(word in HELP for word in words):
-        return next((Path(word) for word in words if os.path.isfile(os.path.join(word, "run.json"))), None)
+        return next((Path(word) for word in words if is_run(word)), None)
     _, bound, _ = build_parser(name).parse_args([name, *words], print_error=False, exit_on_error=False)
     run: Path | None = bound.arguments.get("run")
     return run
+
+
+def is_run(word: str) -> bool:
+    """Return whether a word names a run, or a folder of runs."""
+    return any(os.path.isfile(os.path.join(word, name)) for name in ("run.json", SEEDS_FILE))
 
 
 def build_parser(name: str) -> App:

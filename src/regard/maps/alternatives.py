@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.decoding.steps import MAX_POSITIONS, GenerativeModel, allowed_log_probabilities
+from regard.models.features import Features
 from regard.text import Tokenizer
 
 TokenAlternatives = tuple[tuple[str, float], ...]
@@ -20,7 +21,10 @@ TOP_K = 5
 
 @torch.no_grad()
 def compute_alternatives(
-    model: GenerativeModel, features: Float[Tensor, "time width"], tokens: Int[Tensor, " written"], tokenizer: Tokenizer
+    model: GenerativeModel,
+    features: Float[Tensor, "time width"] | Features,
+    tokens: Int[Tensor, " written"],
+    tokenizer: Tokenizer,
 ) -> tuple[TokenAlternatives, ...]:
     """Return the most probable tokens at each step of one of our models.
 

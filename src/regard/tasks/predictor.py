@@ -93,8 +93,16 @@ class Predictor(ABC, Generic[AnswerT]):
 
     @property
     def name(self) -> str:
-        """The preset name of the model."""
-        return str(self.recipe.model["name"])
+        """The preset name of the model; of an ensemble, also the number of its members."""
+        name = str(self.recipe.model["name"])
+        return f"{name} x {len(self.model.members)}" if self.is_ensemble else name
+
+    @property
+    def is_ensemble(self) -> bool:
+        """Whether the model averages several."""
+        from regard.models.ensemble import Ensemble
+
+        return isinstance(self.model, Ensemble)
 
     @property
     def parameters(self) -> int:
@@ -174,6 +182,8 @@ class Predictor(ABC, Generic[AnswerT]):
         """Return how much each word of a text matters; `options` are the explain options of the task."""
         from regard.attribution.methods import explain_subject
 
+        if self.is_ensemble:
+            raise RegardError("explain: an ensemble cannot be explained; pass one of its runs")
         return explain_subject(self.build_subject(text, self.task.options["explain"]() if options is None else options))
 
     @abstractmethod

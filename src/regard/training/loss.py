@@ -47,7 +47,11 @@ class PairStep(TrainingStep):
 
     def forward(self, batch: Batch, recurrent_state: SegmentState = ()) -> Loss:
         assert batch.target_out is not None
-        return Loss(summed_loss(self.model(batch), batch.target_out, self.smoothing), (batch.target_out != PAD).sum())
+        logits, tokens = self.model(batch), (batch.target_out != PAD).sum()
+        if batch.copy_ids is None:
+            return Loss(summed_loss(logits, batch.target_out, self.smoothing), tokens)
+        vocab_size = self.model.config.target_vocab_size
+        return Loss(summed_copy_loss(logits, batch.target_out, self.smoothing, vocab_size), tokens)
 
 
 class TextStep(TrainingStep):
@@ -71,3 +75,21 @@ def summed_loss(
     return functional.cross_entropy(
         logits.flatten(0, 1).float(), target.flatten(), ignore_index=PAD, label_smoothing=smoothing, reduction="sum"
     )
+
+
+def summed_copy_loss(
+    log_probabilities: Float[Tensor, "batch target extended"],
+    target: Int[Tensor, "batch target"],
+    smoothing: float,
+    vocab_size: int,
+) -> Float[Tensor, ""]:
+    """Return the cross-entropy of a model that copies, as `summed_loss` does.
+
+    Label smoothing spreads its share over the first `vocab_size` tokens, those that can be generated: which others
+    there are depends on the source.
+    """
+    is_token = target != PAD
+    losses = -log_probabilities.gather(-1, target[..., None])[..., 0]
+    if smoothing:
+        losses = (1 - smoothing) * losses - smoothing * log_probabilities[..., :vocab_size].mean(-1)
+    return losses.masked_fill(~is_token, 0).sum()

@@ -113,6 +113,22 @@ def test_a_model_grows_with_its_data(tokens, width):
     assert choose_pair_model_sizes(False, facts) == {"width": width}
 
 
+def test_letters_turn_where_the_heads_of_a_transformer_allow_it():
+    letters = replace(FACTS, symbols=True)
+    for given, positions in (
+        ({}, "rotary"),
+        ({"positions": "learned"}, "learned"),
+        ({"width": 12}, None),  # four heads of three
+        ({"width": 12, "heads": 3}, "rotary"),
+        ({"head_width": 5}, None),
+    ):
+        assert choose_pair_settings(recipe("transformer", given), letters).model.get("positions") == positions
+    assert "positions" not in choose_pair_settings(recipe("transformer"), FACTS).model
+    assert "positions" not in choose_pair_settings(recipe(), letters).model
+    assert choose_pair_model_sizes(False, letters) == {"width": 128, "dropout": 0.3}
+    assert choose_pair_model_sizes(False, replace(letters, target_tokens=400_000)) == {"width": 256, "dropout": 0.2}
+
+
 def test_few_words_want_more_dropout_than_letters_or_many_words():
     assert choose_pair_model_sizes(True, FACTS)["dropout"] == 0.3
     assert choose_pair_model_sizes(False, FACTS)["dropout"] == 0.2
