@@ -198,6 +198,17 @@ def test_changed_weights_are_those_that_were_used():
     torch.testing.assert_close(sinks.dense(), torch.cat([scores, scores[..., :1]], -1).softmax(-1)[..., :-1])
 
 
+def test_heads_mixed_after_the_softmax_are_those_that_were_used():
+    torch.manual_seed(0)
+    scores, values, mix, conv = torch.randn(2, 3, 5, 7), torch.randn(2, 3, 7, 4), nn.Linear(3, 3), nn.Conv2d(3, 3, 1)
+    mixed = mix(scores.softmax(-1).permute(0, 2, 3, 1)).permute(0, 3, 1, 2).detach()
+    call = see(lambda: mix(scores.softmax(-1).permute(0, 2, 3, 1)).permute(0, 3, 1, 2) @ values)
+    torch.testing.assert_close(call.dense(), mixed)
+    torch.testing.assert_close(
+        see(lambda: conv(scores.softmax(-1)) @ values).dense(), conv(scores.softmax(-1)).detach()
+    )
+
+
 def test_weights_over_another_axis_are_seen():
     scores, values = torch.randn(2, 7, 1), torch.randn(2, 7, 4)
     pooled = see(lambda: (scores.softmax(1) * values).sum(1))

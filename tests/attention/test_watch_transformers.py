@@ -11,10 +11,13 @@ from tests.interop.tiny_models import (
     DECODERS,
     ENCODERS,
     GPT2,
+    LLAMA,
     LLAMA_GROUPED,
     MARIAN,
     MISTRAL,
     PAIRS,
+    TOKENS,
+    Tiny,
     batch,
     eager,
 )
@@ -105,6 +108,46 @@ def test_a_translation_joined_is_one_forced_pass(name, cache):
     for kind, path in PAIRS[name].paths.items():
         for layer, weights in enumerate(expected[kind]):
             torch.testing.assert_close(seen.join_steps(path.format(layer)), weights)
+
+
+BLOOM = Tiny("BloomForCausalLM", "BloomConfig", TOKENS | {"hidden_size": 32, "n_layer": 2, "n_head": 4})
+GEMMA_2 = Tiny("Gemma2ForCausalLM", "Gemma2Config", LLAMA | {"head_dim": 8})
+GPT_OSS = Tiny("GptOssForCausalLM", "GptOssConfig", LLAMA | {"head_dim": 8, "num_local_experts": 4})
+FALCON = Tiny("FalconForCausalLM", "FalconConfig", LLAMA | {"alibi": True})
+ALL = DECODERS | ENCODERS | PAIRS | {"bloom": BLOOM, "gemma2": GEMMA_2, "gpt-oss": GPT_OSS, "falcon": FALCON}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_looking_changes_no_bit_of_a_training_step(name):
+    model, inputs = ALL[name].new(), batch(side="right")
+    inputs |= {"decoder_input_ids": inputs["input_ids"][:, :5]} if name in PAIRS else {}
+    model.train()
+
+    def step():
+        model.zero_grad()
+        torch.manual_seed(0)
+        output = model(**inputs)[0]
+        output.square().sum().backward()
+        gradients = {key: parameter.grad for key, parameter in model.named_parameters() if parameter.grad is not None}
+        return {"output": output.detach(), "state": torch.get_rng_state()} | gradients
+
+    plain = step()
+    with watch(model, "top:2") as seen:
+        watched = step()
+    assert plain.keys() == watched.keys()
+    assert all(torch.equal(plain[key], watched[key]) for key in plain)
+    assert len(seen) == len(seen.report().seen) >= 2
+    assert seen.report().unseen == ()
+
+
+@pytest.mark.parametrize("how", [{}, {"do_sample": True, "cache_implementation": "static"}, {"num_beams": 2}])
+@pytest.mark.parametrize("tiny", [BLOOM, GEMMA_2, GPT_OSS], ids=["bloom", "gemma2", "gpt-oss"])
+def test_looking_changes_no_word_of_a_model_with_attention_of_its_own(tiny, how):
+    model, inputs = tiny.new(), batch()
+    plain = written(model, inputs, **how)
+    with watch(model) as seen:
+        assert torch.equal(written(model, inputs, **how), plain)
+    assert [len(calls) for calls in seen.values()] == [6, 6]
 
 
 KEPT = {

@@ -107,6 +107,7 @@ CHANGES = {
 DROPOUTS = {"dropout", "dropout_", "feature_dropout", "feature_dropout_", "alpha_dropout", "alpha_dropout_"}
 FOLLOWED = VIEWS | CHANGES | DROPOUTS
 SUMS = {"sum"}
+MIXING = {"linear": -1, "conv2d": 1}  # products with a parameter, which may mix heads -> the axis they sum over
 DIVISIONS = {"div", "__truediv__", "div_", "__itruediv__"}
 MULTIPLIED = {"mul", "__mul__", "__rmul__"}
 
@@ -228,7 +229,7 @@ class SoftmaxFlow:
     def follow(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         """Follow what a function makes of tracked tensors."""
         name = function.__name__
-        if name not in FOLLOWED and name not in PRODUCTS and name not in SUMS:
+        if name not in FOLLOWED and name not in PRODUCTS and name not in SUMS and name not in MIXING:
             return
         given = (*args, *kwargs.values())
         for place, number, operand in iter_tensors(given):
@@ -237,6 +238,8 @@ class SoftmaxFlow:
                 continue
             if name in PRODUCTS:
                 self.contract(track, operand, find_contracted(name, given, place, number, operand), given)
+            elif name in MIXING:
+                self.mix(track, operand, output, MIXING[name] % operand.ndim)
             elif name in SUMS:
                 if track.weighted:
                     self.sum_up(track, operand, args, kwargs)
@@ -273,6 +276,12 @@ class SoftmaxFlow:
             given = [matrix.tensor if part is operand else part for part in args]
             track = replace(track, matrix=Matrix(function(*given, **kwargs), axis))  # the queries may have moved
         self.put(result, replace(track, axis=axis))
+
+    def mix(self, track: Track, operand: Tensor, result: Tensor, summed: int) -> None:
+        """Follow weights whose heads are mixed by a parameter: the mixed ones are used."""
+        axis = track.axis
+        if axis is not None and axis != summed and axis < result.ndim and result.shape[axis] == operand.shape[axis]:
+            self.put(result, replace(track, matrix=Matrix(result.view_as(result), axis)))
 
     def multiply(self, args: tuple[Any, ...], operand: Tensor, result: Tensor, track: Track) -> None:
         """Follow a product with values of which each gets one weight, as pooling over a sequence computes it."""
