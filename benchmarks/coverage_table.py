@@ -50,8 +50,8 @@ def describe(built: list[Row], attending: list[Row], without: list[Row], left: l
     yield (
         "*Exact*: every call of `scaled_dot_product_attention` was recorded with the weights that this operator itself "
         "gives, in float64, for values that are the identity matrix, to 2e-4 (what float32 leaves of large random "
-        "scores); and every matrix that eager attention returns with `output_attentions=True` was recorded in that run. "
-        "*how*: `lazy` weights are computed on demand from query and keys, `matrix` is the model's own."
+        "scores); and every matrix that eager attention returns with `output_attentions=True` was recorded in that "
+        "run. *how*: `lazy` weights are computed on demand from query and keys, `matrix` is the model's own."
     )
     yield ""
 

@@ -9,7 +9,7 @@ from regard import watch
 
 
 class Truth(TorchFunctionMode):
-    """Keeps the weights of each fused call, as torch's own operator gives them for an identity matrix, and softmaxes."""
+    """Keeps every softmax, and the weights of each fused call: its output for values that are the identity matrix."""
 
     def __init__(self):
         super().__init__()

@@ -164,7 +164,7 @@ class AttentionMode(TorchFunctionMode):
         self.settle(frame, frame.pending)
         for captured in frame.captured:
             if captured.kind is None:
-                captured.kind = roles.find_role(args, kwargs, *captured.shape[-2:])
+                captured.kind = roles.find_role(frame.module, args, kwargs, *captured.shape[-2:])
         if frame.softmaxes and not frame.attended:
             self.hints.setdefault(frame.path, "the result of its softmax is not contracted with values over its axis")
 

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
-NOT_SEQUENCES = ("mask", "pos", "bias", "rotary", "rope", "cos", "sin", "cache", "past", "emb_")
+NOT_SEQUENCES = ("mask", "pos", "bias", "rotary", "rope", "cos", "sin", "cache", "past", "emb_", "residual", "alibi")
 """Parts of the names of arguments that hold no sequence to attend to."""
 
 
-def find_role(args: tuple[Any, ...], kwargs: dict[str, Any], queries: int, keys: int) -> str:
+def find_role(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], queries: int, keys: int) -> str:
     """Return "self", "cross" or "pooling" for a call of a module with some arguments.
 
     Attention is cross-attention if the module was given a second sequence with as many positions as there are
     keys, and pooling if its queries are fewer than the positions it was given, and its own.
     """
-    sequences = list(iter_sequences(args, kwargs))
+    sequences = list(iter_sequences(module, args, kwargs))
     if not sequences:
         return "self"
     first, *others = sequences
@@ -28,14 +30,20 @@ def find_role(args: tuple[Any, ...], kwargs: dict[str, Any], queries: int, keys:
     return "self"
 
 
-def iter_sequences(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Tensor]:
+def iter_sequences(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Tensor]:
     """Iterate over the arguments that may be sequences of vectors."""
-    for part in args:
-        if is_sequence(part):
-            yield part
-    for name, part in kwargs.items():
+    names = get_parameter_names(type(module))
+    named = [*zip([*names, *[""] * len(args)], args, strict=False), *kwargs.items()]
+    for name, part in named:
         if is_sequence(part) and not any(word in name for word in NOT_SEQUENCES):
             yield part
+
+
+@cache
+def get_parameter_names(kind: type[nn.Module]) -> tuple[str, ...]:
+    """Return the names of the positional parameters of a class's forward, without `self`."""
+    parameters = inspect.signature(kind.forward).parameters.values()
+    return tuple(one.name for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD))[1:]
 
 
 def is_sequence(part: Any) -> bool:
