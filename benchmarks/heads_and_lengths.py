@@ -63,8 +63,6 @@ def find_settings(name: str) -> dict[str, int]:
 
 def make_model_calls(device: str) -> Iterator[tuple[dict[str, object], Call]]:
     """Yield an update without the optimizer for each language model and length, all of the same number of tokens."""
-    from regard.batch import TextBatch
-
     for name in ("rnn-lm", "gru-lm", "lstm-lm", "attentive-lm", "gpt2"):
         model = build(name, vocab_size=VOCABULARY, **find_settings(name)).to(device)
         count = sum(parameter.numel() for parameter in model.parameters())

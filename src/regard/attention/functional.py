@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from typing import Literal, overload
 
@@ -21,7 +21,7 @@ from regard.attention.score_checks import check_score_inputs
 from regard.attention.scores import resolve_score
 from regard.attention.shared_context import set_variable
 from regard.attention.visible import Rule, as_rule
-from regard.attention.watch import is_watching, report
+from regard.attention.watch import is_watching, report, suspend_watching
 from regard.attention.weights import Weights
 
 
@@ -123,7 +123,8 @@ def attend(
     for listen in _listeners.get():
         listen(call.terms, query, keys)
     kernel = choose_kernel(call) if path is None else get_kernel(path, call)
-    result = run_kernel(kernel, call, values)
+    with suspend_watching() if is_watching() else nullcontext():
+        result = run_kernel(kernel, call, values)
     if not (return_weights or is_watching()):
         return result.output
     weights = build_weights(call, result)

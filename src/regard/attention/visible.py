@@ -407,6 +407,30 @@ class BatchSliceRule(Rule):
         return self.rule.certainly_visible(rows, self.full_shape)
 
 
+@dataclass(frozen=True, eq=False)
+class FirstKeys(Rule):
+    """A rule for more keys, of which only the first are left; the others were hidden from all queries."""
+
+    rule: Rule
+    full_keys: int  # the number of keys the rule was created for
+
+    def get_full_shape(self, shape: torch.Size) -> torch.Size:
+        """Return the shape the rule was created for."""
+        return torch.Size((*shape[:-1], self.full_keys))
+
+    def tile(self, rows: Index, cols: Index, shape: torch.Size, device: torch.device) -> Tile:
+        return self.rule.tile(rows, cols, self.get_full_shape(shape), device)
+
+    def reach(self, rows: range, shape: torch.Size) -> range:
+        return intersect_ranges(self.rule.reach(rows, self.get_full_shape(shape)), range(shape[-1]))
+
+    def certainly_visible(self, rows: range, shape: torch.Size) -> range:
+        return intersect_ranges(self.rule.certainly_visible(rows, self.get_full_shape(shape)), range(shape[-1]))
+
+    def check(self, shape: torch.Size) -> None:
+        self.rule.check(self.get_full_shape(shape))
+
+
 def map_tensor_rules(rule: Rule, change: Callable[[Tensor], Tensor]) -> Rule:
     """Return a rule with a function applied to every matrix that was passed as a tensor."""
     if isinstance(rule, TensorRule):
