@@ -106,7 +106,7 @@ def test_letters_never_seen_are_copied(tmp_path, capsys):
         options = ["--copy", copy, *sizes, "--text.hide", "0.1", "--out", out, "--quiet"]
         assert main(["train", str(tmp_path / "train.tsv"), *options]) == 0
         capsys.readouterr()
-        assert main(["predict", out, str(tmp_path / "new.txt"), "--quiet"]) == 0
+        assert main(["predict", out, "--source", str(tmp_path / "new.txt"), "--quiet"]) == 0
         answers = capsys.readouterr().out.splitlines()
         right[copy] = sum(answer == word for answer, word in zip(answers, new, strict=True))
     assert right["yes"] > 0.9 * len(new)
