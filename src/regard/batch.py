@@ -19,10 +19,15 @@ PAD, UNKNOWN, BOS, EOS = range(4)
 
 
 class Pair(NamedTuple):
-    """Token ids of a source and its target, without <bos> and <eos>; the target is optional."""
+    """Token ids of a source and its target, without <bos> and <eos>; the target is optional.
+
+    For a model that copies, `copy_ids` are the target ids of the source tokens. Tokens that the target vocabulary
+    lacks have the ids after its last, in the order of their first occurrence.
+    """
 
     source: Sequence[int]
     target: Sequence[int] | None = None
+    copy_ids: Sequence[int] | None = None
 
 
 Moved = TypeVar("Moved", bound="Movable")
@@ -41,7 +46,7 @@ class Batch(Movable):
     """A batch of sentence pairs, padded with PAD.
 
     Sources end in <eos>. `target_in` starts with <bos>, `target_out` ends in <eos>. Without targets (for prediction),
-    the last three fields are None.
+    the target fields are None. With `copy_ids`, for models that copy, <eos> copies <eos>.
     """
 
     source: Int[Tensor, "batch source"]
@@ -49,6 +54,8 @@ class Batch(Movable):
     target_in: Int[Tensor, "batch target"] | None = None
     target_out: Int[Tensor, "batch target"] | None = None
     target_lengths: Int[Tensor, " batch"] | None = None
+    copy_ids: Int[Tensor, "batch source"] | None = None
+    copy_size: int = 0  # one more than the largest of the copy ids
 
     def __len__(self) -> int:
         return len(self.source)
@@ -90,12 +97,16 @@ def collate(pairs: Sequence[Pair]) -> Batch:
     """
     source, lengths = pad_rows([[*pair.source, EOS] for pair in pairs])
     source_lengths = SequenceLengths.of(lengths)
+    copy_ids, copy_size = None, 0
+    copied = [[*pair.copy_ids, EOS] for pair in pairs if pair.copy_ids is not None]
+    if copied and len(copied) == len(pairs):
+        copy_ids, copy_size = pad_rows(copied)[0], 1 + max(map(max, copied))
     targets = [pair.target for pair in pairs if pair.target is not None]
     if len(targets) < len(pairs):
-        return Batch(source, source_lengths)
+        return Batch(source, source_lengths, copy_ids=copy_ids, copy_size=copy_size)
     target_in, target_lengths = pad_rows([[BOS, *target] for target in targets])
     target_out, _ = pad_rows([[*target, EOS] for target in targets])
-    return Batch(source, source_lengths, target_in, target_out, target_lengths)
+    return Batch(source, source_lengths, target_in, target_out, target_lengths, copy_ids, copy_size)
 
 
 def pad_rows(rows: Sequence[Sequence[int]]) -> tuple[Int[Tensor, "batch longest"], Int[Tensor, " batch"]]:

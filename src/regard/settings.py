@@ -32,13 +32,14 @@ MAX_BITS = 10_000
 """Python does not convert integers much longer than this to text."""
 
 
-Mark = Literal["path", "origin", "may_change", "read_once", "whole_name", "no_option"]
+Mark = Literal["path", "origin", "from_data", "may_change", "read_once", "whole_name", "no_option"]
 """Properties of a setting.
 
 path: a file or folder, looked up in the folder of the recipe first; origin: the source of the data, to which the rest
-of its section belongs; may_change: may change when a run resumes; read_once: a file that is read only before the first
-checkpoint; whole_name: a section whose options need the section name (`--pretraining.steps`), since other sections have
-settings of the same names; no_option: not available on the command line.
+of its section belongs; from_data: chosen from the data if it is not given, and kept when a run resumes; may_change: may
+change when a run resumes; read_once: a file that is read only before the first checkpoint; whole_name: a section whose
+options need the section name (`--pretraining.steps`), since other sections have settings of the same names; no_option:
+not available on the command line.
 """
 
 
@@ -72,11 +73,17 @@ def check_choices(settings: Any, **choices: Iterable[str]) -> None:
                 raise unknown_name(name, item, names)
 
 
-def get_fields(kind: type) -> dict[str, Field]:
+def get_fields(kind: type) -> Mapping[str, Field]:
     """Return the settings of a dataclass by name."""
+    return read_fields(kind)
+
+
+@cache  # reading the hints of a class takes a millisecond, and a command asks for hundreds
+def read_fields(kind: type) -> Mapping[str, Field]:
+    """Read the settings of a dataclass from its hints, fields and source."""
     hints, comments = get_type_hints(kind), get_field_comments(kind)
-    return {
-        field.name: Field(
+    settings = (
+        Field(
             field.name,
             hints[field.name],
             get_default(field),
@@ -84,7 +91,8 @@ def get_fields(kind: type) -> dict[str, Field]:
             field.metadata.get("marks", frozenset()),
         )
         for field in dataclasses.fields(kind)
-    }
+    )
+    return types.MappingProxyType({setting.name: setting for setting in settings})
 
 
 def merge_fields(tables: Iterable[Mapping[str, Field]]) -> dict[str, Field]:

@@ -142,7 +142,6 @@ def test_each_thread_sees_its_own_calls(model):
                 model(X[:size])
             barrier.wait()
         sizes[size] = [call.shape[0] for path in seen for call in seen[path]]
-        assert seen._running == []
 
     threads = [threading.Thread(target=run, args=(size,)) for size in (1, 2)]
     for thread in threads:
@@ -193,39 +192,25 @@ def test_all_that_can_be_kept_is_named(model):
     assert str(error.value) == ('unknown reduction "mean"; choose from all, argmax, dense, entropy, received, top:8')
 
 
-@pytest.mark.parametrize("training", [False, True])
-def test_torchs_own_attention_is_said_not_to_be_seen_where_it_runs(model, training):
-    encoder = torch.nn.TransformerEncoder(
-        torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2, enable_nested_tensor=False
-    )
-    both = torch.nn.Sequential(model.layers[0], encoder).train(training)
-    with pytest.warns(UserWarning, match="cannot record") as caught, watch(both) as seen:
-        both(X)
-    assert [str(warning.message) for warning in caught] == [
-        "regard.watch: 1.layers.0.self_attn: cannot record torch.nn.MultiheadAttention; "
-        "use regard.layers.MultiHeadAttention instead"
-    ]
-    assert list(seen) == ["0"]
-    with watch(both) as seen:
-        both[0](X)  # the other one does not run
-    assert list(seen) == ["0"]
+def test_nothing_recorded_is_said():
+    class LinearAttention(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.keys = nn.Linear(8, 8)
 
-
-def test_torchs_own_attention_alone_is_said_not_to_be_seen():
-    layer = torch.nn.MultiheadAttention(8, 2)
-    with pytest.warns(UserWarning, match="regard.watch: the model itself: "), watch(layer):
-        layer(X, X, X)
-
-
-def test_nothing_is_said_of_torchs_attention_whose_forward_is_another(model):
-    class Other(torch.nn.MultiheadAttention):
         def forward(self, x):
-            return attend(x, x, x)
+            return x @ (self.keys(x).mT @ x)
 
-    layer = Other(8, 2)
-    with watch(layer) as seen:
-        layer(X)
-    assert list(seen) == [""]
+    model = nn.Sequential(LinearAttention())
+    with (
+        pytest.warns(UserWarning, match="no attention was recorded") as caught,
+        watch(model) as seen,
+    ):
+        model(X)
+    assert [str(warning.message) for warning in caught] == [
+        "regard.watch: no attention was recorded; 0 (LinearAttention): linear attention: it has no softmax over keys"
+    ]
+    assert len(seen) == 0
 
 
 def stepwise(layer, steps):

@@ -3,7 +3,17 @@ import json
 import pytest
 import torch
 
-from regard.bench.cost import LAYERS, RecurrentLayer, count_operations, fit_exponent, measure_gradient, run_on_positions
+from regard.bench.cost import (
+    LAYERS,
+    CostRow,
+    RecurrentLayer,
+    count_operations,
+    fit_exponent,
+    fit_growth,
+    make_table,
+    measure_gradient,
+    run_on_positions,
+)
 from regard.bench.settings import QUICK_COST, CostBench
 from regard.cli import main
 from regard.layers import MultiHeadAttention
@@ -18,6 +28,27 @@ def test_the_exponent_of_a_power_is_fitted(exponent):
 def test_the_exponent_is_that_of_the_longer_half():
     assert fit_exponent([1, 2, 4, 8], [100.0, 100.0, 16.0, 64.0]) == pytest.approx(2)
     assert fit_exponent([1, 2, 4], [None, None, 1.0]) is None
+
+
+@pytest.mark.parametrize(
+    ("values", "exponent"),
+    [
+        ([1.0, 2.0, 4.0, 8.0], 1),
+        ([5.0, 5.1, 5.2, 5.3], None),  # a fixed cost
+        ([1.0, 1.0, 9.0, 4.0], None),  # noise
+        ([None, None, 1.0, 4.0], None),  # too few
+    ],
+)
+def test_an_exponent_that_noise_or_fixed_costs_hide_is_not_reported(values, exponent):
+    fitted = fit_growth([8, 16, 32, 64], values)
+    assert fitted == (None if exponent is None else pytest.approx(exponent))
+
+
+def test_the_table_shows_no_exponent_of_noise():
+    rows = [CostRow(name, n, 1e-3, 2e-3, 10_000, 3, 2) for name in LAYERS for n in (32, 64, 128)]
+    table = make_table(rows)
+    assert list(table.columns[5].cells) == [f"- ({theory.time})" for _, theory in LAYERS.values()]
+    assert next(iter(table.columns[7].cells)) == "0.0 (1)"
 
 
 @pytest.mark.parametrize("name", LAYERS)

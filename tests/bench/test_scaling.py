@@ -1,10 +1,19 @@
 import json
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
-from regard.bench.scaling import SCORES, Lookup, draw_batch, measure_scores, softmax_gradient_norm, train_lookup
+from regard.bench.scaling import (
+    SCORES,
+    Lookup,
+    draw_batch,
+    measure_scaling,
+    measure_scores,
+    softmax_gradient_norm,
+    train_lookup,
+)
 from regard.bench.settings import ScalingBench
 from regard.cli import main
 
@@ -45,8 +54,28 @@ def test_a_lookup_gives_probabilities(name):
 
 
 def test_training_finds_the_key():
-    settings = ScalingBench(keys=4, steps=60, learning_rate=0.01)
-    assert train_lookup("scaled_dot", 16, 0, settings) < 0.5 * math.log(16)
+    settings = ScalingBench(keys=4, steps=60)
+    assert train_lookup("scaled_dot", 16, 0.01, 0, settings) < 0.5 * math.log(16)
+    assert train_lookup("additive", 16, 0.01, 0, replace(settings, steps=200)) < 0.5 * math.log(16)
+
+
+def test_the_best_learning_rate_is_reported():
+    settings = ScalingBench(widths="8", keys=4, samples=10, steps=60, learning_rates="1e-5,1e-2", seeds=1)
+    row = next(measure_scaling(settings, lambda _: None))
+    assert row.learning_rate == 0.01
+    assert row.loss == pytest.approx(train_lookup("dot", 8, 0.01, 0, settings))
+
+
+def test_the_biases_break_the_symmetry_of_the_additive_score():
+    model = Lookup("additive", 8)
+    query, keys = torch.randn(2, 32), torch.randn(2, 3, 32)
+
+    def score(sign):
+        return model.score(model.query(sign * query)[:, None], model.keys(sign * keys))
+
+    torch.testing.assert_close(score(-1), -score(1))  # at the start, biases are zero
+    torch.nn.init.ones_(model.query.bias)
+    assert (score(-1) + score(1)).abs().max() > 1e-3
 
 
 def test_the_command_prints_a_table_and_draws(tmp_path, capsys):
@@ -62,7 +91,8 @@ def test_the_command_prints_a_table_and_draws(tmp_path, capsys):
     ("words", "message"),
     [
         (["--widths", "0"], "--widths: expected increasing numbers from 1 to 65,536, as in 64,128, got 0"),
-        (["--learning-rate", "20"], "--learning-rate must be at most 10, got 20.0"),
+        (["--learning-rates", "1e-3,20"], "--learning-rates must be at most 10, got 20.0"),
+        (["--learning-rates", "1e-3,x"], '--learning-rates: expected a number, got "x"'),
         (["--steps", "0"], "--steps must be at least 1, got 0"),
     ],
 )

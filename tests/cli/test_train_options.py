@@ -68,7 +68,7 @@ def test_what_is_typed_replaces_what_a_recipe_says_and_nothing_else():
         ("xyzzy", "3", "train: unknown option --xyzzy; see regard train --help-all"),
         ("foo.bar", "3", "train: unknown option --foo.bar; see regard train --help-all"),
         ("", "3", "train: unknown option --; see regard train --help-all"),
-        ("model.hiden", "3", '--model.hiden: unknown value "hiden"; did you mean "hidden"?'),
+        ("model.hiden", "3", '--model.hiden: unknown setting "hiden"; did you mean "hidden"?'),
         ("model", "bahdanu", '--model: unknown value "bahdanu"; did you mean "bahdanau"?'),
         ("model", "", f'--model: unknown value ""; choose from {MODEL_NAMES}'),
         ("model", None, "--model requires a value"),
@@ -97,7 +97,7 @@ def test_an_option_of_another_model_is_refused():
     assert error_of(override, {}, [("width", "8"), ("model", "bahdanau")]) == (
         "--width: bahdanau has no such setting; it has embedding, hidden, layers, cell, bidirectional, reverse-source, "
         "dropout, attention, score, score-rank, score-hidden, score-activation, score-power, heads, project, "
-        "normalizer, learn-width, composition, input-feeding, tied, tied-embeddings"
+        "normalizer, learn-width, composition, input-feeding, copy, tied, tied-embeddings"
     )
 
 

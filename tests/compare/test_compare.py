@@ -1,6 +1,7 @@
 """`regard compare` from the command line to the report."""
 
 import json
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from regard.compare.charts import build_charts
 from regard.compare.pages import build_rows, write_report
 from regard.compare.plan import read_plan
 from regard.compare.report import build_report
-from regard.compare.schedule import Training
+from regard.compare.schedule import build_training
 from regard.compare.worker import choose_texts, get_result_file, run_training
 from regard.compare.worker import main as run_worker
 from regard.data.corpora import generate_built_in
@@ -47,7 +48,8 @@ def run_here(plan, folder, *, jobs, quiet):
     """Train one after another in this process, which has imported torch already."""
     for variant, seed in plan.trainings:
         run_training(folder, plan, variant, seed)
-    return [Training(variant, seed, folder, "done") for variant, seed in plan.trainings]
+    trainings = [build_training(variant, seed, folder) for variant, seed in plan.trainings]
+    return [replace(training, state="done") for training in trainings]
 
 
 def test_every_training_leaves_a_run_and_a_result(comparison):
@@ -108,6 +110,8 @@ def test_the_pictures_of_the_markdown_are_there(comparison):
     assert len(pictures) == 3 + 3  # charts, and three texts with attention in one model
     assert all((comparison / picture).read_bytes().startswith(b"\x89PNG") for picture in pictures)
     assert "Trained on cpu; one training at a time." in text
+    assert "here with seed 0 of 2" in text
+    assert text.count("regard train ") == 2
 
 
 def test_the_recipe_of_a_model_trains_the_same_model(comparison, tmp_path):
@@ -176,7 +180,26 @@ def test_the_worker_ends_with_one_line(comparison, tmp_path, capsys):
         ),
         (["reverse", "--models", "seq2seq,bahdanau", "--jobs", "two", "--out", "x"], "--jobs"),
         (["reverse", "--models", "seq2seq,bahdanau", "--from", "r", "--out", "x"], "--from cannot be combined"),
-        (["reverse", "--models", "seq2seq,bahdanau", "--hiden", "3", "--out", "x"], "did you mean --hidden?"),
+        (
+            ["reverse", "--models", "seq2seq,bahdanau", "--hiden", "3", "--out", "x"],
+            "compare: unknown option --hiden; did you mean --hidden?",
+        ),
+        (
+            ["reverse", "--models", "seq2seq,bahdanow", "--out", "x"],
+            '--models: unknown value "bahdanow"; did you mean "bahdanau"?',
+        ),
+        (
+            ["reverse", "--models", "bahdanau", "--set", "model.hiden=1,2", "--out", "x"],
+            '--set model.hiden: unknown setting "hiden"; did you mean "hidden"?',
+        ),
+        (
+            ["reverse", "--models", "seq2seq,bahdanau", "--set", "model.hidden=x,2", "--out", "x"],
+            '--set model.hidden: expected an integer, got "x"',
+        ),
+        (
+            ["reverse", "--models", "seq2seq", "--set", "training.metric=exact,bleu", "--out", "x"],
+            "compare: expected one validation metric for all models, got exact and bleu",
+        ),
         (["reverse", "--models"], "--models requires a value"),
         (["reverse", "--models", "bahdanau", "--scores", "dot,dott", "--out", "x"], 'did you mean "dot"?'),
         (

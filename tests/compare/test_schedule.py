@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from regard.compare.plan import Plan, Variant
-from regard.compare.schedule import Training, build_table, run_all
+from regard.compare.schedule import Training, build_table, build_training, run_all
 from regard.errors import RegardError
 from regard.training.stop import Terminated
 
@@ -35,5 +35,7 @@ def test_whatever_ends_the_command_ends_its_trainings(error, tmp_path, monkeypat
 
 def test_the_table_shows_brackets_as_they_are(tmp_path):
     console = Console(file=io.StringIO(), width=200)
-    console.print(build_table([Training(Variant("a", {}), 0, tmp_path, "a: [model] hidden must be at least 1")]))
+    training = build_training(Variant("a", {}), 0, tmp_path)
+    training.state = "a: [model] hidden must be at least 1"
+    console.print(build_table([training]))
     assert "a: [model] hidden must be at least 1" in console.file.getvalue()

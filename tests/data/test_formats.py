@@ -264,7 +264,8 @@ def test_columns_by_name_and_number(write):
     [
         ("a b\n", None, 'expected source and target separated by a tab, got "a b"'),
         ("a\tb\tc\n", None, "expected 2 columns, got 3 columns (2 tabs); "
-         "choose source and target by number or name: --data.columns 1,2"),
+         "choose source and target by number or name: --data.columns 1,2, "
+         "or join columns on one side: --data.columns 1+3,2"),
         ("a\tb\n", (1, 3), "column 3 does not exist; the line has 2 columns"),
         ("de\ten\n", ("de", "fr"), 'unknown column "fr"; columns: "de, en"'),
     ],

@@ -1,4 +1,5 @@
 import jaxtyping
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -6,6 +7,7 @@ from torch import nn
 from regard import RegardError, attend, causal, lengths
 from regard.attention.scores import SCORES, Additive
 from regard.layers import MultiHeadAttention
+from regard.layers.positions import PositionalEncoding
 
 
 def torch_twin(layer, **widths):
@@ -227,9 +229,38 @@ def test_a_turn_reaches_queries_and_keys_alone(groups):
     values = layer.values(x).unflatten(-1, (-1, 4)).transpose(1, 2)
     values = values.unsqueeze(2) if groups else values
     torch.testing.assert_close(out, layer.output((expected @ values).reshape(2, 4, 5, 4).transpose(1, 2).flatten(2)))
-    with pytest.raises(RegardError) as error:
-        layer(x, x, turn=lambda heads: heads)
-    assert str(error.value) == "MultiHeadAttention: turn cannot be combined with keys; it is for self-attention"
+
+
+def test_queries_and_keys_of_two_sequences_turn_each_by_their_own_positions():
+    layer = MultiHeadAttention(8, 2, key_width=6).double()
+    x, source = torch.randn(3, 4, 8, dtype=torch.float64), torch.randn(3, 7, 6, dtype=torch.float64)
+    turns = [PositionalEncoding("rotary", 8, head_width=4)(length, x).turn for length in (4, 7)]
+    out, weights = layer(x, source, turn=turns[0], key_turn=turns[1], return_weights=True)
+    speeds = np.array([1.0, 0.01])  # 10000^0 and 10000^(-2 / 4)
+
+    def to_complex(projection, inputs):
+        heads = projection(inputs).detach().numpy().reshape(3, -1, 2, 2, 2)  # batch, positions, heads, pairs, 2
+        angles = np.arange(heads.shape[1])[:, None, None] * speeds
+        return (heads[..., 0] + 1j * heads[..., 1]) * np.exp(1j * angles)
+
+    query, keys = to_complex(layer.query, x), to_complex(layer.keys, source)
+    scores = np.einsum("bqhp,bkhp->bhqk", query, keys.conj()).real / 2
+    expected = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
+    np.testing.assert_allclose(weights.dense().detach().numpy(), expected)
+    with torch.no_grad():
+        torch.testing.assert_close(layer(x, layer.remember(source, turn=turns[1]), turn=turns[0]), out)
+
+
+@torch.no_grad()
+def test_the_keys_of_a_cache_and_of_self_attention_take_no_turn():
+    layer, x = MultiHeadAttention(8, 2), torch.randn(2, 5, 8)
+    for keys, advice in (
+        (None, "self-attention applies turn to the keys"),
+        (layer.remember(x), "pass it to remember as turn"),
+    ):
+        with pytest.raises(RegardError) as error:
+            layer(x, keys, key_turn=lambda heads: heads)
+        assert str(error.value) == f"MultiHeadAttention: key_turn requires keys as a tensor; {advice}"
 
 
 def test_dropout_is_for_training():

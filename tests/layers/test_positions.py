@@ -25,6 +25,16 @@ def test_a_pair_turns_by_its_angle():
     torch.testing.assert_close(Rotation(turning.cos(), turning.sin())(x), expected)
 
 
+def test_a_turn_equals_that_of_transformers():
+    modeling = pytest.importorskip("transformers.models.gptj.modeling_gptj")
+    table = modeling.create_sinusoidal_positions(30, 8)  # sines of the four pairs, then cosines
+    sine, cosine = table[None].chunk(2, -1)
+    x = torch.randn(2, 30, 3, 8)  # batch, positions, heads, width
+    expected = modeling.apply_rotary_pos_emb(x, sine, cosine).transpose(1, 2)
+    turn = PositionalEncoding("rotary", 24, head_width=8)(30, x).turn
+    torch.testing.assert_close(turn(x.transpose(1, 2)), expected)
+
+
 def test_turned_products_know_only_how_far_apart_they_stand():
     turn = PositionalEncoding("rotary", 16, head_width=8)(20, LIKE).turn
     query, key = torch.randn(2, 1, 8, dtype=torch.float64).expand(2, 20, 8)

@@ -1,7 +1,10 @@
 import torch
 
 from regard.maps.sides import Side, build_token_side, build_word_side, mean_rows
+from regard.text import learn_tokenizer
 from regard.text.units import TextUnit
+
+BPE, CHARACTERS = (learn_tokenizer(kind, ["the animal"]) for kind in ("bpe", "characters"))
 
 # "the", a space, "ani" + "mal", <eos>
 WORDS = Side((TextUnit("the", (0,)), TextUnit("animal", (2, 3)), TextUnit("<eos>", (4,))), 5)
@@ -35,12 +38,12 @@ def test_tokens_are_no_words():
 
 
 def test_special_tokens_stay_around_the_words():
-    side = build_word_side("bpe", "the animal", ("the", "▁ani", "mal"), (0, 1, 1), before=("<bos>",), after=("<eos>",))
+    side = build_word_side(BPE, "the animal", ("the", "▁ani", "mal"), (0, 1, 1), before=("<bos>",), after=("<eos>",))
     units = [(unit.text, unit.token_indices) for unit in side.units]
     assert units == [("<bos>", (0,)), ("the", (1,)), ("animal", (2, 3)), ("<eos>", (4,))]
     assert (side.size, side.merged) == (5, True)
 
 
 def test_characters_and_a_single_word_stay_tokens():
-    assert build_word_side("characters", "a b", ("a", "▁", "b"), (0, None, 1)).names == ("a", "▁", "b")
-    assert build_word_side("bpe", "animal", ("ani", "mal"), (0, 0), after=("<eos>",)).names == ("ani", "mal", "<eos>")
+    assert build_word_side(CHARACTERS, "a b", ("a", "▁", "b"), (0, None, 1)).names == ("a", "▁", "b")
+    assert build_word_side(BPE, "animal", ("ani", "mal"), (0, 0), after=("<eos>",)).names == ("ani", "mal", "<eos>")

@@ -153,6 +153,39 @@ def luong_concat(p: Parameters) -> list[Tensor]:
     return luong(p, lambda s, h: energy @ torch.tanh(weight @ torch.cat([s, h])))
 
 
+def hard_attention(p: Parameters, *, monotonic: bool = False) -> list[Tensor]:
+    """Wu et al. 2018 and, monotonic with moves of their own, Wu and Cotterell 2019: a sum over source positions."""
+    xs = [p["source_embedding.weight"][token] for token in [*SOURCE, 3]]
+    sides = []
+    for suffix, inputs in (("l0", xs), ("l0_reverse", xs[::-1])):
+        state, states = (zeros(), zeros()), []
+        for x in inputs:
+            state = lstm(p.layer("encoder", suffix), x, state)
+            states.append(state[0])
+        sides.append(states)
+    keys = [p["keys.weight"] @ torch.cat(pair) for pair in zip(sides[0], sides[1][::-1], strict=True)]
+    state = torch.tanh(p.linear("bridge.states.0", state[0])), p.linear("bridge.cells.0", state[1])
+    before, logits = torch.eye(5, dtype=torch.float64)[0], []  # p(a_{i-1} = k | y_1 ... y_{i-1}), first at the start
+    for token, written in zip([2, *TARGET], [*TARGET, 3], strict=True):
+        state = lstm(p.layer("decoder"), p["target_embedding.weight"][token], state)
+        s = state[0]
+        scores = torch.stack([s @ p["alignment.score.weight"] @ h for h in keys])
+        moves = p.linear("alignment.jumps", s) if monotonic else None
+        now = torch.zeros(5, dtype=torch.float64)
+        for k in range(5):
+            start = k if monotonic else 0
+            way = [scores[j] + (0 if moves is None else moves[min(j - k, 4)]) for j in range(start, 5)]
+            now[start:] += before[k] * torch.stack(way).softmax(0)
+        tokens = torch.stack([p.linear("vocabulary", torch.tanh(p.linear("state", s) + h)).softmax(0) for h in keys])
+        logits.append((now @ tokens).log())
+        before = now * tokens[:, written] / (now @ tokens[:, written])
+    return logits
+
+
+def hard_monotonic(p: Parameters) -> list[Tensor]:
+    return hard_attention(p, monotonic=True)
+
+
 def attend_heads(p: Parameters, path: str, queries: Tensor, keys: Tensor, causal: bool) -> Tensor:
     """Four heads of 64 (Vaswani et al. 2017, 3.2)."""
     names = ("query", "keys", "values")
@@ -291,6 +324,8 @@ FORMULAS = {
     "luong-dot": luong_dot,
     "luong-general": luong_general,
     "luong-concat": luong_concat,
+    "hard-attention": hard_attention,
+    "hard-monotonic": hard_monotonic,
     "transformer": transformer,
     "neural-lm": neural_lm,
     "rnn-lm": rnn_lm,

@@ -8,7 +8,7 @@ from torch import nn
 
 from regard import RegardError, watch
 from regard.attention.scores import SCORES, find_scores_without_gradient
-from regard.batch import BOS, EOS, PAD, Batch, Pair, collate
+from regard.batch import BOS, EOS, PAD, UNKNOWN, Batch, Pair, collate
 from regard.models.recurrent_seq2seq import RecurrentConfig, RecurrentSeq2Seq
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -34,8 +34,14 @@ CASES: dict[str, dict[str, Any]] = {
     "bidirectional lstm": {"cell": "lstm", "bidirectional": True, "attention": "before"},
     "reversed": {"reverse_source": True, "cell": "lstm"},
     "tied embeddings": {"tied_embeddings": True},
+    "copy before": {**PRESETS["bahdanau"], "copy": True},
+    "copy after": {"copy": True, "cell": "lstm"},
+    "copy all at once": {**PRESETS["parameterized-attention"], "copy": True, "tied_embeddings": True},
 }
 PAIRS = [Pair([5, 6, 7, 8], [4, 5]), Pair([9], [6, 7, 8, 9, 4]), Pair([4, 4, 9, 5, 6, 7], [])]
+COPIED = ([4, 12, 11, 12], [7], [4, 4, 5, 11, 6, 10])  # from 11 on, tokens that only the source has
+COPY_PAIRS = [Pair(pair.source, [*(pair.target or ()), 11], ids) for pair, ids in zip(PAIRS, COPIED, strict=True)]
+COPY_PAIRS[1] = Pair([9], [7, 9], [7])
 
 
 def make(**settings):
@@ -140,15 +146,25 @@ def compose_by_hand(model, s, c, e):
     return torch.maximum(both[: len(both) // 2], both[len(both) // 2 :])
 
 
-def by_formulas(model, pair):
-    """Logits and weights of one pair, token by token."""
+def mix_by_hand(model, logits, weights, ids, inputs, size):
+    """log(g softmax(logits) + (1 - g) copied), where g = sigmoid(w [c; s; e] + b) (See et al. 2017, 8 and 9)."""
+    gate = torch.sigmoid(model.pointer.gate.weight[0] @ torch.cat(inputs) + model.pointer.gate.bias[0])
+    places = list(zip(weights, ids, strict=True))
+    copied = [sum((w for w, i in places if i == token), start=0 * gate) for token in range(size)]
+    generated = torch.cat([logits.softmax(0), logits.new_zeros(size - len(logits))])
+    mixed = gate * generated + (1 - gate) * torch.stack(copied)
+    return mixed.clamp_min(1e-300).log().masked_fill(mixed == 0, -torch.inf)  # log 0 has no gradient
+
+
+def by_formulas(model, pair, size=0):
+    """Logits and weights of one pair, token by token; with copying, log-probabilities of `size` tokens."""
     config, logits, weights = model.config, [], []
     states, layers = encode(model, [*pair.source, EOS])
     embedding = (model.source_embedding if config.tied else model.target_embedding).weight
     stack = (model.encoder if config.tied else model.decoder).stack.all_weights
     feed = None if config.attention != "after" or not config.input_feeding else states[0].new_zeros(model.compose.width)
     for token in [BOS, *pair.target]:
-        e = embedding[token]
+        e = embedding[token if token < len(embedding) else UNKNOWN]
         if config.attention == "before":
             c, looked = look(model, layers[-1][0], states)
             layers = stack_step(config.cell, stack, torch.cat([e, c]), layers)
@@ -166,6 +182,9 @@ def by_formulas(model, pair):
             logits.append(embedding @ out + model.bias)
         else:
             logits.append(model.vocabulary.weight @ out + model.vocabulary.bias)
+        if config.copy is True:
+            ids = [*pair.copy_ids, EOS]
+            logits[-1] = mix_by_hand(model, logits[-1], looked, ids, [c, layers[-1][0], e], size)
     return torch.stack(logits), torch.stack(weights) if weights else None
 
 
@@ -173,10 +192,11 @@ def by_formulas(model, pair):
 @pytest.mark.parametrize("case", CASES)
 def test_a_model_follows_its_formulas(case, layers):
     model = make(layers=layers, **CASES[case])
+    pairs = COPY_PAIRS if model.copies else PAIRS
     with watch(model, "dense") as seen:
-        logits = model(collate(PAIRS))
-    for row, pair in enumerate(PAIRS):
-        expected, weights = by_formulas(model, pair)
+        logits = model(collate(pairs))
+    for row, pair in enumerate(pairs):
+        expected, weights = by_formulas(model, pair, logits.shape[-1])
         torch.testing.assert_close(logits[row, : len(expected)], expected)
         if weights is not None:
             (path,) = model.default_attention
@@ -186,6 +206,23 @@ def test_a_model_follows_its_formulas(case, layers):
     if CASES[case].get("attention") == "none":
         assert model.default_attention == ()
         assert not seen
+
+
+@pytest.mark.parametrize("case", ["copy before", "copy after", "copy all at once"])
+def test_gradients_of_copying_are_those_of_the_formulas(case):
+    model, batch = make(**CASES[case]), collate(COPY_PAIRS)
+    picked = batch.target_out[..., None]
+    real = torch.arange(picked.shape[1]) < batch.target_lengths[:, None]
+    loss = model(batch).gather(-1, picked)[..., 0][real].sum()
+    expected = 0.0
+    for row, pair in enumerate(COPY_PAIRS):
+        log_probabilities, _ = by_formulas(model, pair, batch.copy_size)
+        ends = [*pair.target, EOS]
+        expected += sum(log_probabilities[i, token] for i, token in enumerate(ends) if real[row, i])
+    torch.testing.assert_close(loss, expected)
+    parameters = list(model.parameters())
+    actual = torch.autograd.grad(loss, parameters)
+    torch.testing.assert_close(actual, torch.autograd.grad(expected, parameters))
 
 
 @pytest.mark.parametrize("case", ["bahdanau", "luong-general", "tied", "parameterized-attention"])
@@ -205,15 +242,17 @@ def test_gradients_are_those_of_the_formulas(case):
 )
 def test_steps_equal_the_whole(case, heads):
     model = make(layers=2, heads=heads, **CASES[case]).eval()
-    batch = collate(PAIRS)
-    tokens = torch.randint(4, 10, (3, 3, 4))  # (batch, copies, time)
+    pairs = COPY_PAIRS if model.copies else PAIRS
+    batch = collate(pairs)
+    tokens = torch.randint(4, 13 if model.copies else 10, (3, 3, 4))  # (batch, copies, time)
     tokens[..., 0] = BOS
 
     def whole(copy):
-        return model(Batch(batch.source, batch.source_lengths, tokens[:, copy]))
+        copied = {"copy_ids": batch.copy_ids, "copy_size": batch.copy_size}
+        return model(Batch(batch.source, batch.source_lengths, tokens[:, copy], **copied))
 
     with torch.no_grad():
-        state = model.start(collate([Pair(pair.source) for pair in PAIRS]), 4, copies=3)
+        state = model.start(collate([pair._replace(target=None) for pair in pairs]), 4, copies=3)
         for time in range(2):
             logits, state = model.step(tokens[..., time].flatten(), state)
             for copy in range(3):

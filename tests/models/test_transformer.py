@@ -8,6 +8,7 @@ from torch import nn
 from regard import RegardError, watch
 from regard.attention import SCORES
 from regard.batch import BOS, PAD, Batch, Pair, collate
+from regard.layers.positions import PositionalEncoding
 from regard.models.transformer import Transformer, TransformerConfig
 
 PAIRS = [Pair([4, 5, 6, 7, 8], [9, 4]), Pair([6, 5], [5, 6, 7, 8]), Pair([10], [])]  # all lengths differ
@@ -177,6 +178,23 @@ def test_steps_follow_hypotheses_that_are_reordered(positions):
         tokens = torch.randint(4, 13, (9,))
     assert len(addresses) == 1
     assert [tuple(layer.cross_cache.keys.shape) for layer in state.memory] == [(3, 2, 6, 8)] * 3  # once for all copies
+
+
+@pytest.mark.parametrize("copies", [1, 2])
+def test_rotary_positions_turn_the_attention_to_the_source(copies):
+    layer = build(positions="rotary", decoder_layers=1).decoder.layers[0]
+    x, source = torch.randn(3 * copies, 5, 16, dtype=torch.float64), torch.randn(3, 6, 16, dtype=torch.float64)
+    turn, source_turn = (PositionalEncoding("rotary", 16, head_width=8)(length, x).turn for length in (5, 6))
+    with watch(layer) as seen:
+        layer(x, source, turn=turn, source_turn=source_turn)
+    attended = layer.attention_residual(x, lambda y: layer.attention(y, turn=turn))
+    query, keys = (
+        turn(projected.unflatten(-1, (2, 8)).transpose(1, 2))
+        for turn, projected in ((turn, layer.cross.query(attended)), (source_turn, layer.cross.keys(source)))
+    )
+    expected = (query @ keys.repeat_interleave(copies, 0).mT / 8**0.5).softmax(-1)  # (3 * copies, heads, 5, 6)
+    actual = seen["cross"][0].dense().unflatten(-2, (copies, 5)).transpose(1, 2).flatten(0, 1)
+    torch.testing.assert_close(actual, expected)
 
 
 @pytest.mark.parametrize("score", SCORES)

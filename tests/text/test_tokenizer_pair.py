@@ -116,7 +116,8 @@ def broken(change):
         ),
         (
             broken(lambda content: content["source"]["steps"].update(upper=True)),
-            'source: steps: unknown setting "upper"; choose from lowercase, moses, normalize_punctuation',
+            'source: steps: unknown setting "upper"; '
+            "choose from lowercase, moses, normal_form, normalize_punctuation, separator",
         ),
         (
             broken(lambda content: content["target"]["model"]["model"].update(vocab={"a": 0})),

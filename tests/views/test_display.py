@@ -31,6 +31,9 @@ from regard.views.display import (
         ("\u0301", "◌\u0301"),
         ("e\u0301", "é"),
         ("\u1112\u1161\u11ab", "한"),
+        ("\u1112", "ㅎ"),  # parts of a syllable, each a letter of its own
+        ("\u1161", "ㅏ"),
+        ("\u11ab", "ㄴ"),
         ("👍🏽", "👍"),
         ("❤\ufe0f", "❤"),
         ("🇩🇪", "DE"),

@@ -3,58 +3,89 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
+from jaxtyping import Bool
 from torch import Tensor
 from torch.nn.functional import pad
 
 from regard.attention.combined_weights import JoinedWeights
+from regard.attention.intercept.recorded_weights import RecordedWeights
+from regard.attention.weights import DenseWeights, Weights
 from regard.errors import RegardError
 
 
-class Extent(NamedTuple):
+class CallShape(NamedTuple):
     """The queries and keys of a call."""
 
     shape: torch.Size  # (*batch, queries, keys)
-    first: int  # the position of the first key
+    seen: Bool[Tensor, " keys"] | None = None  # the keys that the last query sees; a static cache has unused ones
+    last_key: Tensor | None = None  # the last key in use, to tell a moving window from a source that stays
+    kind: str = "self"
 
-    @property
-    def end(self) -> int:
-        """The position after the last key."""
-        return self.first + self.shape[-1]
+    def count_keys(self) -> int:
+        """Return the number of keys up to the last one in use."""
+        if self.seen is None or not self.seen.any():
+            return self.shape[-1]
+        return int(self.seen.nonzero()[-1].item()) + 1
 
 
-def check_steps(prefix: str, extents: Sequence[Extent]) -> None:
-    """Raise a `RegardError` unless each call continues the previous one.
+class Extent(NamedTuple):
+    """The positions of the keys of a call among all keys."""
+
+    first: int
+    end: int
+
+
+def locate_steps(prefix: str, calls: Sequence[CallShape]) -> list[Extent]:
+    """Return where the keys of each call are; raise a `RegardError` unless each call continues the previous one.
 
     A call must add one key per query, or have one query and the same keys, as attention to a
-    source does.
+    source does. A cache with a window may have dropped the first keys.
     """
-    for call_number, (previous, current) in enumerate(pairwise(extents), start=2):
-        if previous.shape[:-2] != current.shape[:-2]:
+    extents: list[Extent] = []
+    for number, call in enumerate(calls):
+        count, queries = call.count_keys(), call.shape[-2]
+        if not number:
+            extents.append(Extent(0, count))
+            continue
+        previous, before = extents[-1], calls[number - 1]
+        if before.shape[:-2] != call.shape[:-2]:
             raise RegardError(
-                f"{prefix}: all calls must have the same batch shape, got {tuple(previous.shape[:-2])} and "
-                f"{tuple(current.shape[:-2])} for call {call_number}"
+                f"{prefix}: all calls must have the same batch shape, got {tuple(before.shape[:-2])} and "
+                f"{tuple(call.shape[:-2])} for call {number + 1}"
             )
-        queries = current.shape[-2]
-        if current.end != previous.end + queries and not (
-            queries == 1 and (current.first, current.end) == (previous.first, previous.end)
-        ):
+        stays = has_same_keys(before, call)
+        if count == previous.end + queries:
+            extents.append(Extent(0, count))
+        elif queries == 1 and count == previous.end - previous.first and stays:
+            extents.append(previous)
+        elif queries < count < previous.end + queries and not stays:
+            extents.append(Extent(previous.end + queries - count, previous.end + queries))
+        else:
             raise RegardError(
-                f"{prefix}: call {call_number} does not continue the previous one: {queries} queries and keys "
-                f"up to {current.end} after keys up to {previous.end}; "
+                f"{prefix}: call {number + 1} does not continue the previous one: {queries} queries and keys "
+                f"up to {count} after keys up to {previous.end}; "
                 "only greedy or sampled steps with a cache can be joined"
             )
+    return extents
+
+
+def has_same_keys(before: CallShape, call: CallShape) -> bool:
+    """Return whether the keys of a call are those of the one before, as in attention to a source."""
+    if before.last_key is None or call.last_key is None:
+        return call.kind != "self" or (before.shape[-1] == call.shape[-1] and before.seen is call.seen is None)
+    return torch.equal(before.last_key, call.last_key)
 
 
 def join_calls(name: str, calls: Sequence[Any], extents: Sequence[Extent]) -> Any:
     """Join what was kept of all calls under a name, in the same form; columns are positions among all keys."""
-    if len(calls) == 1 and extents[0].first == 0:
+    if len(calls) == 1:
         return calls[0]
     if name == "all":
-        return JoinedWeights(calls, [extent.first for extent in extents])
+        parts = [keep_first_keys(call, extent.end - extent.first) for call, extent in zip(calls, extents, strict=True)]
+        return JoinedWeights(parts, [extent.first for extent in extents])
     if name == "dense":
         return torch.cat(pad_to_all_keys(calls, extents), -2)
     if name == "received":
@@ -73,6 +104,15 @@ def join_calls(name: str, calls: Sequence[Any], extents: Sequence[Extent]) -> An
     return torch.cat(values, -2), torch.cat(indices, -2)
 
 
+def keep_first_keys(weights: Weights, count: int) -> Weights:
+    """Return the weights of the first keys; the others are unused slots of a cache."""
+    if weights.shape[-1] == count:
+        return weights
+    if isinstance(weights, RecordedWeights):
+        return weights.first_keys(count)
+    return DenseWeights(weights[..., :count])
+
+
 def shift_indices(indices: Tensor, extent: Extent) -> Tensor:
     """Convert key indices of a call to positions among all keys; -1 is unchanged."""
     return torch.where(indices < 0, indices, indices + extent.first)
@@ -81,4 +121,7 @@ def shift_indices(indices: Tensor, extent: Extent) -> Tensor:
 def pad_to_all_keys(calls: Sequence[Tensor], extents: Sequence[Extent]) -> list[Tensor]:
     """Pad the values for the keys of each call with zeros for all other keys."""
     keys = max(extent.end for extent in extents)
-    return [pad(call, (extent.first, keys - extent.end)) for call, extent in zip(calls, extents, strict=True)]
+    return [
+        pad(call[..., : extent.end - extent.first], (extent.first, keys - extent.end))
+        for call, extent in zip(calls, extents, strict=True)
+    ]

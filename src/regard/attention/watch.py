@@ -1,8 +1,8 @@
 """Record the attention weights of any model by module path, without changing the model.
 
-While a model is watched, hooks track which of its modules is running, and `attend` reports the
-weights of each call, which are recorded for the innermost running module. An adapter makes models
-of other libraries call `attend`. When nothing is watched, there is no overhead.
+The model runs its own attention, and what goes into it is recorded: `attend` reports its weights,
+and a torch function mode sees the attention that a model computes in any other way
+(`attention/intercept/`). When nothing is watched, there is no overhead.
 """
 
 from __future__ import annotations
@@ -10,23 +10,26 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from importlib import import_module
 from typing import Any
 
+import torch
 from torch import nn
 
-from regard.attention.join_steps import Extent, check_steps, join_calls
+from regard.attention.intercept.captured import INTERCEPTED, Captured
+from regard.attention.intercept.frames import Frame
+from regard.attention.intercept.mode import AttentionMode
+from regard.attention.intercept.recorded_weights import HeldWeights, RecordedWeights
+from regard.attention.join_steps import CallShape, join_calls, locate_steps
+from regard.attention.kernels.reference import SMALL
 from regard.attention.reductions import as_reduction
-from regard.attention.shared_context import disable_compile, set_variable
+from regard.attention.shared_context import set_variable
+from regard.attention.watch_report import AttentionReport, build_report
 from regard.attention.weights import Weights
 from regard.errors import RegardError
 
 Keep = str | Callable[[Weights], Any]
-
-ADAPTERS = {"transformers": "regard.interop.transformers_watch"}
-"""Libraries whose models do not call `attend` -> the module whose `adapt(model)` context makes them call it."""
 
 
 class AttentionRecording(Mapping[str, list[Any]]):
@@ -42,15 +45,15 @@ class AttentionRecording(Mapping[str, list[Any]]):
         >>> recording["encoder.layers.0.attention"][0].entropy()
     """
 
-    def __init__(self, keep: Keep, grad: bool) -> None:
+    def __init__(self, model: nn.Module, keep: Keep, grad: bool) -> None:
         self._name = keep if isinstance(keep, str) else None
         self._keep = build_keeper(keep, grad)
         self._calls: dict[str, list[Any]] = {}
-        self._extents: dict[str, list[Extent]] = {}
-        self._paths: dict[int, str] = {}
-        self._running: list[str] = []
-        self._reordered = False
-        self._warned = False
+        self._shapes: dict[str, list[CallShape]] = {}
+        self._notes: dict[str, list[Captured]] = {}
+        self._model = model
+        modules = {module: remove_compiled(path) for path, module in model.named_modules()}
+        self._mode = AttentionMode(modules, self._record, self._is_active, grad=grad)
 
     def __getitem__(self, path: str) -> list[Any]:
         if path not in self._calls:
@@ -93,29 +96,40 @@ class AttentionRecording(Mapping[str, list[Any]]):
         prefix = f"join_steps: {path!r}"
         if self._name is None:
             raise RegardError(f'{prefix}: cannot join the results of a function; watch with keep="all" or "top:8"')
-        if self._reordered and len(calls) > 1:
+        if self._mode.reordered and len(calls) > 1:
             raise RegardError(
                 f"{prefix}: beam search reordered the batch between calls, so rows belong to different hypotheses; "
                 "watch one forced pass over the result instead"
             )
-        check_steps(prefix, self._extents[path])
-        return join_calls(self._name, calls, self._extents[path])
+        shapes = [
+            shape._replace(kind=note.kind or "self")
+            for shape, note in zip(self._shapes[path], self._notes[path], strict=True)
+        ]
+        return join_calls(self._name, calls, locate_steps(prefix, shapes))
 
-    def _record(self, weights: Weights, module: nn.Module | None, first: int) -> None:
-        path = self._paths.get(id(module)) if module is not None else self._running[-1] if self._running else None
-        if path is not None:
-            self._calls.setdefault(path, []).append(self._keep(weights))
-            self._extents.setdefault(path, []).append(Extent(weights.shape, first))
+    def report(self) -> AttentionReport:
+        """Return what was recorded and how, and which modules that look like attention were not, and why.
 
-    def _warn(self, path: str) -> None:
-        """Warn once that a module's attention cannot be recorded because torch computes it in one operator."""
-        if not self._warned:
-            self._warned = True
-            warnings.warn(
-                f"regard.watch: {path or 'the model itself'}: cannot record torch.nn.MultiheadAttention; "
-                "use regard.layers.MultiHeadAttention instead",
-                stacklevel=3,
-            )
+        Example:
+            >>> print(recording.report())
+        """
+        return build_report(self._model, self._notes, self._mode)
+
+    def _is_active(self) -> bool:
+        return any(recording is self for recording in _active.get())
+
+    def _record(self, captured: Captured, frame: Frame) -> None:
+        """Keep the weights of a call made by a module."""
+        weights = captured.weights
+        assert weights is not None
+        path = ".".join(part for part in (frame.path, captured.path) if part)
+        shape = CallShape(weights.shape)
+        if isinstance(weights, (RecordedWeights, HeldWeights)):
+            shape = CallShape(weights.shape, weights.find_last_key(), find_last_key(weights))
+        kept = self._keep(weights)
+        self._calls.setdefault(path, []).append(kept)
+        self._shapes.setdefault(path, []).append(shape)
+        self._notes.setdefault(path, []).append(captured)
 
 
 _active: ContextVar[tuple[AttentionRecording, ...]] = ContextVar("regard_watching", default=())
@@ -126,26 +140,20 @@ def is_watching() -> bool:
     return bool(_active.get())
 
 
-def report(weights: Weights, module: nn.Module | None = None, first: int = 0) -> None:
-    """Report the weights of one `attend` call to all active recordings.
-
-    Args:
-        weights: The weights of the call.
-        module: The module that made the call; defaults to the innermost running module.
-        first: The position of the first key, if a cache has dropped earlier ones.
-    """
+def report(weights: Weights) -> None:
+    """Report the weights of one `attend` call to all active recordings."""
     for recording in _active.get():
-        recording._record(weights, module, first)
+        recording._mode.add(Captured(weights, "attend"))
 
 
 def report_reordering() -> None:
     """Report to all active recordings that the rows of the batch were reordered, as beam search does."""
     for recording in _active.get():
-        recording._reordered = True
+        recording._mode.reordered = True
 
 
 def suspend_watching() -> AbstractContextManager[None]:
-    """Return a context in which no `attend` call is recorded, for callers that `report` in another form."""
+    """Return a context in which no attention is recorded, for `attend`, which reports its weights itself."""
     return set_variable(_active, ())
 
 
@@ -153,12 +161,13 @@ def suspend_watching() -> AbstractContextManager[None]:
 def watch(model: nn.Module, keep: Keep = "all", *, grad: bool = False) -> Iterator[AttentionRecording]:
     """Record the attention weights of every attention module in a model, by module path.
 
-    Only calls from the current thread (or task) are recorded, so several threads can watch the same
-    model. Two cases cause a warning: a compiled model runs uncompiled while it is watched, and
-    `torch.nn.MultiheadAttention` cannot be recorded.
+    The model runs its own attention, to the same bits, and what goes into it is recorded. Only calls
+    from the current thread (or task) are recorded, so several threads can watch the same model. A
+    compiled model runs uncompiled while it is watched, which causes a warning. `report()` of the
+    result lists what was recorded, and what looks like attention but was not.
 
     Args:
-        model: Any module that calls `attend` at any depth, or a model of Hugging Face Transformers.
+        model: Any module: of regard, torch, Hugging Face Transformers or another library, or your own.
         keep: What to keep of each call. `"all"` keeps the lazy `Weights`, which hold references to
             query and keys. `"top:8"`, `"received"`, `"entropy"`, `"argmax"` and `"dense"` compute
             that result during the call and keep nothing else. A function is called with the
@@ -178,72 +187,59 @@ def watch(model: nn.Module, keep: Keep = "all", *, grad: bool = False) -> Iterat
     """
     if not isinstance(model, nn.Module):
         raise RegardError(f"watch: expected an nn.Module, got {type(model).__name__}")
-    recording = AttentionRecording(keep, grad)
-    with ExitStack() as stack:
-        stack.enter_context(disable_model_compile(model))
-        for library in find_libraries(model):
-            stack.enter_context(import_module(ADAPTERS[library]).adapt(model))
-        for path, module in model.named_modules():
-            plain = ".".join(name for name in path.split(".") if name != "_orig_mod")  # the path before torch.compile
-            recording._paths[id(module)] = plain
-            for hook in register_hooks(module, plain, recording):
-                stack.callback(hook.remove)
-        stack.enter_context(set_variable(_active, (*_active.get(), recording)))
+    recording = AttentionRecording(model, keep, grad)
+    if "torch._dynamo" in sys.modules and any(is_compiled(module) for module in model.modules()):
+        warnings.warn("regard.watch: the compiled model runs uncompiled while it is watched", stacklevel=3)
+    with set_variable(_active, (*_active.get(), recording)), recording._mode:
         yield recording
+    message = recording.report().describe_silence()
+    if message:
+        warnings.warn(f"regard.watch: {message}", stacklevel=3)
 
 
-def find_libraries(model: nn.Module) -> list[str]:
-    """Return the libraries with an adapter that define modules of the model."""
-    kinds = {base for module in model.modules() for base in type(module).__mro__}
-    roots = {kind.__module__.partition(".")[0] for kind in kinds}
-    return [library for library in ADAPTERS if library in roots]
+def remove_compiled(path: str) -> str:
+    """Return the path of a module as it is without torch.compile."""
+    return ".".join(name for name in path.split(".") if name != "_orig_mod")
 
 
-def register_hooks(module: nn.Module, path: str, recording: AttentionRecording) -> Iterator[Any]:
-    """Register hooks that track which module of a watched model is running."""
-
-    def push_path(*_: Any) -> None:
-        if any(recording is active for active in _active.get()):
-            recording._running.append(path)
-            if is_torch_attention(module):
-                recording._warn(path)
-
-    def pop_path(*_: Any) -> None:
-        if any(recording is active for active in _active.get()):
-            recording._running.pop()
-
-    yield module.register_forward_pre_hook(push_path)
-    yield module.register_forward_hook(pop_path, always_call=True)
-
-
-def is_torch_attention(module: nn.Module) -> bool:
-    """Return whether a module is torch's own attention, unmodified."""
-    return isinstance(module, nn.MultiheadAttention) and type(module).forward is nn.MultiheadAttention.forward
+def find_last_key(weights: Weights) -> Any:
+    """Return the last key in use of recorded weights, a vector for each sequence and head; None if unknown."""
+    if not isinstance(weights, RecordedWeights) or not weights.keys.shape[-2]:
+        return None
+    seen = weights.find_last_key()
+    if seen is None:
+        return weights.keys[..., -1, :].detach().clone()
+    index = (seen * torch.arange(1, len(seen) + 1, device=seen.device)).argmax().reshape(1)
+    return weights.keys.detach().index_select(-2, index)[..., 0, :]
 
 
 def build_keeper(keep: Keep, grad: bool) -> Callable[[Weights], Any]:
     """Return the function that extracts what to keep from the weights of a call."""
     if callable(keep):
-        return keep if grad else lambda weights: keep(weights.detach())
+        return lambda weights: keep(hold(weights, grad))
     if keep == "all":
-        return (lambda weights: weights) if grad else (lambda weights: weights.detach())
+        return lambda weights: hold(weights, grad)
     if keep == "dense":
-        return (lambda weights: weights.dense()) if grad else (lambda weights: weights.detach().dense())
+        return lambda weights: (weights if grad else weights.detach()).materialize().clone().dense()
     if not isinstance(keep, str):
         raise RegardError(f"watch: keep must be a name or a function, got {type(keep).__name__}")
     other_names = ("all", "dense")
     as_reduction(keep, other_names)  # fail now rather than during a run
     if grad:
         raise RegardError(f'watch: grad=True cannot be combined with keep="{keep}"; pass keep="all" or "dense"')
-    return lambda weights: weights.reduce(keep)[0]
+    return lambda weights: (weights.materialize() if is_small(weights) else weights).reduce(keep)[0]
 
 
-def disable_model_compile(model: nn.Module) -> AbstractContextManager[None]:
-    """Return a context in which the model's compiled code runs uncompiled."""
-    if "torch._dynamo" not in sys.modules or not any(is_compiled(module) for module in model.modules()):
-        return nullcontext()
-    warnings.warn("regard.watch: the compiled model runs uncompiled while it is watched", stacklevel=4)
-    return disable_compile()
+def hold(weights: Weights, grad: bool) -> Weights:
+    """Return weights that stay what they were in the call."""
+    if isinstance(weights, INTERCEPTED):
+        return weights.hold()
+    return weights if grad else weights.detach()
+
+
+def is_small(weights: Weights) -> bool:
+    """Return whether the matrix of intercepted weights is made at once."""
+    return isinstance(weights, INTERCEPTED) and (weights.shape[-2] == 1 or weights.shape.numel() <= SMALL)
 
 
 def is_compiled(module: nn.Module) -> bool:

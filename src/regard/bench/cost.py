@@ -28,6 +28,12 @@ if TYPE_CHECKING:
 MAX_UNROLLED = 512
 """Maximum length for graphs and gradients, which run step by step."""
 
+MAX_ERROR, MIN_GROWTH = 0.25, 2.0
+"""Maximum standard error of a fitted exponent, and minimum growth of what is fitted: otherwise there is none."""
+
+HIDDEN = "-"
+"""What the table shows in place of an exponent that cannot be measured."""
+
 
 class Theory(NamedTuple):
     """Exponents of the length in theory."""
@@ -186,13 +192,36 @@ def measure_gradient(layer: nn.Module, length: int, settings: CostBench) -> floa
 
 def fit_exponent(lengths: Sequence[int], values: Sequence[float | None]) -> float | None:
     """Return the slope of log(value) against log(length), by least squares over the longer half of the lengths."""
+    fit = fit_line(lengths, values, 2)
+    return None if fit is None else fit[0]
+
+
+def fit_growth(lengths: Sequence[int], values: Sequence[float | None]) -> float | None:
+    """Return the exponent of a measured time or memory, or None where fixed costs or noise hide the growth.
+
+    That is where the value does not double over the fitted lengths, or the standard error of the exponent is above
+    `MAX_ERROR`; fewer than three lengths have no error.
+    """
+    fit = fit_line(lengths, values, 3)
+    return None if fit is None or fit[1] > MAX_ERROR or fit[2] < MIN_GROWTH else fit[0]
+
+
+def fit_line(lengths: Sequence[int], values: Sequence[float | None], least: int) -> tuple[float, float, float] | None:
+    """Fit log(value) to log(length) over the longer half, at least `least` points; None if there are fewer.
+
+    Returns:
+        The slope, its standard error (infinite for two points), and the last value as a multiple of the first.
+    """
     points = [(math.log(n), math.log(v)) for n, v in zip(lengths, values, strict=True) if v is not None and v > 0]
-    points = points[-max(2, (len(points) + 1) // 2) :]
-    if len(points) < 2:
+    points = points[-max(least, (len(points) + 1) // 2) :]
+    if len(points) < least:
         return None
     x_mean, y_mean = (sum(axis) / len(points) for axis in zip(*points, strict=True))
     variance = sum((x - x_mean) ** 2 for x, _ in points)
-    return sum((x - x_mean) * (y - y_mean) for x, y in points) / variance
+    slope = sum((x - x_mean) * (y - y_mean) for x, y in points) / variance
+    squares = sum((y - y_mean - slope * (x - x_mean)) ** 2 for x, y in points)
+    error = math.sqrt(squares / (len(points) - 2) / variance) if len(points) > 2 else math.inf
+    return slope, error, math.exp(points[-1][1] - points[0][1])
 
 
 def make_table(rows: Sequence[CostRow]) -> Table:
@@ -206,13 +235,13 @@ def make_table(rows: Sequence[CostRow]) -> Table:
         lengths, last = [row.length for row in cells], cells[-1]
         unrolled = [row for row in cells if row.steps is not None]
         exponents = (
-            fit_exponent(lengths, [row.seconds for row in cells]),
-            fit_exponent(lengths, [row.bytes for row in cells]),
+            fit_growth(lengths, [row.seconds for row in cells]),
+            fit_growth(lengths, [row.bytes for row in cells]),
             fit_exponent(lengths, [row.steps for row in cells]),
             fit_exponent(lengths, [row.path for row in cells]),
         )
         measured = [
-            "" if value is None else f"{value:.1f} ({expected})"
+            f"{HIDDEN if value is None else format(value, '.1f')} ({expected})"
             for value, expected in zip(exponents, theory, strict=True)
         ]
         counts = [f"{unrolled[-1].steps:,}", f"{unrolled[-1].path:,}"] if unrolled else ["", ""]
@@ -229,7 +258,7 @@ def describe_conditions(settings: CostBench) -> str:
         f"torch {torch.__version__}. ms and MB at length {lengths[-1]:,}; steps (operations that wait for each other) "
         f"and path (operations between the first input and the last output) at {min(lengths[-1], MAX_UNROLLED):,}, "
         "counted in autograd's graph. Then the exponents of the length: measured over the longer half of the lengths, "
-        "in brackets those of theory."
+        f"in brackets those of theory; {HIDDEN} where fixed costs or noise hide the growth: pass larger --lengths."
     )
 
 

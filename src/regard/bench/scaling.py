@@ -36,8 +36,9 @@ class ScalingRow:
     width: int
     variance: float  # of the scores of queries and keys with unit variance
     gradient: float  # mean Frobenius norm of ∂ weights / ∂ scores
-    loss: float  # after training, mean over seeds, in nats
+    loss: float  # after training with the best learning rate, mean over seeds, in nats
     spread: float  # standard deviation of the loss over seeds; 0 for one seed
+    learning_rate: float  # the best
 
 
 def build_score(name: str, width: int) -> Score:
@@ -51,9 +52,10 @@ def measure_scaling(settings: ScalingBench, on_progress: Tell) -> Iterator[Scali
         for width in settings.parse_widths():
             on_progress(f"{name}, width {width:,}")
             variance, gradient = measure_scores(name, width, settings)
-            losses = torch.tensor([train_lookup(name, width, seed, settings) for seed in range(settings.seeds)])
-            spread = float(losses.std()) if len(losses) > 1 else 0.0
-            yield ScalingRow(name, width, variance, gradient, float(losses.mean()), spread)
+            losses = {rate: train_seeds(name, width, rate, settings) for rate in settings.parse_learning_rates()}
+            best = min(losses, key=lambda rate: float(losses[rate].mean()))
+            spread = float(losses[best].std()) if settings.seeds > 1 else 0.0
+            yield ScalingRow(name, width, variance, gradient, float(losses[best].mean()), spread, best)
 
 
 @torch.no_grad()
@@ -73,13 +75,18 @@ def softmax_gradient_norm(weights: Float[Tensor, "queries keys"]) -> Float[Tenso
 
 
 class Lookup(nn.Module):
-    """Find the key that a noisy query was made from, and answer with its class: attention and nothing else."""
+    """Find the key that a noisy query was made from, and answer with its class: attention and nothing else.
+
+    The projections need their biases for the additive score: without, w·tanh(W q + V k) changes its sign with
+    query and key, but -q matches -k as well as q matches k, so that it could not tell a match from its opposite.
+    """
 
     def __init__(self, name: str, width: int) -> None:
         super().__init__()
-        self.query, self.keys = nn.Linear(INPUT, width, bias=False), nn.Linear(INPUT, width, bias=False)
+        self.query, self.keys = nn.Linear(INPUT, width), nn.Linear(INPUT, width)
         for projection in (self.query, self.keys):  # so that queries and keys have unit variance
             nn.init.normal_(projection.weight, std=1 / math.sqrt(INPUT))
+            nn.init.zeros_(projection.bias)
         self.score = build_score(name, width)
 
     def forward(
@@ -100,11 +107,16 @@ def draw_batch(settings: ScalingBench, generator: torch.Generator) -> tuple[Tens
     return query, keys, functional.one_hot(classes, CLASSES).float(), classes[rows, right]
 
 
-def train_lookup(name: str, width: int, seed: int, settings: ScalingBench) -> float:
+def train_seeds(name: str, width: int, learning_rate: float, settings: ScalingBench) -> Float[Tensor, " seeds"]:
+    """Train a look-up with every seed; return the losses."""
+    return torch.tensor([train_lookup(name, width, learning_rate, seed, settings) for seed in range(settings.seeds)])
+
+
+def train_lookup(name: str, width: int, learning_rate: float, seed: int, settings: ScalingBench) -> float:
     """Train a look-up with Adam; return its loss on new data."""
     torch.manual_seed(seed)
     model, generator = Lookup(name, width), torch.Generator().manual_seed(seed)
-    optimizer = torch.optim.Adam(model.parameters(), lr=settings.learning_rate)
+    optimizer = torch.optim.Adam(model.parameters(), lr=learning_rate)
     for _ in range(settings.steps):
         query, keys, values, classes = draw_batch(settings, generator)
         optimizer.zero_grad()
@@ -118,12 +130,19 @@ def train_lookup(name: str, width: int, seed: int, settings: ScalingBench) -> fl
 def make_table(rows: Sequence[ScalingRow]) -> Table:
     """Return a table with a line for each score and width."""
     table = Table()
-    for heading in ("score", "width", "variance of scores", "gradient of softmax", "loss after training"):
+    for heading in (
+        "score",
+        "width",
+        "variance of scores",
+        "gradient of softmax",
+        "loss after training",
+        "learning rate",
+    ):
         table.add_column(heading, justify="left" if heading == "score" else "right")
     for row in rows:
         spread = f" ± {row.spread:.3f}" if row.spread else ""
         cells = (f"{row.width:,}", f"{row.variance:.2f}", f"{row.gradient:.4f}", f"{row.loss:.3f}{spread}")
-        table.add_row(row.score, *cells)
+        table.add_row(row.score, *cells, f"{row.learning_rate:g}")
     return table
 
 
@@ -133,7 +152,8 @@ def describe_conditions(settings: ScalingBench) -> str:
         f"Queries and keys of unit variance, {settings.keys} keys; in theory the variance is the width for dot, and 1 "
         f"for scaled_dot. The gradient is the mean norm of ∂ weights / ∂ scores over {settings.samples:,} queries. "
         f"Training: name the class of the key that a noisy query was made from; {settings.steps:,} updates of {BATCH}, "
-        f"Adam with learning rate {settings.learning_rate:g}, {settings.seeds} seeds; ± is their standard deviation. "
+        f"Adam, the best of the learning rates {settings.learning_rates}, {settings.seeds} seeds; ± is their standard "
+        "deviation. "
         f"Chance is {math.log(CLASSES):.2f} nats."
     )
 

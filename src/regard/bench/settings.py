@@ -9,15 +9,16 @@ import itertools
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from regard.bounds import BatchTokens, Bounds, Heads, Layers, LearningRate, Width, check_bounds
+from regard.bounds import BatchTokens, Bounds, Heads, Layers, Width, check_bounds
 from regard.errors import RegardError
-from regard.settings import setting
+from regard.settings import parse_value, setting
 
 DType = Literal["float32", "float64", "float16", "bfloat16"]
 Size = Annotated[int, Bounds(1, 1_000_000)]
 Rounds = Annotated[int, Bounds(1, 1_000_000)]
 Processes = Annotated[int, Bounds(1, 1000)]
 Seconds = Annotated[float, Bounds(0, 86_400)]
+LEARNING_RATES = Bounds(exclusive_minimum=0, maximum=10)
 
 
 def parse_sizes(option: str, text: str, maximum: int) -> list[int]:
@@ -145,19 +146,27 @@ class ScalingBench:
     keys: Size = 32  # Number of keys.
     samples: Size = 2000  # Number of random queries for variances and gradients.
     steps: Rounds = 300  # Number of updates of each training.
-    learning_rate: LearningRate = 3e-3  # Learning rate of Adam.
-    seeds: Size = 3  # Number of trainings for each score and width.
+    learning_rates: str = "1e-3,3e-3"  # Learning rates of Adam to try; the best is reported.
+    seeds: Size = 3  # Number of trainings for each score, width and learning rate.
 
     def __post_init__(self) -> None:
         check_bounds(self, "--")
-        parse_sizes("--widths", self.widths, 2**16)
+        self.parse_widths()
+        self.parse_learning_rates()
 
     def parse_widths(self) -> list[int]:
         """Return the widths as numbers."""
         return parse_sizes("--widths", self.widths, 2**16)
 
+    def parse_learning_rates(self) -> list[float]:
+        """Return the learning rates as numbers."""
+        rates = [parse_value(part.strip(), float, "--learning-rates") for part in self.learning_rates.split(",")]
+        for rate in rates:
+            LEARNING_RATES.check("--learning-rates", rate)
+        return rates
 
-QUICK_SCALING = ScalingBench(widths="4,64", samples=200, steps=20, seeds=1)
+
+QUICK_SCALING = ScalingBench(widths="4,64", samples=200, steps=20, learning_rates="3e-3", seeds=1)
 """Settings of `regard bench scaling --quick`."""
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -77,6 +79,7 @@ class CompareArguments:
 
     models: list[str] = field(default_factory=list)
     sets: list[tuple[str, list[str]]] = field(default_factory=list)  # setting, values
+    typed: dict[str, str] = field(default_factory=dict)  # setting -> the option that was typed for it
     seeds: Annotated[int, Bounds(1, 1000)] = 1
     tokens: Annotated[int, Bounds(1, 10**15)] | None = None
     minutes: Annotated[float, Bounds(exclusive_minimum=0, maximum=100_000)] | None = None
@@ -84,6 +87,7 @@ class CompareArguments:
     texts: str | None = None
     jobs: Annotated[int, Bounds(1, 1000)] = 1
     match_parameters: bool = False
+    threads: int | None = None
 
 
 def compare(*words: Words) -> None:
@@ -100,7 +104,8 @@ def compare(*words: Words) -> None:
     if not line.data:
         raise RegardError("compare: DATA is required, as in: regard compare pairs.tsv --models seq2seq,bahdanau")
     if "threads" in line.options:
-        set_threads(parse_value(line.options["threads"], int, "--threads"))  # of every training
+        own.threads = parse_value(line.options["threads"], int, "--threads")
+        set_threads(own.threads)  # of every training, too
     table, _ = read_recipe_table(line)
     variants = build_variants(own, table, line.settings)
     run_comparison(own, variants, line, shlex.join(["regard", "compare", *words]))
@@ -131,14 +136,16 @@ def store_option(own: CompareArguments, name: str, text: str) -> None:
     if not text:
         raise RegardError(f"--{name} requires a value")
     if name == "models":
-        own.models = split_list(name, text)
+        own.models, own.typed["model"] = split_list(name, text), "--models"
     elif name == "scores":
         own.sets.append(("model.score", split_list(name, text)))
+        own.typed["model.score"] = "--scores"
     elif name == "set":
         setting, equals, values = text.partition("=")
         if not equals:
             raise RegardError(f"--set: expected NAME=VALUE,VALUE, got {text}")
         own.sets.append((setting, split_list(name, values)))
+        own.typed[setting] = f"--set {setting}"
     elif name in ("test", "texts"):
         setattr(own, name, text)
     else:
@@ -164,7 +171,8 @@ def build_variants(own: CompareArguments, table: Table, settings: Sequence[tuple
         raise RegardError("compare: expected at least two models; pass --models A,B, --scores A,B or --set NAME=A,B")
     variants = []
     for combination in combinations:
-        recipe = override(table, [*settings, *combination])
+        with name_typed_options(own.typed):
+            recipe = override(table, [*settings, *combination])
         resolve_paths(recipe, Path.cwd(), get_recipes().values())  # so that a training can be repeated from anywhere
         recipe.setdefault("data", {}).setdefault("split_seed", 0)  # the same validation part for all seeds
         variants.append(Variant(name_variant(combination, own), recipe))
@@ -172,17 +180,32 @@ def build_variants(own: CompareArguments, table: Table, settings: Sequence[tuple
     return variants
 
 
+@contextmanager
+def name_typed_options(typed: Mapping[str, str]) -> Iterator[None]:
+    """Name in errors the options as they were typed, such as --models and --set, which `regard train` does not have."""
+    try:
+        yield
+    except RegardError as error:
+        text = str(error).replace("train: unknown option", "compare: unknown option", 1)
+        for setting, option in typed.items():
+            text = re.sub(rf"--{re.escape(setting)}(?![\w.-])", option, text, count=1)
+        raise RegardError(text) from None
+
+
 def check_variants(variants: Sequence[Variant]) -> None:
-    """Raise a `RegardError` for an invalid setting, or models of different tasks, before anything is trained."""
+    """Raise a `RegardError` for an invalid setting, or models that cannot be compared, before anything is trained."""
     from regard.tasks import find_task, to_recipe
 
-    tasks = {}
+    tasks, metrics = {}, {}
     for variant in variants:
-        to_recipe(variant.table, variant.name)
+        recipe = to_recipe(variant.table, variant.name)
         tasks[find_task(variant.table, variant.name).name] = variant.name
+        metrics[recipe.training.metric] = variant.name
     if len(tasks) > 1:
         described = " and ".join(f"{name} ({task})" for task, name in tasks.items())
         raise RegardError(f"compare: expected models of one task, got {described}")
+    if len(metrics) > 1:
+        raise RegardError(f"compare: expected one validation metric for all models, got {' and '.join(metrics)}")
 
 
 def name_variant(combination: Sequence[tuple[str, str]], own: CompareArguments) -> str:
@@ -240,6 +263,7 @@ def build_plan(own: CompareArguments, variants: Sequence[Variant], folder: Path,
         test=test,
         texts=tuple(texts),
         device=device,
+        threads=own.threads,
         command=command,
     )
 

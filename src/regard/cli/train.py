@@ -13,6 +13,7 @@ from regard.cli.command_name import get_command_name
 from regard.cli.devices import resolve_device
 from regard.cli.threads import set_threads
 from regard.cli.train_options import build_unknown_option_error, find_known_fields, override
+from regard.cli.train_seeds import is_seeds_folder, train_seeds
 from regard.data.corpora import CORPORA
 from regard.data.pair_check import pluralize
 from regard.errors import RegardError
@@ -32,6 +33,8 @@ COMMAND_OPTIONS = {
     "from": "from",
     "device": "device",
     "threads": "threads",
+    "seeds": "seeds",
+    "jobs": "jobs",
 }
 """Options of the command itself -> the name we give them."""
 
@@ -76,6 +79,11 @@ def train(*words: Words) -> None:
     device = resolve_device(line.options.get("device", "auto"))
     if "threads" in line.options:
         set_threads(parse_value(line.options["threads"], int, "--threads"))
+    if "seeds" in line.options or is_seeds_folder(line.options["out"]):
+        train_seeds(table, line.options, device, recipe_name=recipe_name, quiet=line.quiet)
+        return
+    if "jobs" in line.options:
+        raise RegardError("--jobs requires --seeds")
     counters = train_run(table, out, device=device, base=base, quiet=line.quiet, recipe_name=recipe_name)
     if not line.quiet:
         steps = pluralize(counters.step, "step")

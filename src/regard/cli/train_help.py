@@ -44,6 +44,7 @@ COMMON = {
     "--from RUN": "fine-tune: start from the tokenizer, model and parameters of a trained run",
     "--device NAME": "auto (a GPU if there is one), cpu, cuda, cuda:1",
     "--threads N": "number of CPU threads; chosen by torch by default",
+    "--seeds N, --jobs N": "train with seeds 0 to N-1 (or --seeds 1,5,7) into one folder, some at the same time",
     "--quiet": "print nothing; everything is in the run's log",
 }
 """The options that most people need."""

@@ -135,7 +135,7 @@ def find_known_fields(section: str, table: Mapping[str, Any]) -> dict[str, Field
 def parse_option_value(option: str, key: str, text: str | None, fields: Mapping[str, Field]) -> Any:
     """Convert what was typed for a setting to its type."""
     if key not in fields:
-        raise unknown_name(f"--{option}", key, fields)
+        raise unknown_name(f"--{option}: setting", key, fields)
     if text is not None:
         return parse_value(text, fields[key].type, f"--{option}")
     if not accepts(fields[key].type, True):
@@ -143,7 +143,7 @@ def parse_option_value(option: str, key: str, text: str | None, fields: Mapping[
     return True
 
 
-def get_corpus_fields(table: Mapping[str, Any]) -> dict[str, Field]:
+def get_corpus_fields(table: Mapping[str, Any]) -> Mapping[str, Field]:
     """Return the settings of the built-in corpus that a table names; none if it names a file."""
     corpus = table.get("data", {}).get("train")
     return get_fields(CORPORA[corpus]) if corpus in CORPORA else {}
@@ -207,7 +207,7 @@ def build_unknown_option_error(name: str, table: Mapping[str, Any], dashes: str 
         if section not in short and key in find_known_fields(section, table):
             return RegardError(f"train: unknown option {dashes}{name}; did you mean --{section}.{name}?")
     option_names = [key.replace("_", "-") for section in short for key in find_known_fields(section, table)]
-    option_names += ["model", "out", "from", "device", "threads", "quiet"]
+    option_names += ["model", "out", "from", "device", "threads", "seeds", "jobs", "quiet"]
     close_matches = get_close_matches(name, option_names, n=1, cutoff=0.7)
     hint = f"did you mean --{close_matches[0]}?" if close_matches else "see regard train --help-all"
     return RegardError(f"train: unknown option {dashes}{name}; {hint}")

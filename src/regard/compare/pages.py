@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 
 from regard.compare.charts import Chart, build_charts
-from regard.compare.plan import to_file_name
+from regard.compare.plan import Plan, to_file_name
 from regard.compare.report import Look, ModelResult, Report, list_commands
 from regard.files import write_bytes, write_text
 from regard.settings import to_toml
@@ -114,9 +114,8 @@ def describe_conditions(report: Report) -> list[str]:
     plan, first = report.plan, report.models[0]
     lines = [
         f"Tested on {report.part} ({len(first.items[0]):,} items); {first.items[0].signature}.",
-        f"Seeds {', '.join(map(str, plan.seeds))}; ± is the standard deviation over seeds. Intervals and p-values are "
-        "from a paired bootstrap over the test items, for the mean over seeds.",
-        f"Trained on {plan.device}; {describe_jobs(report.jobs)}.",
+        describe_seeds(plan.seeds),
+        f"Trained on {plan.device}{describe_threads(plan.threads)}; {describe_jobs(report.jobs)}.",
         f"regard {report.version}.",
     ]
     if report.optimistic:
@@ -124,6 +123,26 @@ def describe_conditions(report: Report) -> list[str]:
             1, "The same items chose the best checkpoint of each run, so the scores are optimistic; pass --test."
         )
     return lines
+
+
+def describe_seeds(seeds: Sequence[int]) -> str:
+    """Describe the seeds and what the intervals are of."""
+    bootstrap = "Intervals and p-values are from a paired bootstrap over the test items"
+    if len(seeds) == 1:
+        return f"One seed, {seeds[0]}. {bootstrap}; they do not cover how much trainings differ."
+    names = ", ".join(map(str, seeds))
+    return f"Seeds {names}; ± is the standard deviation over seeds. {bootstrap}, for the mean over seeds."
+
+
+def describe_threads(threads: int | None) -> str:
+    """Describe the CPU threads of a training, if they were set."""
+    return "" if threads is None else f" with {threads} CPU thread{'s' if threads > 1 else ''} each"
+
+
+def describe_repeat(plan: Plan) -> str:
+    """Introduce the commands that repeat single trainings."""
+    others = f", here with seed {plan.seeds[0]} of {len(plan.seeds)}" if len(plan.seeds) > 1 else ""
+    return f"Each training alone, from its own recipe{others}:"
 
 
 def describe_jobs(jobs: int) -> str:
@@ -151,9 +170,8 @@ def build_markdown(report: Report, folder: Path, charts: Sequence[Chart]) -> str
             parts.append(
                 f"{model.name}: " + (f"\n\n![{model.name}]({file})" if shown.map is not None else shown.reason)
             )
-    parts += ["## Repeat it", f"```sh\n{report.plan.command}\n```", "Each training alone, from its own recipe:"]
-    commands = [command for variant in report.plan.variants for command in list_commands(variant, report.plan, folder)]
-    parts.append("```sh\n" + "\n".join(commands) + "\n```")
+    parts += ["## Repeat it", f"```sh\n{report.plan.command}\n```", describe_repeat(report.plan)]
+    parts.append("```sh\n" + "\n".join(list_commands(report.plan, folder)) + "\n```")
     return "\n\n".join(parts) + "\n"
 
 
@@ -183,7 +201,9 @@ def build_html(report: Report, folder: Path, charts: Sequence[Chart]) -> str:
             drawing = draw_matrix_svg(shown.map) if shown.map is not None else f"<p>{escape(shown.reason)}</p>"
             parts.append(f"<figure><figcaption>{escape(model.name)}</figcaption>{drawing}</figure>")
         parts.append("</div>")
-    parts += ["<h2>Repeat it</h2>", f"<pre>{escape(report.plan.command)}</pre>", "</main>"]
+    parts += ["<h2>Repeat it</h2>", f"<pre>{escape(report.plan.command)}</pre>"]
+    commands = escape("\n".join(list_commands(report.plan, folder)))
+    parts += [f"<p>{escape(describe_repeat(report.plan))}</p>", f"<pre>{commands}</pre>", "</main>"]
     style = read_static("report.css")
     return build_document("Comparison of models", "\n".join(parts), style=style, images=True)
 

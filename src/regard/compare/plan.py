@@ -64,6 +64,7 @@ class Plan:
     test: str | None  # test data; by default new examples of a built-in corpus, or the validation part
     texts: tuple[str, ...] = ()  # texts whose attention to show; by default three test items
     device: str = "cpu"
+    threads: int | None = None  # CPU threads of each training; None for those that torch chooses
     command: str = ""  # the command that started the comparison
 
     def __post_init__(self) -> None:
@@ -98,7 +99,7 @@ class Plan:
         write_text(get_plan_file(folder), content)
 
     def find_differences(self, saved: Plan) -> list[str]:
-        """Return what differs from a saved plan; models, seeds, texts and the device may be added or changed."""
+        """Return what differs from a saved plan; models, seeds, texts, device and threads may change."""
         known = {variant.name: variant.table for variant in saved.variants}
         changed = [variant.name for variant in self.variants if known.get(variant.name, variant.table) != variant.table]
         return [*changed, *(["the test data"] if self.test != saved.test else [])]

@@ -165,9 +165,10 @@ def parse_look(record: Mapping[str, Any]) -> Look:
     return Look(record["text"], attention_map, record.get("reason", ""))
 
 
-def list_commands(variant: Variant, plan: Plan, folder: Path) -> list[str]:
-    """Return the commands that repeat the training of a variant from its own recipe."""
-    recipe = folder / "recipes" / f"{variant.slug}.toml"
+def list_commands(plan: Plan, folder: Path) -> list[str]:
+    """Return the command that repeats the training of each variant with the first seed, from its own recipe."""
+    recipes = [shlex.quote(str(folder / "recipes" / f"{variant.slug}.toml")) for variant in plan.variants]
+    threads = "" if plan.threads is None else f" --threads {plan.threads}"
     return [
-        f"regard train {shlex.quote(str(recipe))} --seed {seed} --out RUN --device {plan.device}" for seed in plan.seeds
+        f"regard train {recipe} --seed {plan.seeds[0]} --out RUN --device {plan.device}{threads}" for recipe in recipes
     ]

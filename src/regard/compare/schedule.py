@@ -1,4 +1,4 @@
-"""Run the trainings of a comparison, several at a time, and show a table of their progress."""
+"""Run trainings in processes of their own, several at a time, and show a table of their progress."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,28 +25,29 @@ POLL_SECONDS = 0.2
 
 @dataclass
 class Training:
-    """One training of a comparison and its state: waiting, running, done, or the reason why it failed."""
+    """One training and its state: waiting, running, done, or the reason why it failed."""
 
-    variant: Variant
     seed: int
-    folder: Path
+    command: Sequence[str]  # trains, and writes the result
+    run: Path
+    result: Path  # exists once the training is done
+    log: Path  # what it prints to stderr
+    model: str = ""  # the name of the model, if several are trained
     state: str = "waiting"
     process: subprocess.Popen[bytes] | None = None
     errors: IO[bytes] | None = field(default=None, repr=False)
 
     @property
     def name(self) -> str:
-        """The variant and the seed."""
-        return f"{self.variant.name}, seed {self.seed}"
+        """The model, if several are trained, and the seed."""
+        return f"{self.model}, seed {self.seed}" if self.model else f"seed {self.seed}"
 
     def start(self) -> None:
-        """Start the training in a process of its own; what it prints to stderr goes to a file."""
-        log = self.folder / "results" / f"{self.variant.slug}-{self.seed}.log"
-        with wrap_write_errors(log):
-            log.parent.mkdir(parents=True, exist_ok=True)
-            self.errors = log.open("w+b")
-        command = [sys.executable, "-m", "regard.compare.worker", str(self.folder), self.variant.name, str(self.seed)]
-        self.process, self.state = subprocess.Popen(command, stderr=self.errors), "running"
+        """Start the training in a process of its own; what it prints to stderr goes to its log."""
+        with wrap_write_errors(self.log):
+            self.log.parent.mkdir(parents=True, exist_ok=True)
+            self.errors = self.log.open("w+b")
+        self.process, self.state = subprocess.Popen(self.command, stderr=self.errors), "running"
 
     def poll(self) -> bool:
         """Return whether the process has ended; if so, set the state."""
@@ -62,7 +63,7 @@ class Training:
 
     def describe_progress(self) -> dict[str, str]:
         """Return the cells of the table: step, metric of the best model so far, seconds."""
-        line = read_last_metrics(Run(get_run_folder(self.folder, self.variant, self.seed)))
+        line = read_last_metrics(Run(self.run))
         if line is None:
             return {}
         metrics = {name: value for name, value in line.items() if name.startswith("valid_")}
@@ -83,14 +84,33 @@ def read_last_metrics(run: Run) -> dict[str, Any] | None:
 
 
 def run_all(plan: Plan, folder: Path, *, jobs: int = 1, quiet: bool = False) -> list[Training]:
-    """Run all trainings that have no result yet; return all with their state.
+    """Run all trainings of a comparison that have no result yet; return all with their state."""
+    trainings = [build_training(variant, seed, folder) for variant, seed in plan.trainings]
+    run_trainings(trainings, jobs=jobs, quiet=quiet)
+    return trainings
+
+
+def build_training(variant: Variant, seed: int, folder: Path) -> Training:
+    """Return a training of a comparison, which waits."""
+    result = get_result_file(folder, variant, seed)
+    return Training(
+        seed=seed,
+        command=[sys.executable, "-m", "regard.compare.worker", str(folder), variant.name, str(seed)],
+        run=get_run_folder(folder, variant, seed),
+        result=result,
+        log=result.with_suffix(".log"),
+        model=variant.name,
+    )
+
+
+def run_trainings(trainings: list[Training], *, jobs: int, quiet: bool) -> None:
+    """Run all trainings that have no result yet, at most `jobs` at a time, and set their states.
 
     A failed training does not stop the others. Ctrl-C or SIGTERM stops and saves all of them.
 
     Raises:
         RegardError: All trainings failed.
     """
-    trainings = [Training(variant, seed, folder) for variant, seed in plan.trainings]
     waiting = [training for training in trainings if not mark_done(training)]
     running: list[Training] = []
     with show_progress(trainings, quiet) as update:
@@ -110,12 +130,11 @@ def run_all(plan: Plan, folder: Path, *, jobs: int = 1, quiet: bool = False) -> 
             raise
     if all(training.state != "done" for training in trainings):
         raise RegardError(f"{trainings[0].name}: {trainings[0].state}")
-    return trainings
 
 
 def mark_done(training: Training) -> bool:
     """Mark a training as done if it has a result."""
-    if get_result_file(training.folder, training.variant, training.seed).exists():
+    if training.result.exists():
         training.state = "done"
     return training.state == "done"
 
@@ -158,9 +177,11 @@ def build_table(trainings: list[Training]) -> Any:
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table("model", "seed", "state", "step", "validation", "seconds", box=None, pad_edge=False)
+    columns = ["model"] if any(training.model for training in trainings) else []
+    columns += ["seed", "state", "step", "validation", "seconds"]
+    table = Table(*columns, box=None, pad_edge=False)
     for training in trainings:
         cells = training.describe_progress() if training.state != "waiting" else {}
-        values = [training.variant.name, str(training.seed), training.state]
-        table.add_row(*map(escape, values), *(cells.get(name, "") for name in ("step", "validation", "seconds")))
+        cells |= {"model": training.model, "seed": str(training.seed), "state": training.state}
+        table.add_row(*(escape(cells.get(column, "")) for column in columns))
     return table

@@ -26,6 +26,7 @@ FAR, APART = np.log(3), 20  # an outlier is off by a factor of 3 and by this man
 ALSO_IN_TRAINING = "is also in the training data, so the scores do not measure generalization"
 
 SPACING = re.compile(r"  |[\t\n\r]")
+SPACING_OF_COLUMNS = re.compile(r"  |[\n\r]")  # a tab separates columns
 
 MAX_LABELS, MIN_PAIRS_PER_LABEL = 100, 20
 """Targets look like labels if there are at most this many distinct ones, with this many pairs each on average."""
@@ -171,12 +172,13 @@ def summarize_pair_part(
     name: str, examples: Sequence[Example], swapped: Sequence[int], others: Sequence[Example]
 ) -> PairPartSummary:
     """Compute the statistics of one part; `swapped` lists suspect pairs, `others` helps to detect a header."""
+    spacing = SPACING_OF_COLUMNS if all("\t" in example.target for example in examples) else SPACING
     suspects = {
         "where one side is unusually long for the other": find_length_outliers(examples),
         "where the target is a copy of the source": [n for n, e in enumerate(examples) if e.source == e.target],
         "where source and target look swapped": swapped,
         "where the target has line breaks, tabs or repeated spaces, which the words tokenizer does not preserve": [
-            n for n, e in enumerate(examples) if SPACING.search(e.target)
+            n for n, e in enumerate(examples) if spacing.search(e.target)
         ],
     }
     return PairPartSummary(

@@ -7,7 +7,7 @@ tokens are not renormalized.
 
 from regard.decoding.beam import BeamSearch, beam_search, iter_beam_search
 from regard.decoding.corpus import decode_all
-from regard.decoding.forced import forced_weights, score_targets, token_log_probabilities
+from regard.decoding.forced import forced_weights, generate_probabilities, score_targets, token_log_probabilities
 from regard.decoding.generate import generate, generate_beam, generate_hypotheses, text_weights
 from regard.decoding.greedy import greedy
 from regard.decoding.hypothesis import Hypothesis
@@ -25,6 +25,7 @@ __all__ = [
     "generate",
     "generate_beam",
     "generate_hypotheses",
+    "generate_probabilities",
     "greedy",
     "iter_beam_search",
     "sample",

@@ -55,7 +55,7 @@ def decode_all(
 
     hypotheses: dict[int, list[Hypothesis]] = {}
     for indices in iter_batches_by_length([len(pair.source) + 1 for pair in pairs], batch_tokens // width):
-        batch = collate([Pair(pairs[index].source) for index in indices]).to(target_device)
+        batch = collate([pairs[index]._replace(target=None) for index in indices]).to(target_device)
         hypotheses.update(zip(indices, decode(batch), strict=True))
         if progress is not None:
             progress(len(hypotheses))

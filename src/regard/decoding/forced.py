@@ -12,6 +12,7 @@ from regard.attention.weights import Weights
 from regard.batch import Batch
 from regard.decoding.steps import NOT_FINITE, GenerativeModel, check_eval_mode, target_log_probabilities
 from regard.errors import RegardError
+from regard.models.pointer import CopyFeatures
 from regard.models.seq2seq import Seq2Seq
 
 
@@ -39,6 +40,21 @@ def check_no_nan(log_probabilities: Float[Tensor, "rows time"], caller: str) -> 
     if bool(log_probabilities.isnan().any()):
         raise RegardError(f"{caller}: {NOT_FINITE}")
     return log_probabilities
+
+
+@torch.no_grad()
+def generate_probabilities(model: Seq2Seq, batch: Batch) -> Float[Tensor, "batch target"]:
+    """Return the probability of each step to generate its token rather than copy one.
+
+    Args:
+        model: A model that copies, in evaluation mode.
+        batch: Pairs with targets, on the model's device.
+    """
+    check_eval_mode(model)
+    features = model.features(batch)
+    if not isinstance(features, CopyFeatures):
+        raise RegardError(f"generate_probabilities: {type(model).__name__} does not copy")
+    return features.gate.float().sigmoid()
 
 
 @torch.no_grad()

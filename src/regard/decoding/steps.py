@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -11,6 +12,7 @@ from torch import Tensor
 from regard.batch import BOS, EOS, PAD, UNKNOWN, Batch
 from regard.decoding.hypothesis import Hypothesis, from_padded
 from regard.errors import RegardError
+from regard.models.features import Features
 from regard.models.language_model import LanguageModel
 from regard.models.seq2seq import Seq2Seq
 from regard.models.state import State
@@ -59,7 +61,7 @@ def log_probabilities(logits: Float[Tensor, "*places vocabulary"]) -> Float[Tens
 
 
 def target_log_probabilities(
-    model: GenerativeModel, features: Float[Tensor, "rows time width"], targets: Int[Tensor, "rows time"]
+    model: GenerativeModel, features: Float[Tensor, "rows time width"] | Features, targets: Int[Tensor, "rows time"]
 ) -> Float[Tensor, "rows time"]:
     """Return the log-probability of each target given the features at its position; 0 where it is PAD.
 
@@ -67,10 +69,12 @@ def target_log_probabilities(
     at a time, which bounds the memory of long texts and large vocabularies.
     """
     has_target = targets != PAD
-    parts = zip(features[has_target].split(MAX_POSITIONS), targets[has_target].split(MAX_POSITIONS), strict=True)
+    flat_features: Any = features[has_target]
+    flat_targets = targets[has_target]
+    parts = [slice(start, start + MAX_POSITIONS) for start in range(0, max(1, len(flat_targets)), MAX_POSITIONS)]
     logs = [
-        log_probabilities(model.output(part_features)).gather(-1, part_targets[:, None])[:, 0]
-        for part_features, part_targets in parts
+        log_probabilities(model.output(flat_features[part])).gather(-1, flat_targets[part, None])[:, 0]
+        for part in parts
     ]
     flat_log_probabilities = torch.cat(logs)
     return flat_log_probabilities.new_zeros(targets.shape).masked_scatter(has_target, flat_log_probabilities)

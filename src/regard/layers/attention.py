@@ -130,6 +130,7 @@ class MultiHeadAttention(nn.Module):
         bias: Float[Tensor, "..."] | None = None,
         cache: KeyValueCache | None = None,
         turn: Turn | None = None,
+        key_turn: Turn | None = None,
         return_weights: bool = False,
     ) -> Float[Tensor, "*batch queries width"] | tuple[Float[Tensor, "*batch queries width"], Weights]:
         """Attend from each query to the keys.
@@ -144,8 +145,10 @@ class MultiHeadAttention(nn.Module):
             bias: A tensor added to the scores, with the same shapes as `visible`.
             cache: The keys and values of earlier positions, from `new_cache`. Those of the queries are
                 appended, and the queries attend to all of them.
-            turn: A function applied to the heads of queries and keys before they are compared or
-                cached, for rotary positions. Cannot be combined with `keys`.
+            turn: A function applied to the heads of the queries before they are compared, for rotary
+                positions. In self-attention it is applied to the keys, too.
+            key_turn: A function applied to the heads of `keys` in the same way. The keys of a cache from
+                `remember` are already turned.
             return_weights: Whether to return the weights, too.
 
         Returns:
@@ -161,8 +164,9 @@ class MultiHeadAttention(nn.Module):
             ...     for x in steps:  # (2, 1, width)
             ...         out = layer(x, cache=cache)
         """
-        if turn is not None and keys is not None:
-            raise RegardError("MultiHeadAttention: turn cannot be combined with keys; it is for self-attention")
+        if key_turn is not None and (keys is None or isinstance(keys, KeyValueCache)):
+            advice = "self-attention applies turn to the keys" if keys is None else "pass it to remember as turn"
+            raise RegardError(f"MultiHeadAttention: key_turn requires keys as a tensor; {advice}")
         query_heads = apply_rotation(self._split_heads(self.query(self._check_input("query", query)), self.heads), turn)
         batch = query.shape[:-2]
         if visible is not None:
@@ -173,7 +177,9 @@ class MultiHeadAttention(nn.Module):
             raise RegardError(f"MultiHeadAttention: cache must come from new_cache, got {type(cache).__name__}")
         length_before = 0 if cache is None else cache.length
         lazy = cache is None and not isinstance(keys, KeyValueCache)  # the buffers of a cache are overwritten
-        memory = self._project_memory(query if keys is None else keys, values, cache, turn)
+        memory = self._project_memory(
+            query if keys is None else keys, values, cache, turn if keys is None else key_turn
+        )
         try:
             attended = attend(
                 self._split_groups(query_heads, self.heads // self.groups),
@@ -223,12 +229,15 @@ class MultiHeadAttention(nn.Module):
         self,
         keys: Float[Tensor, "*batch keys key_width"],
         values: Float[Tensor, "*batch keys value_width"] | None = None,
+        *,
+        turn: Turn | None = None,
     ) -> KeyValueCache:
         """Project the keys and values of a source once.
 
         Args:
             keys: The states of the source, (*batch, m, key width).
             values: The values, (*batch, m, value width). Defaults to the keys.
+            turn: A function applied to the heads of the keys, for rotary positions.
 
         Returns:
             A filled cache for the `keys` argument of `forward`.
@@ -237,7 +246,7 @@ class MultiHeadAttention(nn.Module):
             >>> memory = layer.remember(source)
             >>> out = layer(x, memory)
         """
-        key_heads, value_heads = self._project_memory(keys, values)
+        key_heads, value_heads = self._project_memory(keys, values, turn=turn)
         batch, m = key_heads.shape[:-3], key_heads.shape[-2]
         memory = self.new_cache(*batch, capacity=m, dtype=key_heads.dtype, device=key_heads.device)
         memory.append(key_heads, value_heads)

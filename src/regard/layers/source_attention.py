@@ -128,16 +128,25 @@ class SourceAttention(nn.Module):
         return Memory(score, keys, values, visible, looks)
 
     def forward(
-        self, query: Float[Tensor, "batch queries query_width"], memory: Memory, visible: Rule | None = None
-    ) -> Float[Tensor, "batch queries width"]:
+        self,
+        query: Float[Tensor, "batch queries query_width"],
+        memory: Memory,
+        visible: Rule | None = None,
+        *,
+        return_weights: bool = False,
+    ) -> (
+        Float[Tensor, "batch queries width"]
+        | tuple[Float[Tensor, "batch queries width"], Float[Tensor, "batch queries source"]]
+    ):
         """Attend from each query to the source; return the outputs of all heads, concatenated.
 
-        `visible` restricts the source states each query may attend to.
+        `visible` restricts the source states each query may attend to. With `return_weights`, also return the mean
+        weights of all heads, which have a gradient.
         """
         query_heads = self._split_heads(self.query(query))
         if visible is not None and memory.visible is not None:
             visible = visible & memory.visible
-        output = attend(
+        attended = attend(
             query_heads,
             memory.keys,
             memory.values,
@@ -146,8 +155,11 @@ class SourceAttention(nn.Module):
             normalizer=self.normalizer,
             path=memory.choose_path(query_heads),
             lazy=memory.lasts,
+            return_weights=return_weights,
         )
-        return output.transpose(1, 2).flatten(2)
+        output, weights = attended if isinstance(attended, tuple) else (attended, None)
+        joined = output.transpose(1, 2).flatten(2)
+        return joined if weights is None else (joined, weights.dense().mean(1))
 
     def _split_heads(self, tensor: Tensor) -> Tensor:
         """Reshape (batch, n, width) to (batch, heads, n, width / heads)."""

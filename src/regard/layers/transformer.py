@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -85,24 +85,48 @@ class TransformerLayer(nn.Module):
         visible: Rule | None = None,
         source_visible: Rule | None = None,
         turn: Turn | None = None,
+        source_turn: Turn | None = None,
         cache: KeyValueCache | None = None,
+        cross_weights: list[Tensor] | None = None,
     ) -> Float[Tensor, "rows positions width"]:
         """Apply the layer to all positions.
 
+        `turn` turns the queries and keys of the self-attention and the queries of the cross-attention;
+        `source_turn` turns the keys of the cross-attention.
+
         Several consecutive rows may share one source: their positions become the queries of one
-        attention, so the source is not repeated.
+        attention, so the source is not repeated. The mean weights of the heads of the cross-attention are appended to
+        `cross_weights`, if given, one tensor (rows, positions, source).
         """
         x = self.attention_residual(x, lambda y: self.attention(y, visible=visible, turn=turn, cache=cache))
         if self.cross is not None and self.cross_residual is not None:
             assert source is not None, "a layer with cross-attention needs a source"
-            x = self.cross_residual(x, lambda y: self._attend_source(y, source, source_visible))
+            x = self.cross_residual(
+                x, lambda y: self._attend_source(y, source, source_visible, turn, source_turn, cross_weights)
+            )
         return self.feed_forward_residual(x, self.feed_forward)
 
-    def _attend_source(self, x: Tensor, source: Tensor | KeyValueCache, visible: Rule | None) -> Tensor:
+    def _attend_source(
+        self,
+        x: Tensor,
+        source: Tensor | KeyValueCache,
+        visible: Rule | None,
+        turn: Turn | None,
+        source_turn: Turn | None,
+        cross_weights: list[Tensor] | None,
+    ) -> Tensor:
         assert self.cross is not None
-        batch = len(source.keys if isinstance(source, KeyValueCache) else source)
+        batch, positions = len(source.keys if isinstance(source, KeyValueCache) else source), x.shape[1]
         together = x if len(x) == batch else x.reshape(batch, -1, x.shape[-1])
-        return self.cross(together, source, visible=visible).reshape(x.shape)
+        if turn is not None and len(x) != batch:
+            turn = turn_each_row(turn, positions)
+        if cross_weights is None:
+            return self.cross(together, source, visible=visible, turn=turn, key_turn=source_turn).reshape(x.shape)
+        attended, weights = self.cross(
+            together, source, visible=visible, turn=turn, key_turn=source_turn, return_weights=True
+        )
+        cross_weights.append(weights.dense().mean(1).reshape(*x.shape[:2], -1))
+        return attended.reshape(x.shape)
 
 
 class Residual(nn.Module):
@@ -158,10 +182,21 @@ class TransformerStack(nn.Module):
         visible: Rule | None = None,
         source_visible: Rule | None = None,
         turn: Turn | None = None,
+        source_turn: Turn | None = None,
+        cross_weights: list[Tensor] | None = None,
     ) -> Float[Tensor, "batch positions width"]:
-        """Apply all layers to all positions."""
+        """Apply all layers to all positions; `cross_weights` receives those of the last layer, as in a layer."""
         for layer in self.layers:
-            x = layer(x, source, visible=visible, source_visible=source_visible, turn=turn)
+            last_weights = cross_weights if layer is self.layers[-1] else None
+            x = layer(
+                x,
+                source,
+                visible=visible,
+                source_visible=source_visible,
+                turn=turn,
+                source_turn=source_turn,
+                cross_weights=last_weights,
+            )
         return self.norm(x)
 
     def get_attention_paths(self, prefix: str, attention: str) -> tuple[str, ...]:
@@ -169,14 +204,20 @@ class TransformerStack(nn.Module):
         return tuple(f"{prefix}.layers.{layer}.{attention}" for layer in range(len(self.layers)))
 
     def new_memory(
-        self, rows: int, capacity: int, source: Float[Tensor, "batch source width"] | None = None
+        self,
+        rows: int,
+        capacity: int,
+        source: Float[Tensor, "batch source width"] | None = None,
+        source_turn: Turn | None = None,
     ) -> list[LayerMemory]:
         """Create the memory of all layers: empty caches for `capacity` positions, and the projected source."""
         memory = []
         for layer in self.layers:
             assert isinstance(layer, TransformerLayer)
             self_cache = layer.attention.new_cache(rows, capacity=capacity)
-            cross_cache = None if layer.cross is None or source is None else layer.cross.remember(source)
+            cross_cache = (
+                None if layer.cross is None or source is None else layer.cross.remember(source, turn=source_turn)
+            )
             memory.append(LayerMemory(self_cache, cross_cache))
         return memory
 
@@ -187,12 +228,20 @@ class TransformerStack(nn.Module):
         *,
         source_visible: Rule | None = None,
         turn: Turn | None = None,
+        cross_weights: list[Tensor] | None = None,
     ) -> Float[Tensor, "rows positions width"]:
         """Run the next positions of each row; they attend to all previous ones and are added to the memory."""
         visible = causal() if x.shape[1] > 1 else None  # a single position sees everything before it
+        settings: dict[str, Any] = {"visible": visible, "source_visible": source_visible, "turn": turn}
         for layer, (self_cache, source) in zip(self.layers, memory, strict=True):
-            x = layer(x, source, visible=visible, source_visible=source_visible, turn=turn, cache=self_cache)
+            last_weights = cross_weights if layer is self.layers[-1] else None
+            x = layer(x, source, cache=self_cache, cross_weights=last_weights, **settings)
         return self.norm(x)
+
+
+def turn_each_row(turn: Turn, positions: int) -> Turn:
+    """Return a function that turns several rows of so many positions, which follow each other on one axis."""
+    return lambda heads: turn(heads.unflatten(-2, (-1, positions))).flatten(-3, -2)
 
 
 def build_layer_attention(config: LayerConfig) -> MultiHeadAttention:

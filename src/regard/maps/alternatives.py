@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.decoding.steps import MAX_POSITIONS, GenerativeModel, allowed_log_probabilities
+from regard.models.features import Features
 from regard.text import Tokenizer
 
 TokenAlternatives = tuple[tuple[str, float], ...]
@@ -20,17 +22,22 @@ TOP_K = 5
 
 @torch.no_grad()
 def compute_alternatives(
-    model: GenerativeModel, features: Float[Tensor, "time width"], tokens: Int[Tensor, " written"], tokenizer: Tokenizer
+    model: GenerativeModel,
+    features: Float[Tensor, "time width"] | Features,
+    tokens: Int[Tensor, " written"],
+    tokenizer: Tokenizer,
 ) -> tuple[TokenAlternatives, ...]:
     """Return the most probable tokens at each step of one of our models.
 
     `features` are the hidden states before each token; there may be one more, after the last token.
     """
     alternatives: list[TokenAlternatives] = []
+    part: Any
     for start in range(0, len(features), MAX_POSITIONS):
         stop = start + MAX_POSITIONS
+        part = features[start:stop]
         alternatives += find_top_alternatives(
-            allowed_log_probabilities(model.output(features[start:stop]), allow_unknown=False).exp(),
+            allowed_log_probabilities(model.output(part), allow_unknown=False).exp(),
             tokens[start:stop],
             tokenizer.ids_to_tokens,
         )

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.text.tokenizer import Kind
+from regard.text.tokenizer import Tokenizer
 from regard.text.units import TextUnit, split_into_units
 
 
@@ -76,7 +76,7 @@ def build_token_side(tokens: Sequence[str]) -> Side:
 
 
 def build_word_side(
-    kind: Kind,
+    tokenizer: Tokenizer,
     text: str,
     tokens: Sequence[str],
     words: Sequence[int | None],
@@ -85,13 +85,13 @@ def build_word_side(
     after: Sequence[str] = (),
     merge: bool = True,
 ) -> Side:
-    """Return the words of a text between special tokens, or its tokens if `merge` is False."""
+    """Return the words, or composed characters, of a text between special tokens; its tokens if `merge` is False."""
     if not merge:
         return build_token_side((*before, *tokens, *after))
     start, end = len(before), len(before) + len(tokens)
     units = [
         unit._replace(token_indices=tuple(start + index for index in unit.token_indices))
-        for unit in split_into_units(kind, text, tokens, words)
+        for unit in split_into_units(tokenizer, text, tokens, words)
     ]
     first = [TextUnit(token, (index,)) for index, token in enumerate(before)]
     last = [TextUnit(token, (end + index,)) for index, token in enumerate(after)]

@@ -9,6 +9,7 @@ from regard.models.attentive_classifier import AttentiveClassifier, ClassifierCo
 from regard.models.attentive_lm import AttentiveLm, AttentiveLmConfig
 from regard.models.attentive_tagger import AttentiveTagger, TaggerConfig
 from regard.models.gpt import Gpt, GptConfig
+from regard.models.hard_attention import HardAttention, HardAttentionConfig
 from regard.models.language_model import LanguageModel
 from regard.models.model import Model
 from regard.models.neural_lm import NeuralLm, NeuralLmConfig
@@ -28,6 +29,8 @@ __all__ = [
     "ClassifierConfig",
     "Gpt",
     "GptConfig",
+    "HardAttention",
+    "HardAttentionConfig",
     "LanguageModel",
     "Model",
     "NeuralLm",
@@ -104,6 +107,20 @@ MODELS: dict[str, Preset] = {
     "luong-dot": luong_preset("dot", "s·h"),
     "luong-general": luong_preset("bilinear", "s·W h"),
     "luong-concat": luong_preset("concat", "v·tanh(W [s; h])"),
+    "hard-attention": Preset(
+        HardAttention,
+        HardAttentionConfig,
+        {"monotonic": False, "order": 0},
+        source="Wu et al. 2018: each target token is written by one source position, summed over all alignments. "
+        "Published with 2 encoder layers of 400",
+    ),
+    "hard-monotonic": Preset(
+        HardAttention,
+        HardAttentionConfig,
+        {},
+        source="Wu and Cotterell 2019: hard-attention whose alignment never moves back and depends on the position "
+        "before. Published with 2 encoder layers of 400",
+    ),
     "transformer": Preset(
         Transformer,
         TransformerConfig,

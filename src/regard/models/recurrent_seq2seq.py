@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -16,10 +16,13 @@ from regard.batch import PAD, Batch
 from regard.bounds import Heads, Layers, Power, Share, VocabularySize, Width, check_bounds
 from regard.errors import RegardError
 from regard.layers.attention import PROJECTED, check_score_settings, get_score_settings, new_linear
+from regard.layers.bridge import Bridge
 from regard.layers.dropout import Dropout
 from regard.layers.embedding import Embedding, new_embedding
 from regard.layers.recurrent import Cell, LayerState, Recurrent
 from regard.layers.source_attention import Composition, Memory, SourceAttention
+from regard.models.features import Features
+from regard.models.pointer import CopyFeatures, CopySource, Pointer, to_known_tokens
 from regard.models.seq2seq import Seq2Seq
 from regard.models.state import State
 from regard.settings import check_choices
@@ -50,6 +53,7 @@ class RecurrentConfig:
     learn_width: bool = True  # learn the width of a kernel score
     composition: Literal["join", "concat", "sum", "gate", "maxout"] = "concat"  # how state and context are combined
     input_feeding: bool = True  # with attention after the step, feed the combined state into the next step
+    copy: bool | Literal["auto"] = "auto"  # copy source tokens by attention (See et al. 2017); auto: if most can be
     tied: bool = False  # share recurrent layers and vocabulary between encoder and decoder
     tied_embeddings: bool = False  # share weights between the target embedding and the output layer
 
@@ -57,6 +61,9 @@ class RecurrentConfig:
         check_bounds(self)
         check_choices(self, score=SCORES, normalizer=NORMALIZERS, project=PROJECTED, score_activation=SCORE_ACTIVATIONS)
         check_score_settings(self, self.score)
+        if self.copy is True and (self.attention == "none" or self.normalizer == "none"):
+            missing = "attention" if self.attention == "none" else "a normalizer"
+            raise RegardError(f"copy = true requires {missing}, but {missing.split()[-1]} is none")
         if self.tied:
             self._check_tied()
 
@@ -81,16 +88,33 @@ class RecurrentConfig:
 
 @dataclass
 class RecurrentState:
-    """The decoding state: encoded source, recurrent state of each hypothesis, and input feed."""
+    """The decoding state: encoded source, recurrent state of each hypothesis, input feed, and what sources copy."""
 
     memory: Memory | None
     layers: list[LayerState]
     feed: Float[Tensor, "rows width"] | None  # the last combined state, with input feeding
+    copy_source: CopySource | None = None
 
     def select(self, rows: Int[Tensor, " rows"]) -> None:
         self.layers = [tuple(part.index_select(0, rows) for part in layer) for layer in self.layers]
         if self.feed is not None:
             self.feed = self.feed.index_select(0, rows)
+
+
+class DecoderStep(NamedTuple):
+    """The result of decoder steps: the combined states and, with copying, the gate and the attention weights."""
+
+    composed: Float[Tensor, "*places width"]
+    gate: Float[Tensor, "*places"] | None = None
+    weights: Float[Tensor, "*places source"] | None = None
+
+
+def stack_steps(steps: Sequence[DecoderStep]) -> DecoderStep:
+    """Stack single steps of all rows to (rows, target, ...)."""
+    gates = [step.gate for step in steps if step.gate is not None]
+    weights = [step.weights for step in steps if step.weights is not None]
+    composed = torch.stack([step.composed for step in steps], 1)
+    return DecoderStep(composed, torch.stack(gates, 1), torch.stack(weights, 1)) if gates else DecoderStep(composed)
 
 
 class RecurrentSeq2Seq(Seq2Seq):
@@ -113,7 +137,7 @@ class RecurrentSeq2Seq(Seq2Seq):
         if not config.tied:
             self.target_embedding = new_embedding(config.target_vocab_size, config.embedding, PAD, is_output=is_output)
         self.encoder = new_stack(config, config.embedding, bidirectional=config.bidirectional)
-        self.bridge = Bridge(config) if config.bidirectional else None
+        self.bridge = Bridge(config.cell, config.hidden, config.layers) if config.bidirectional else None
         self.attention = None if config.attention == "none" else build_source_attention(config, self.encoder.width)
         width, fed = config.hidden, 0
         if self.attention is not None:
@@ -121,6 +145,10 @@ class RecurrentSeq2Seq(Seq2Seq):
             self.compose = Composition(config.composition, width, self.attention.width, config.embedding)
             width = self.compose.width
             fed = self.attention.width if config.attention == "before" else width if config.feeds else 0
+        self.copies, self.pointer = config.copy is True, None
+        self.generated_size = config.target_vocab_size
+        if self.copies and self.attention is not None:
+            self.pointer = Pointer(self.attention.width, config.hidden, config.embedding)
         self.decoder = None if config.tied else new_stack(config, config.embedding + fed)
         self.dropout = Dropout(config.dropout)
         self.reduce = None
@@ -134,22 +162,26 @@ class RecurrentSeq2Seq(Seq2Seq):
     def input_embedding(self) -> nn.Module:
         return self.source_embedding
 
-    def features(self, batch: Batch) -> Float[Tensor, "batch target width"]:
+    def features(self, batch: Batch) -> Float[Tensor, "batch target width"] | CopyFeatures:
         if batch.target_in is None:
             raise RegardError("RecurrentSeq2Seq: batch has no targets; use start and step to decode without them")
-        embedded = self.dropout(self._get_target_embedding()(batch.target_in))
+        embedded = self._embed_target(batch.target_in)
         if self.config.feeds:
             state = self._encode(batch, looks=embedded.shape[1])
-            return self._to_features(
-                torch.stack([self._advance(step_input, state) for step_input in embedded.unbind(1)], 1)
-            )
+            steps = [self._advance(step_input, state) for step_input in embedded.unbind(1)]
+            return self._to_features(stack_steps(steps), state)
         state = self._encode(batch, looks=1)
         states, _ = self._get_decoder()(embedded, state=state.layers)
-        if self.attention is not None and state.memory is not None:
-            states = self.compose(states, self.attention(states, state.memory), embedded)
-        return self._to_features(states)
+        if self.attention is None or state.memory is None:
+            return self._to_features(DecoderStep(states), state)
+        summary, weights = self._look(states, state.memory)
+        gate = None if self.pointer is None else self.pointer(summary, states, embedded)
+        return self._to_features(DecoderStep(self.compose(states, summary, embedded), gate, weights), state)
 
-    def output(self, features: Float[Tensor, "*places width"]) -> Float[Tensor, "*places vocabulary"]:
+    def output(self, features: Float[Tensor, "*places width"] | Features) -> Float[Tensor, "*places vocabulary"]:
+        if isinstance(features, CopyFeatures):
+            return features.mix(self.output(features.hidden))
+        assert isinstance(features, Tensor)
         if self.config.tied_embeddings:
             return nn.functional.linear(features, self._get_target_embedding().weight, self.bias)
         return self.vocabulary(features)
@@ -161,8 +193,7 @@ class RecurrentSeq2Seq(Seq2Seq):
 
     def step(self, tokens: Int[Tensor, " rows"], state: State) -> tuple[Float[Tensor, "rows vocabulary"], State]:
         assert isinstance(state, RecurrentState)
-        composed = self._advance(self.dropout(self._get_target_embedding()(tokens)), state)
-        return self.output(self._to_features(composed)), state
+        return self.output(self._to_features(self._advance(self._embed_target(tokens), state), state)), state
 
     def _encode(self, batch: Batch, looks: int) -> RecurrentState:
         """Encode the sources; return the initial decoder state and the memory to attend to."""
@@ -174,34 +205,59 @@ class RecurrentSeq2Seq(Seq2Seq):
             layers = self.bridge(layers)
         if self.attention is None:
             return RecurrentState(None, layers, None)
+        copy_source = None if self.pointer is None else CopySource.of(batch, self.config.target_vocab_size)
         if order is not None:  # attention weights refer to the source in its original order
             states = states.gather(1, order[..., None].expand_as(states))
         fed = self.config.feeds and self.config.attention == "after"
         feed = states.new_zeros(len(states), self.compose.width) if fed else None
-        return RecurrentState(self.attention.remember(states, lengths, looks), layers, feed)
+        return RecurrentState(self.attention.remember(states, lengths, looks), layers, feed, copy_source)
 
-    def _advance(self, embedded: Float[Tensor, "rows embedding"], state: RecurrentState) -> Float[Tensor, "rows width"]:
+    def _advance(self, embedded: Float[Tensor, "rows embedding"], state: RecurrentState) -> DecoderStep:
         """Run one decoder step for every hypothesis and update the state."""
-        attends_first = self.config.attention == "before"
-        fed = self._attend(state.layers[-1][0], state) if attends_first else state.feed
+        attends_first, weights = self.config.attention == "before", None
+        fed = state.feed
+        if attends_first:
+            fed, weights = self._attend(state.layers[-1][0], state)
         inputs = embedded if fed is None else torch.cat([embedded, fed], -1)
         top, state.layers = self._get_decoder().step(inputs, state.layers)
         if state.memory is None:
-            return top
-        summary = fed if fed is not None and attends_first else self._attend(top, state)
+            return DecoderStep(top)
+        summary = fed
+        if summary is None or not attends_first:
+            summary, weights = self._attend(top, state)
         composed: Tensor = self.compose(top, summary, embedded)
         if state.feed is not None:
             state.feed = composed
-        return composed
+        gate = None if self.pointer is None else self.pointer(summary, top, embedded)
+        return DecoderStep(composed, gate, weights)
 
-    def _attend(self, query: Float[Tensor, "rows hidden"], state: RecurrentState) -> Float[Tensor, "rows summary"]:
-        """Return the context of each hypothesis; hypotheses of one source share its memory."""
-        assert state.memory is not None and self.attention is not None
-        return self.attention(query.unflatten(0, (len(state.memory.keys), -1)), state.memory).flatten(0, 1)
+    def _attend(
+        self, query: Float[Tensor, "rows hidden"], state: RecurrentState
+    ) -> tuple[Float[Tensor, "rows summary"], Float[Tensor, "rows source"] | None]:
+        """Return the context and, with copying, the weights; hypotheses of one source share its memory."""
+        assert state.memory is not None
+        summary, weights = self._look(query.unflatten(0, (len(state.memory.keys), -1)), state.memory)
+        return summary.flatten(0, 1), None if weights is None else weights.flatten(0, 1)
 
-    def _to_features(self, composed: Float[Tensor, "*places composed"]) -> Float[Tensor, "*places width"]:
+    def _look(
+        self, query: Float[Tensor, "batch queries hidden"], memory: Memory
+    ) -> tuple[Float[Tensor, "batch queries summary"], Float[Tensor, "batch queries source"] | None]:
+        """Return the context of each query and, with copying, its weights."""
+        assert self.attention is not None
+        attended = self.attention(query, memory, return_weights=self.copies)
+        return attended if isinstance(attended, tuple) else (attended, None)
+
+    def _to_features(self, step: DecoderStep, state: RecurrentState) -> Float[Tensor, "*places width"] | CopyFeatures:
         """Return the input of the output layer."""
-        return self.dropout(composed if self.reduce is None else self.reduce(composed))
+        hidden = self.dropout(step.composed if self.reduce is None else self.reduce(step.composed))
+        if state.copy_source is None or step.gate is None or step.weights is None:
+            return hidden
+        ids = state.copy_source.expand(step.gate.shape)
+        return CopyFeatures(hidden, step.gate, step.weights, ids, state.copy_source.size)
+
+    def _embed_target(self, tokens: Int[Tensor, "..."]) -> Float[Tensor, "... embedding"]:
+        """Return the embeddings of target tokens, with dropout."""
+        return self.dropout(self._get_target_embedding()(to_known_tokens(tokens, self.config.target_vocab_size)))
 
     def _get_target_embedding(self) -> Embedding:
         """Return the target embedding; with `tied`, the source embedding."""
@@ -210,29 +266,6 @@ class RecurrentSeq2Seq(Seq2Seq):
     def _get_decoder(self) -> Recurrent:
         """Return the decoder's recurrent layers; with `tied`, the encoder's."""
         return self.encoder if self.decoder is None else self.decoder
-
-
-class Bridge(nn.Module):
-    """A projection from the last states of a bidirectional encoder to the initial decoder state.
-
-    s_0 = tanh(W h) per layer, where h is the backward state (Bahdanau et al. 2015, A.2.2);
-    the cell of an LSTM is W' c.
-    """
-
-    def __init__(self, config: RecurrentConfig) -> None:
-        super().__init__()
-        self.states = nn.ModuleList(new_linear(config.hidden, config.hidden, True) for _ in range(config.layers))
-        cells = config.layers if config.cell == "lstm" else 0
-        self.cells = nn.ModuleList(new_linear(config.hidden, config.hidden, True) for _ in range(cells))
-
-    def forward(self, layers: Sequence[LayerState]) -> list[LayerState]:
-        """Return the initial state of every decoder layer."""
-        states: list[LayerState] = [
-            (torch.tanh(bridge(layer[0])),) for bridge, layer in zip(self.states, layers, strict=True)
-        ]
-        if not self.cells:
-            return states
-        return [(*part, bridge(layer[1])) for part, bridge, layer in zip(states, self.cells, layers, strict=True)]
 
 
 def build_reversal(lengths: Int[Tensor, " batch"], size: int) -> Int[Tensor, "batch source"]:

@@ -21,6 +21,8 @@ from regard.layers.dropout import Dropout
 from regard.layers.embedding import Embedding, new_embedding
 from regard.layers.positions import EncodedPositions, PositionalEncoding, check_positions
 from regard.layers.transformer import LayerConfig, LayerMemory, TransformerStack
+from regard.models.features import Features
+from regard.models.pointer import CopyFeatures, CopySource, Pointer, to_known_tokens
 from regard.models.seq2seq import Seq2Seq
 from regard.models.state import State
 from regard.settings import check_choices
@@ -39,6 +41,7 @@ class TransformerConfig(LayerConfig):
     decoder_layers: Layers = 3  # number of decoder layers
     positions: Literal["sinusoidal", "learned", "rotary"] = "sinusoidal"  # positional encoding
     max_length: Length = 1024  # number of learned positions, including <bos> and <eos>
+    copy: bool | Literal["auto"] = "auto"  # copy source tokens by attention (See et al. 2017); auto: if most can be
     tied: Literal["none", "target", "all"] = "target"  # share the output layer with the target embedding, or with both
 
     def __post_init__(self) -> None:
@@ -59,6 +62,8 @@ class TransformerState:
     memory: Sequence[LayerMemory]
     positions: EncodedPositions
     source_visible: Rule
+    source: Float[Tensor, "batch source width"]
+    copy_source: CopySource | None
 
     @property
     def length(self) -> int:
@@ -102,6 +107,8 @@ class Transformer(Seq2Seq):
         self.encoder = TransformerStack(config, config.encoder_layers)
         self.decoder = TransformerStack(config, config.decoder_layers, cross=True)
         self.vocabulary = new_vectors(config.target_vocab_size) if config.tied == "none" else None
+        self.copies, self.generated_size = config.copy is True, config.target_vocab_size
+        self.pointer = Pointer(config.width, config.width, config.width) if self.copies else None
         self.attentions = {
             "cross": self.decoder.get_attention_paths("decoder", "cross"),
             "encoder": self.encoder.get_attention_paths("encoder", "attention"),
@@ -112,25 +119,37 @@ class Transformer(Seq2Seq):
     def input_embedding(self) -> Embedding:
         return self.target_embedding if self.source_embedding is None else self.source_embedding
 
-    def features(self, batch: Batch) -> Float[Tensor, "batch target width"]:
+    def features(self, batch: Batch) -> Float[Tensor, "batch target width"] | CopyFeatures:
         """Return the decoder features at each target position; padding is last, so causal attention ignores it."""
         if batch.target_in is None:
             raise RegardError("Transformer: batch has no targets; use start and step to decode without them")
         source = self.encode(batch)
         positions = self.target_positions(batch.target_in.shape[1], self.target_embedding.weight)
-        x = self._embed(batch.target_in, self.target_embedding, positions)
-        return self.decoder(
-            x, source, visible=causal(), source_visible=lengths(batch.source_lengths.on_device), turn=positions.turn
+        embedded = self._embed_target(batch.target_in, positions)
+        weights: list[Tensor] = []
+        hidden = self.decoder(
+            embedded,
+            source,
+            visible=causal(),
+            source_visible=lengths(batch.source_lengths.on_device),
+            turn=positions.turn,
+            source_turn=self._encode_source_positions(batch).turn,
+            cross_weights=weights if self.copies else None,
         )
+        copy_source = self._get_copy_source(batch)
+        return hidden if copy_source is None else self._point(hidden, embedded, weights[0], source, copy_source)
 
-    def output(self, features: Float[Tensor, "*places width"]) -> Float[Tensor, "*places vocabulary"]:
+    def output(self, features: Float[Tensor, "*places width"] | Features) -> Float[Tensor, "*places vocabulary"]:
         """Return the logits of the next token."""
+        if isinstance(features, CopyFeatures):
+            return features.mix(self.output(features.hidden))
+        assert isinstance(features, Tensor)
         tokens = self.target_embedding if self.vocabulary is None else self.vocabulary
         return functional.linear(features, tokens.weight)
 
     def encode(self, batch: Batch) -> Float[Tensor, "batch source width"]:
         """Return the encoder states of the sources; values at padding are meaningless."""
-        positions = self.source_positions(batch.source.shape[1], self.input_embedding.weight)
+        positions = self._encode_source_positions(batch)
         x = self._embed(batch.source, self.input_embedding, positions)
         return self.encoder(x, visible=lengths(batch.source_lengths.on_device), turn=positions.turn)
 
@@ -138,9 +157,12 @@ class Transformer(Seq2Seq):
     def start(self, batch: Batch, capacity: int, copies: int = 1) -> TransformerState:
         """Encode the sources and cache their keys and values for each decoder layer."""
         refuse_less("Transformer", 1, capacity=capacity, copies=copies)
-        memory = self.decoder.new_memory(len(batch) * copies, capacity, self.encode(batch))
+        source = self.encode(batch)
+        source_turn = self._encode_source_positions(batch).turn
+        memory = self.decoder.new_memory(len(batch) * copies, capacity, source, source_turn)
         positions = self.target_positions(capacity, self.target_embedding.weight)
-        return TransformerState(memory, positions, lengths(batch.source_lengths.on_device))
+        visible = lengths(batch.source_lengths.on_device)
+        return TransformerState(memory, positions, visible, source, self._get_copy_source(batch))
 
     @torch.no_grad()
     def step(
@@ -153,9 +175,48 @@ class Transformer(Seq2Seq):
                 f"Transformer: capacity of {state.capacity} tokens exceeded; call start with a larger capacity"
             )
         positions = state.positions.slice_from(state.length)
-        x = self._embed(tokens[:, None], self.target_embedding, positions)
-        x = self.decoder.step(x, state.memory, source_visible=state.source_visible, turn=positions.turn)
-        return self.output(x[:, 0]), state
+        embedded = self._embed_target(tokens[:, None], positions)
+        weights: list[Tensor] = []
+        hidden = self.decoder.step(
+            embedded,
+            state.memory,
+            source_visible=state.source_visible,
+            turn=positions.turn,
+            cross_weights=weights if self.copies else None,
+        )
+        if state.copy_source is None:
+            return self.output(hidden[:, 0]), state
+        batch = len(state.source)  # hypotheses of one source are its positions, to share its states
+        hidden, embedded, together = (
+            part.reshape(batch, -1, part.shape[-1]) for part in (hidden, embedded, weights[0])
+        )
+        features = self._point(hidden, embedded, together, state.source, state.copy_source)
+        return self.output(features).flatten(0, 1), state
+
+    def _get_copy_source(self, batch: Batch) -> CopySource | None:
+        """Return what the sources of a batch copy, if the model copies."""
+        return CopySource.of(batch, self.config.target_vocab_size) if self.copies else None
+
+    def _point(
+        self,
+        hidden: Float[Tensor, "batch target width"],
+        embedded: Float[Tensor, "batch target width"],
+        weights: Float[Tensor, "batch target source"],
+        source: Float[Tensor, "batch source width"],
+        copy_source: CopySource,
+    ) -> CopyFeatures:
+        """Add where and how much to copy; the context vector is the mean of the encoder states by the weights."""
+        assert self.pointer is not None
+        gate = self.pointer(weights.to(source.dtype) @ source, hidden, embedded)
+        return CopyFeatures(hidden, gate, weights, copy_source.expand(gate.shape), copy_source.size)
+
+    def _embed_target(self, tokens: Tensor, positions: EncodedPositions) -> Tensor:
+        """Return the embeddings of target tokens with positions added, (rows, n, width)."""
+        return self._embed(to_known_tokens(tokens, self.config.target_vocab_size), self.target_embedding, positions)
+
+    def _encode_source_positions(self, batch: Batch) -> EncodedPositions:
+        """Return the positions of the sources."""
+        return self.source_positions(batch.source.shape[1], self.input_embedding.weight)
 
     def _embed(self, tokens: Tensor, embedding: Embedding, positions: EncodedPositions) -> Tensor:
         """Return token embeddings with positions added, (rows, n, width)."""

@@ -120,6 +120,7 @@ class AttentionMapRecord(BaseModel):
         description="Indexed by layer, head, row and column."
     )
     alternatives: list[list[tuple[str, float]]] | None = None
+    generated: list[float] | None = Field(None, description="For a model that copies, the probability to generate.")
 
 
 class ModelInfo(BaseModel):

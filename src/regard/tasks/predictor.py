@@ -15,11 +15,11 @@ import torch
 
 from regard.attention.watch import watch
 from regard.attention.weights import Weights
+from regard.card import Card
 from regard.errors import RegardError
 from regard.maps.options import check_not_empty
 from regard.models import Model
 from regard.recipe import Recipe
-from regard.run import Card
 from regard.tasks.base import Task
 from regard.tasks.options import get_field_names
 from regard.tasks.progress import Progress
@@ -93,8 +93,22 @@ class Predictor(ABC, Generic[AnswerT]):
 
     @property
     def name(self) -> str:
-        """The preset name of the model."""
-        return str(self.recipe.model["name"])
+        """The preset name of the model; of an ensemble, also the number of its members."""
+        name = str(self.recipe.model["name"])
+        return f"{name} x {len(self.model.members)}" if self.is_ensemble else name
+
+    @property
+    def is_ensemble(self) -> bool:
+        """Whether the model averages several."""
+        from regard.models.ensemble import Ensemble
+
+        return isinstance(self.model, Ensemble)
+
+    @property
+    def attentions(self) -> Mapping[str, Sequence[str]]:
+        """The kinds of attention of the model, each with the paths of its modules."""
+        attentions: Mapping[str, Sequence[str]] = self.model.attentions
+        return attentions
 
     @property
     def parameters(self) -> int:
@@ -174,6 +188,8 @@ class Predictor(ABC, Generic[AnswerT]):
         """Return how much each word of a text matters; `options` are the explain options of the task."""
         from regard.attribution.methods import explain_subject
 
+        if self.is_ensemble:
+            raise RegardError("explain: an ensemble cannot be explained; pass one of its runs")
         return explain_subject(self.build_subject(text, self.task.options["explain"]() if options is None else options))
 
     @abstractmethod

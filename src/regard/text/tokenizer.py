@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from random import Random
@@ -59,11 +59,25 @@ class Tokenizer:
     kind: Kind
     model: tokenizers.Tokenizer
     steps: TextSteps = NO_STEPS
+    further: tuple[bytes, ...] = ()  # tokens that are decoded, but not part of the vocabulary
+
+    def extend(self, pieces: Sequence[bytes]) -> Tokenizer:
+        """Return a tokenizer that also decodes further tokens, with the ids after the last of the vocabulary."""
+        if not pieces:
+            return self
+        extended = replace(self, further=tuple(pieces))
+        extended.__dict__["_pieces"] = [*self._pieces, *pieces]
+        return extended
 
     @property
     def size(self) -> int:
         """Vocabulary size."""
         return self.model.get_vocab_size()
+
+    @property
+    def description(self) -> str:
+        """What the tokens are, for summaries: the kind."""
+        return self.kind
 
     def encode(self, text: str, dropout: float = 0.0, seed: int = 0) -> list[int]:
         """Return the token ids of a text.
@@ -92,26 +106,31 @@ class Tokenizer:
         """Encode a text, with the tokens to display and the words they belong to.
 
         Words are those of `str.split` after preprocessing; with Moses, they are Moses tokens. Unknown tokens are
-        displayed as they appear in the text.
+        displayed as they appear in the text. Tokens that are parts of characters stay apart; `split_into_units`
+        composes them.
         """
+        ids, pieces = self.encode_to_pieces(text)
+        return EncodedText(ids, [self._format_piece(piece) for piece in pieces], map_pieces_to_words(pieces))
+
+    def encode_to_pieces(self, text: str) -> tuple[list[int], list[bytes]]:
+        """Return the token ids of a text with the bytes of each token; those of an unknown token are as in the text."""
         text = self.steps.apply(text)
         ids = self.model.encode(text).ids
-        pieces = [self._pieces[token_id] for token_id in ids]
         if self.kind == "characters":
-            pieces = [character.encode() for character in text]
-        elif self.kind == "words":
-            pieces = [encode_word(word) for word in (WORDS.findall(text) if self._keeps_lines else text.split())]
-        return EncodedText(ids, [self._format_piece(piece) for piece in pieces], map_pieces_to_words(pieces))
+            return ids, [character.encode() for character in text]
+        if self.kind == "words":
+            return ids, [encode_word(word) for word in (WORDS.findall(text) if self._keeps_lines else text.split())]
+        return ids, [self._pieces[token_id] for token_id in ids]
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of token ids, with the steps undone; <pad>, <bos> and <eos> are omitted, <unk> is not."""
         return self.steps.undo(self.decode_raw(ids))
 
     def decode_raw(self, ids: Sequence[int]) -> str:
-        """Return the text of token ids without undoing the steps."""
+        """Return the text of token ids as prepared for the model, composed."""
         text = b"".join(self._pieces[token_id] for token_id in ids).decode("utf-8", "replace")
         text = text.replace("\n ", "\n") if self._keeps_lines else text
-        return text.removeprefix(" ") if self.starts_with_space else text
+        return self.steps.compose(text.removeprefix(" ") if self.starts_with_space else text)
 
     def ids_to_tokens(self, ids: Sequence[int]) -> list[str]:
         """Return the tokens to display."""
@@ -127,8 +146,22 @@ class Tokenizer:
         """Return the index of the word of each token, among the words of `decode_raw(ids)`."""
         return map_pieces_to_words([self._pieces[token_id] for token_id in ids])
 
+    def check_text(self, text: str) -> None:
+        """Raise a `RegardError` for a text that cannot be encoded, such as one with too few columns."""
+        return
+
+    def select_text(self, text: str) -> str:
+        """Return the part of a text that is spelled or written in words: all but columns of whole tokens."""
+        return text
+
+    def find_unknown_tokens(self, text: str) -> list[str]:
+        """Return the unknown tokens in columns of whole tokens."""
+        return []
+
     def _format_piece(self, piece: bytes) -> str:
-        return format_piece(piece.removeprefix(b" ") if self.kind == "words" else piece)
+        if self.kind == "words":
+            return self.steps.compose(format_piece(piece.removeprefix(b" ")))
+        return format_piece(piece)
 
     @cached_property
     def starts_with_space(self) -> bool:
@@ -152,7 +185,7 @@ class Tokenizer:
         else:
             byte_of = {character: byte for byte, character in enumerate(list_byte_characters())}
             pieces = [bytes(byte_of[character] for character in entry) for entry in entries]
-        return [b"", space + SPECIAL[UNKNOWN].encode(), b"", b"", *pieces]
+        return [b"", space + SPECIAL[UNKNOWN].encode(), b"", b"", *pieces, *self.further]
 
     @cached_property
     def _ids(self) -> dict[str, int]:

@@ -13,12 +13,14 @@ from regard.errors import RegardError, unknown_name
 from regard.files import check_file_version, parse_json, wrap_read_errors
 from regard.settings import convert_value
 from regard.text.choose import choose_kind
+from regard.text.column_tokenizer import ColumnTokenizer, join_tokenizers
 from regard.text.learn import learn_model
 from regard.text.saved_model import parse_model
 from regard.text.steps import NO_STEPS, TextSteps
 from regard.text.tokenizer import KINDS, Kind, Tokenizer
 
 VERSION = 1
+MAX_COLUMNS = 100  # on a side
 MIN_OVERLAP = 0.8  # share of words (or characters) in common from which to use a shared vocabulary
 
 
@@ -86,6 +88,9 @@ class TokenizerPair:
 
 def to_record(tokenizer: Tokenizer) -> dict[str, Any]:
     """Convert a tokenizer to JSON values; the model has the format of Hugging Face's `tokenizers`."""
+    if isinstance(tokenizer, ColumnTokenizer):
+        columns = zip(tokenizer.names, tokenizer.columns, strict=True)
+        return {"columns": [{"name": name, **to_record(column)} for name, column in columns]}
     model = json.loads(tokenizer.model.to_str())
     return {"kind": tokenizer.kind, "steps": asdict(tokenizer.steps), "model": model}
 
@@ -94,6 +99,13 @@ def parse_tokenizer(entry: object, location: str, shared: Tokenizer | None = Non
     """Build a tokenizer from its record; one that shares a vocabulary takes the model of the other."""
     if not isinstance(entry, dict):
         raise RegardError(f"{location}: missing tokenizer")
+    if "columns" in entry:
+        return parse_columns(entry["columns"], location)
+    return parse_plain_tokenizer(entry, location, shared)
+
+
+def parse_plain_tokenizer(entry: dict[str, Any], location: str, shared: Tokenizer | None = None) -> Tokenizer:
+    """Build the tokenizer of a text without columns from its record."""
     kind = entry.get("kind")
     if kind not in KINDS:
         raise unknown_name(f"{location}: kind", kind, KINDS)
@@ -102,6 +114,19 @@ def parse_tokenizer(entry: object, location: str, shared: Tokenizer | None = Non
         raise RegardError(f"{location}: kind must be {shared.kind}, that of the shared vocabulary, got {kind}")
     model = parse_model(entry.get("model"), kind, location) if shared is None else shared.model
     return Tokenizer(kind, model, steps)
+
+
+def parse_columns(entries: object, location: str) -> ColumnTokenizer:
+    """Build the tokenizer of several columns from their records."""
+    if not isinstance(entries, list) or not 2 <= len(entries) <= MAX_COLUMNS:
+        raise RegardError(f"{location}: columns must be a list of 2 to {MAX_COLUMNS} tokenizers")
+    names = [entry["name"] for entry in entries if isinstance(entry, dict) and isinstance(entry.get("name"), str)]
+    if len(names) < len(entries):
+        raise RegardError(f"{location}: every column must have a name")
+    columns = [
+        parse_plain_tokenizer(entry, f"{location}: column {number}") for number, entry in enumerate(entries, start=1)
+    ]
+    return join_tokenizers(names, columns)
 
 
 def learn_tokenizer_pair(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from regard.batch import PAD, Batch, TextBatch
 from regard.models.language_model import SegmentState
+from regard.models.seq2seq import Seq2Seq
 
 
 class Loss(NamedTuple):
@@ -47,7 +48,11 @@ class PairStep(TrainingStep):
 
     def forward(self, batch: Batch, recurrent_state: SegmentState = ()) -> Loss:
         assert batch.target_out is not None
-        return Loss(summed_loss(self.model(batch), batch.target_out, self.smoothing), (batch.target_out != PAD).sum())
+        logits, tokens = self.model(batch), (batch.target_out != PAD).sum()
+        if batch.copy_ids is None:
+            return Loss(summed_loss(logits, batch.target_out, self.smoothing), tokens)
+        vocab_size = cast(Seq2Seq, self.model).generated_size
+        return Loss(summed_copy_loss(logits, batch.target_out, self.smoothing, vocab_size), tokens)
 
 
 class TextStep(TrainingStep):
@@ -71,3 +76,21 @@ def summed_loss(
     return functional.cross_entropy(
         logits.flatten(0, 1).float(), target.flatten(), ignore_index=PAD, label_smoothing=smoothing, reduction="sum"
     )
+
+
+def summed_copy_loss(
+    log_probabilities: Float[Tensor, "batch target extended"],
+    target: Int[Tensor, "batch target"],
+    smoothing: float,
+    vocab_size: int,
+) -> Float[Tensor, ""]:
+    """Return the cross-entropy of a model that copies, as `summed_loss` does.
+
+    Label smoothing spreads its share over the first `vocab_size` tokens, those that can be generated: which others
+    there are depends on the source.
+    """
+    is_token = target != PAD
+    losses = -log_probabilities.gather(-1, target[..., None])[..., 0]
+    if smoothing:
+        losses = (1 - smoothing) * losses - smoothing * log_probabilities[..., :vocab_size].mean(-1)
+    return losses.masked_fill(~is_token, 0).sum()

@@ -17,7 +17,10 @@ from regard.text import TokenizerPair
 
 
 def resume_recipe(run: Run, table: Mapping[str, Any], recipe_type: type[Recipe]) -> Table:
-    """Merge new settings into the recipe of a run to resume; a new data source replaces all of its section."""
+    """Merge new settings into the recipe of a run to resume.
+
+    A data source replaces all of its section but what was chosen from the data.
+    """
     saved = run.read_recipe()
     name, requested_name = saved.get("model", {}).get("name"), table.get("model", {}).get("name")
     if requested_name not in (None, name):
@@ -26,7 +29,8 @@ def resume_recipe(run: Run, table: Mapping[str, Any], recipe_type: type[Recipe])
         )
     for section, name in find_marked_settings("origin", [recipe_type]):
         if name in table.get(section, {}):
-            saved[section] = {}
+            kept = find_marked_settings("from_data", [recipe_type])
+            saved[section] = {key: value for key, value in saved.get(section, {}).items() if (section, key) in kept}
     return {section: {**saved.get(section, {}), **table.get(section, {})} for section in {**saved, **table}}
 
 

@@ -28,6 +28,7 @@ from regard.views.fields import (
     FORMAT,
     Alternatives,
     as_alternatives,
+    as_generated,
     as_labels,
     as_links,
     check_format,
@@ -46,7 +47,7 @@ from regard.views.weights import (
 )
 
 FIELDS = ("title", "merged", "rows", "columns", "links", "weights")
-OPTIONAL = ("alternatives", "alternatives_for")
+OPTIONAL = ("alternatives", "alternatives_for", "generated")
 MERGED = ("tokens", "words")
 ALTERNATIVES_FOR = ("row", "next")
 PICTURES = (".png", ".svg", ".pdf")
@@ -69,6 +70,8 @@ class AttentionMap:
         alternatives: For every row, the texts the model considered and their probabilities, best first.
         alternatives_for: What a step considered: "row", if its row is the token it wrote, or "next", if its row is the
             token it read; the last row then has the texts that may come next.
+        generated: For every row, the probability that its token was generated rather than copied from a column, for a
+            model that copies.
 
     Raises:
         RegardError: The labels, weights, links or alternatives are invalid or do not match.
@@ -87,6 +90,7 @@ class AttentionMap:
     links: frozenset[tuple[int, int]] | None = None
     alternatives: Alternatives | None = None
     alternatives_for: str = "row"
+    generated: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rows", as_labels("rows", self.rows))
@@ -94,6 +98,7 @@ class AttentionMap:
         object.__setattr__(self, "weights", as_map_weights(self.weights))
         object.__setattr__(self, "links", as_links(self.links))
         object.__setattr__(self, "alternatives", as_alternatives(self.alternatives, len(self.rows)))
+        object.__setattr__(self, "generated", as_generated(self.generated, len(self.rows)))
         if self.merged not in MERGED:
             raise unknown_name("attention map: merged", self.merged, MERGED)
         if self.alternatives_for not in ALTERNATIVES_FOR:
@@ -118,7 +123,7 @@ class AttentionMap:
     def _get_labels(self) -> tuple[object, ...]:
         """Return all fields except the weights."""
         alternatives = None if self.alternatives is None else (self.alternatives, self.alternatives_for)
-        return (self.rows, self.columns, self.title, self.merged, self.links, alternatives)
+        return (self.rows, self.columns, self.title, self.merged, self.links, alternatives, self.generated)
 
     @property
     def layers(self) -> int:
@@ -210,6 +215,8 @@ class AttentionMap:
                 [list(alternative) for alternative in row_alternatives] for row_alternatives in self.alternatives
             ]
             record["alternatives_for"] = self.alternatives_for
+        if self.generated is not None:
+            record["generated"] = list(self.generated)
         return record
 
     @classmethod
@@ -235,7 +242,9 @@ class AttentionMap:
         weights, links = as_map_weights(record["weights"]), as_links(record["links"])
         alternatives = as_alternatives(record.get("alternatives"), len(rows))
         alternatives_for = record.get("alternatives_for", "row")
-        return cls(rows, columns, weights, record["title"], record["merged"], links, alternatives, alternatives_for)
+        labels = (record["title"], record["merged"])
+        generated = as_generated(record.get("generated"), len(rows))
+        return cls(rows, columns, weights, *labels, links, alternatives, alternatives_for, generated)
 
     def draw(self, *, layer: IndexOrMean = "mean", head: IndexOrMean = "mean") -> str:
         """Return the map as text for the terminal. `regard.views.terminal.draw` has more options."""

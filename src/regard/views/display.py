@@ -16,6 +16,11 @@ PICTURES[0x7F] = 0x2421
 PICTURES |= {0x1F1E6 + letter: ord("A") + letter for letter in range(26)}  # a flag becomes its country code
 PICTURES |= dict.fromkeys((0x200C, 0x200D, *range(0xFE00, 0xFE10), *range(0x1F3FB, 0x1F400)))  # joiners, emoji styles
 
+JAMO = {  # parts of Hangul syllables, which combine with their neighbors -> letters that stand alone
+    code: unicodedata.lookup("HANGUL LETTER " + unicodedata.name(chr(code)).split(" ", 2)[2])
+    for code in (*range(0x1100, 0x1113), *range(0x1161, 0x1176), *range(0x11A8, 0x11C3))
+}
+
 STEERING = ("Cc", "Cf", "Cs", "Zl", "Zp")  # categories of invisible control characters
 JOINING = ("Mn", "Me", "Mc")  # categories of combining marks
 
@@ -23,10 +28,10 @@ JOINING = ("Mn", "Me", "Mc")  # categories of combining marks
 def sanitize_text(token: str) -> str:
     """Replace control characters by visible symbols.
 
-    Control characters become control pictures (␛, ␊), a token of spaces becomes ␣, and a
-    combining mark without a base is placed on ◌.
+    Control characters become control pictures (␛, ␊), a token of spaces becomes ␣, a part of
+    a Hangul syllable becomes a letter (ㄱ), and a combining mark without a base is placed on ◌.
     """
-    text = unicodedata.normalize("NFC", token).translate(PICTURES)
+    text = unicodedata.normalize("NFC", token).translate(PICTURES).translate(JAMO)
     text = "".join(REPLACEMENT if unicodedata.category(char) in STEERING else char for char in text)
     if text.isspace():
         return SPACE * len(text)

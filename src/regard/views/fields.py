@@ -77,6 +77,22 @@ def as_alternative(row: int, value: Any) -> tuple[str, float]:
     )
 
 
+def as_generated(value: Any, rows: int) -> tuple[float, ...] | None:
+    """Convert the probability of each row to generate its token to floats, or raise `RegardError`."""
+    if value is None:
+        return None
+    try:
+        probabilities = tuple(map(float, value))
+        if len(probabilities) == rows and all(0 <= probability <= 1 for probability in probabilities):
+            return probabilities
+    except (TypeError, ValueError):
+        pass
+    raise RegardError(
+        f"attention map: generated: expected a probability between 0 and 1 for each of {rows} rows, "
+        f"got {shorten(value)}"
+    )
+
+
 def check_format(format_name: object) -> None:
     """Raise `RegardError` unless this version of regard can read the format."""
     if format_name == FORMAT:

@@ -41,6 +41,8 @@ NARROWEST_TERMINAL = 30
 TITLE = 3  # maximum lines of a title
 LABEL = 24  # maximum columns of a row label
 HEIGHT = 12  # maximum lines of a column label
+GENERATED = "row ends: probability to generate the token, not copy it"
+GENERATED_WIDTH = 5  # of a space and a probability
 CELL_WIDTHS = (3, 2, 1)  # in order of preference
 
 
@@ -88,9 +90,12 @@ def draw(
     for start in range(0, len(picture.columns), grid.columns):
         panel = slice(start, start + grid.columns)
         rows = [grid.format_row(name, line[panel]) for name, line in zip(picture.rows, cells, strict=True)]
+        if picture.generated is not None:
+            rows = [f"{row} {share:.2f}" for row, share in zip(rows, picture.generated, strict=True)]
         blocks.append("\n".join([*grid.format_headings(picture.columns[panel]), *rows]))
     caption = wrap_text(sanitize_text(picture.caption(layer, head)), max_width, TITLE)
-    return "\n".join([*caption, "\n\n".join(blocks), format_legend(grid, top, marked=bool(picture.links))])
+    note = [] if picture.generated is None else wrap_text(GENERATED, max_width)
+    return "\n".join([*caption, "\n\n".join(blocks), format_legend(grid, top, marked=bool(picture.links)), *note])
 
 
 def detect_color(stream: Stream, environ: Mapping[str, str]) -> str:
@@ -148,7 +153,7 @@ def fit_grid(picture: AttentionMap, max_width: int, color: str) -> Grid:
     """Choose the widest cells that fit all columns, or else split them into equal panels."""
     label_width = min(LABEL, max_width // 3, max(display_width(sanitize_text(name)) for name in picture.rows))
     grid = Grid(label_width, 0, 0, color)
-    space = max_width - label_width - 1 - 2 * len(grid.edge)
+    space = max_width - label_width - 1 - 2 * len(grid.edge) - (0 if picture.generated is None else GENERATED_WIDTH)
     count = len(picture.columns)
     min_cell_width = max(display_width(cluster) for name in picture.columns for cluster in ("", *split_label(name)))
     if picture.links and color == "ascii":

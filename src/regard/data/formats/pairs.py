@@ -8,8 +8,9 @@ from itertools import zip_longest
 
 from regard.data.example import Example
 from regard.data.formats.catalogs import read_mo, read_po
+from regard.data.formats.columns import TABLE_FORMATS, parse_sides
 from regard.data.formats.lines import NumberedPair, Path, format_path, guess_format, iter_numbered_lines
-from regard.data.formats.tables import Columns, read_csv, read_jsonl, read_tsv
+from regard.data.formats.tables import Columns, iter_csv_rows, read_csv, read_jsonl, read_tsv
 from regard.data.formats.tmx import read_tmx
 from regard.errors import RegardError, unknown_name
 
@@ -22,6 +23,8 @@ FORMATS: dict[str, Callable[[Path, Columns | None], Iterator[NumberedPair]]] = {
     "tsv": read_tsv,
 }
 """Readers of formats with both sides in one file, by name."""
+
+TABLES = ("csv", "jsonl", "tsv")
 
 ENDINGS = {**{f".{name}": name for name in FORMATS}, ".gmo": "mo", ".ndjson": "jsonl", ".tab": "tsv"}
 ON_EMPTY = ("error", "skip")
@@ -39,9 +42,10 @@ def read_pairs(
 
     Args:
         path: File to read; a name ending in .gz is decompressed, `-` is standard input.
-        format: A key of `FORMATS`. By default inferred from the file name; TSV for standard input.
+        format: A key of `FORMATS` or `TABLE_FORMATS`. By default inferred from the file name; TSV for standard input.
         columns: Source and target: columns by name or number (TSV, CSV), keys (JSON lines),
-            languages (TMX), or msgid and msgstr in either order (PO, MO).
+            languages (TMX), or msgid and msgstr in either order (PO, MO). Several columns of a table are joined by `+`
+            (`lemma+features`); the text of that side has their cells, separated by tabs.
         on_empty: What to do with a pair without source or target: `error` or `skip`.
 
     Yields:
@@ -59,10 +63,10 @@ def read_pairs(
 
 
 def choose_format(path: Path, format: str | None) -> str:  # noqa: A002
-    """Return a key of `FORMATS`: the given format, or that of the file name."""
+    """Return a key of `FORMATS` or `TABLE_FORMATS`: the given format, or that of the file name."""
     chosen = format or guess_format(path, ENDINGS, "for plain text, choose a language model (--model lstm-lm)")
-    if chosen not in FORMATS:
-        raise unknown_name("data.format", chosen, FORMATS)
+    if chosen not in FORMATS and chosen not in TABLE_FORMATS:
+        raise unknown_name("data.format", chosen, [*FORMATS, *TABLE_FORMATS])
     return chosen
 
 
@@ -74,10 +78,25 @@ def read_numbered_pairs(
 ) -> Iterator[NumberedPair]:
     """Yield the pairs of one file as they are, with empty ones; the arguments are those of `read_pairs`."""
     chosen = choose_format(path, format)
-    if columns is not None and len(columns) != 2:
-        raise RegardError(f"data.columns: expected 2 columns, source and target, got {len(columns)}")
-    two = None if columns is None else (columns[0], columns[1])
-    return FORMATS[chosen](path, two)
+    if chosen in TABLE_FORMATS:
+        pairs = read_numbered_pairs(path, format="tsv", columns=columns or TABLE_FORMATS[chosen].columns)
+        return (pair for pair in pairs if pair.source or pair.target)  # blank lines separate paradigms
+    if columns is None:
+        return FORMATS[chosen](path, None)
+    if not parse_sides(columns).is_plain and chosen not in TABLES:
+        raise RegardError(
+            f"data.columns: joined columns and units require a table ({', '.join(TABLES)}), got the format {chosen}"
+        )
+    return FORMATS[chosen](path, (columns[0], columns[1]))
+
+
+def read_rows(path: Path, format: str | None = None) -> Iterator[list[str]]:  # noqa: A002
+    """Yield the rows of a TSV or CSV file that are not blank; none for files of other formats."""
+    chosen = choose_format(path, format)
+    if chosen == "tsv":
+        yield from (text.split("\t") for _, text in iter_numbered_lines(path) if text.strip())
+    elif chosen == "csv":
+        yield from (cells for _, cells in iter_csv_rows(path) if "".join(cells).strip())
 
 
 def read_parallel(source_path: Path, target_path: Path, *, on_empty: str = "error") -> Iterator[Example]:

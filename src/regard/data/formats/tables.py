@@ -6,14 +6,18 @@ import csv
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 
+from regard.data.formats.columns import Sides, join_cells, parse_sides
 from regard.data.formats.lines import NumberedPair, Path, format_path, iter_numbered_lines, quote_text
 from regard.errors import RegardError, format_json
 
 Columns = tuple[str | int, str | int]
-"""Columns of source and target, by name or by number, counted from 1."""
+"""Columns of source and target, as in `parse_sides`: by name or by number from 1, several joined by `+`."""
 
 NAMES = ("source", "target")
+
+JOIN_HINT = ", or join columns on one side: --data.columns 1+3,2"
 
 Rows = Iterator[tuple[int, list[str]]]
 """Rows of a table with their line numbers."""
@@ -50,10 +54,15 @@ def iter_csv_rows(path: Path) -> Rows:
 
 
 def iter_pairs(name: str, rows: Rows, columns: Columns | None, *, tabs: bool) -> Iterator[NumberedPair]:
-    """Yield source and target of each row."""
+    """Yield source and target of each row, each one cell or several joined by tabs."""
+    sides = None if columns is None else parse_sides(columns)
     hint = "" if columns else "; to ignore other columns, pass --data.columns 1,2"
-    for number, texts in iter_cells_by_role(name, rows, partial(find_columns, columns), tabs=tabs, hint=hint):
-        yield NumberedPair(number, texts.get("source", ""), texts.get("target", ""))
+    for number, texts in iter_cells_by_role(name, rows, partial(find_columns, sides), tabs=tabs, hint=hint):
+        source, target = (
+            join_cells([cell for role, cell in texts.items() if role.partition(" ")[0] == side]) if texts else ""
+            for side in NAMES
+        )
+        yield NumberedPair(number, source, target)
 
 
 def iter_cells_by_role(
@@ -79,16 +88,17 @@ def iter_cells_by_role(
         yield number, {role: cells[index] for role, index in indices.items()}
 
 
-def find_columns(
-    columns: Columns | None, location: str, cells: Sequence[str], tabs: bool
-) -> tuple[dict[str, int], bool]:
-    """Return the column indices of source and target, and whether this first row is a header."""
+def find_columns(sides: Sides | None, location: str, cells: Sequence[str], tabs: bool) -> tuple[dict[str, int], bool]:
+    """Return the column indices of source and target, and whether this first row is a header.
+
+    The columns of a side have its name and their number on that side: `source 0`, `source 1`, `target 0`.
+    """
     names = [cell.strip() for cell in cells]
     lowered = [name.lower() for name in names]
     header = all(name in lowered for name in NAMES)
-    if columns is None and header:
+    if sides is None and header:
         return {name: lowered.index(name) for name in NAMES}, True
-    if columns is None:
+    if sides is None:
         if len(cells) == 1 and not tabs and ";" in cells[0]:
             raise RegardError(f"{location}: columns are separated by semicolons; save the file with commas or tabs")
         if len(cells) == 1:
@@ -100,10 +110,14 @@ def find_columns(
             raise RegardError(
                 f"{location}: expected 2 columns, got {format_column_count(len(cells), tabs=tabs)}; "
                 "choose source and target by number or name: --data.columns 1,2"
+                f"{JOIN_HINT if len(cells) > 2 else ''}"
             )
-        columns = 1, 2
-    indices = {name: find_column(location, names, column) for name, column in zip(NAMES, columns, strict=True)}
-    return indices, header or any(parse_column_number(column) is None for column in columns)
+        sides = parse_sides((1, 2))
+    chosen = {
+        f"{name} {n}": choice.column for name, side in zip(NAMES, sides, strict=True) for n, choice in enumerate(side)
+    }
+    indices = {role: find_column(location, names, column) for role, column in chosen.items()}
+    return indices, header or any(parse_column_number(column) is None for column in chosen.values())
 
 
 def find_column(location: str, names: Sequence[str], column: str | int) -> int:
@@ -111,13 +125,22 @@ def find_column(location: str, names: Sequence[str], column: str | int) -> int:
     number = parse_column_number(column)
     if number is None:
         if column not in names:
-            raise RegardError(f'{location}: unknown column "{column}"; columns: {quote_text(", ".join(names))}')
+            hint = format_unit_hint(str(column))
+            raise RegardError(f'{location}: unknown column "{column}"{hint}; columns: {quote_text(", ".join(names))}')
         return names.index(str(column))
     if number < 1:
         raise RegardError(f"column numbers start at 1, got {number}")
     if number > len(names):
         raise RegardError(f"{location}: column {number} does not exist; the line has {len(names)} columns")
     return number - 1
+
+
+def format_unit_hint(column: str) -> str:
+    """Return which units exist, for an unknown column that has one after a colon."""
+    from regard.text.column_units import UNITS
+
+    _, colon, unit = column.rpartition(":")
+    return f' ("{unit}" is not a unit: {", ".join(UNITS)})' if colon else ""
 
 
 def parse_column_number(column: str | int) -> int | None:
@@ -135,8 +158,8 @@ def format_column_count(columns: int, *, tabs: bool) -> str:
 
 def read_jsonl(path: Path, columns: Columns | None) -> Iterator[NumberedPair]:
     """Yield the pairs of a JSON lines file; a dot in a key selects a nested value: translation.de."""
-    keys = columns or NAMES
-    for key in keys:
+    sides = [[choice.column for choice in side] for side in parse_sides(columns or NAMES)]
+    for key in chain(*sides):
         if isinstance(key, int):
             raise RegardError(
                 f"{format_path(path)}: JSON lines need column names, got {key}; as in --data.columns de,en"
@@ -147,7 +170,8 @@ def read_jsonl(path: Path, columns: Columns | None) -> Iterator[NumberedPair]:
             continue
         location = f"{format_path(path)}, line {number}"
         record = parse_record(location, text)
-        yield NumberedPair(number, get_text(location, record, str(keys[0])), get_text(location, record, str(keys[1])))
+        source, target = (join_cells([get_text(location, record, str(key)) for key in keys]) for keys in sides)
+        yield NumberedPair(number, source, target)
 
 
 def parse_record(location: str, text: str) -> Mapping[str, object]:

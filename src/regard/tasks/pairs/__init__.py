@@ -45,7 +45,7 @@ class PairTask(Task):
     example = "regard train dates --model bahdanau --out runs/dates"
     next_command = "predict {run} < in.txt > out.txt"
     recipe = PairRecipe
-    presets = ("bahdanau", "transformer")
+    presets = ("bahdanau", "hard-monotonic", "transformer")
     unit = "pair"
     options: ClassVar[Mapping[str, type]] = {
         "request": SearchOptions,
@@ -88,5 +88,5 @@ class PairTask(Task):
         kinds = ("", "")
         if run.tokenizer_file.exists():
             tokenizers = TokenizerPair.load(run.tokenizer_file)
-            kinds = (f" ({tokenizers.source.kind})", f" ({tokenizers.target.kind})")
+            kinds = (f" ({tokenizers.source.description})", f" ({tokenizers.target.description})")
         return f"vocabulary: {sizes.source:,} source tokens{kinds[0]}, {sizes.target:,} target tokens{kinds[1]}"

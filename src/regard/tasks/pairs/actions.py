@@ -26,7 +26,7 @@ class PredictPairs(Predict, SearchOptions):
     """Predict a target for each line.
 
     Attributes:
-        source: File of sources, one per line; - for stdin.
+        source: File of sources, one per line; - for stdin. Columns that were joined are separated by tabs.
         nbest: Number of targets per source, best first. Above 1, each line has the number of the source, the score that
             ranks the targets (log-probability / length penalty), the log-probability and the target, separated by tabs.
         log_probabilities: Prefix each target with its log-probability and a tab.
@@ -81,7 +81,18 @@ class PredictPairs(Predict, SearchOptions):
         return lines + drawing
 
     def update_warnings(self, warnings: Warnings, predictor: Any, answer: Any) -> None:
-        warnings.add_line(answer.pair.source, answer.source)
+        add_source(warnings, predictor, answer)
+
+
+def add_source(warnings: Warnings, predictor: Any, answer: Any) -> None:
+    """Add the source of a prediction to the warnings."""
+    from regard.batch import UNKNOWN
+    from regard.text.column_tokenizer import ColumnTokenizer
+
+    tokenizer, source = predictor.tokenizers.source, answer.source
+    warnings.add_line(answer.pair.source, "" if isinstance(tokenizer, ColumnTokenizer) else source)
+    if UNKNOWN in answer.pair.source:
+        warnings.add_unknown_names(tokenizer.find_unknown_tokens(source))
 
 
 def remove_weights(record: dict[str, Any]) -> dict[str, Any]:

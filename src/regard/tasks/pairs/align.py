@@ -26,6 +26,7 @@ from regard.tasks.pairs.links import (
     get_shifts,
     to_attended,
 )
+from regard.tasks.pairs.options import resolve_format
 from regard.tasks.progress import Progress, iter_chunks, offset_progress, show_counter
 
 if TYPE_CHECKING:
@@ -60,8 +61,8 @@ class Align(Action):
         source: File of sources, one per line; - for stdin. A file of pairs is read as --data.
         target: File of targets, one per line (default: align the model's predictions).
         data: File of pairs, instead of --source and --target.
-        format: Format of the file of pairs (default: from the file name).
-        columns: Columns of the file of pairs, separated by commas: source,target (default: from the recipe).
+        format: Format of the file of pairs (default: a format of named columns from the recipe, or from the file name).
+        columns: Columns of the file of pairs: source,target, as in training (default: from the recipe).
         unit: What to align (default: words; tokens, such as letters, for a side that is mostly single words).
         text: Write the linked words or tokens instead of their indices: dogs-Hunde.
         attention: Attention to use: 2.3 for head 3 of layer 2, 2 for the mean of layer 2, or mean for the mean of all
@@ -141,7 +142,7 @@ class Align(Action):
         has_targets = self.target is not None or self.pairs_file is not None
         with show_counter(invocation.quiet) as show:
             chunks = self.force_given_targets(predictor, other, show) if has_targets else self.predict(predictor, show)
-            attended_pairs = self.attend(chunks, predictor, quiet=invocation.quiet)
+            attended_pairs = self.attend(chunks, predictor, other, quiet=invocation.quiet)
             attentions = (self.parse_attention(), self.parse_attention())
             if self.gold is not None:
                 gold = read_gold(self.gold, self.gold_base)
@@ -209,14 +210,19 @@ class Align(Action):
             pairs = zip_lines(self.source, self.target)
         else:
             assert self.pairs_file is not None
-            columns = parse_columns(self.columns, predictor) or None
+            columns, format_name = parse_columns(self.columns, predictor), resolve_format(self.format, predictor)
             with rename_data_options():
-                pairs = read_numbered_pairs(self.pairs_file, format=self.format, columns=columns)
+                pairs = read_numbered_pairs(self.pairs_file, format=format_name, columns=columns or None)
         with rename_data_options():
             yield from (Example(pair.source.strip(), pair.target.strip()) for pair in pairs)
 
     def attend(
-        self, chunks: Iterator[PredictedChunk], predictor: PairPredictor, *, quiet: bool
+        self,
+        chunks: Iterator[PredictedChunk],
+        predictor: PairPredictor,
+        other: PairPredictor | None,
+        *,
+        quiet: bool,
     ) -> Iterator[AttendedBothWays]:
         """Yield the attention on each pair; the units are those of the first pairs."""
         units: LinkUnits | None = None
@@ -226,9 +232,9 @@ class Align(Action):
                 if not quiet:
                     report_units(units, predictor)
             for index, prediction in enumerate(forward):
-                attended, reverse = to_attended(prediction, units), None
-                if backward is not None:
-                    reverse = to_attended(backward[index], units.swap())
+                attended, reverse = to_attended(predictor, prediction, units), None
+                if backward is not None and other is not None:
+                    reverse = to_attended(other, backward[index], units.swap())
                     check_same_units(attended, reverse, prediction)
                 yield AttendedBothWays(prediction, units, attended, reverse)
 

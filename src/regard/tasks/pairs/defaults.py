@@ -7,16 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from regard.batch import Pair
-from regard.recipe import find_compatible_models
-from regard.tasks.pairs import PairTask
+from regard.models import MODELS
+from regard.models.hard_attention import HardAttention
+from regard.models.transformer import TransformerConfig
 from regard.tasks.pairs.settings import PairRecipe
 from regard.tasks.pairs.validation import METRICS
-from regard.text import Tokenizer, TokenizerPair
+from regard.text import Tokenizer
 from regard.text.tokenizer import is_character_level
 from regard.training.defaults import check_metric, choose_training
-
-LARGE = 20_000
-"""Number of pairs of running text from which a Transformer is the default."""
 
 SHORT = 25
 """Mean target length, in tokens, up to which exact match is a useful metric."""
@@ -54,20 +52,11 @@ def is_symbols(tokenizer: Tokenizer) -> bool:
     return tokenizer.kind == "characters" or (tokenizer.kind == "words" and tokenizer.size < SMALL)
 
 
-def choose_pair_model(pairs: int, tokenizers: TokenizerPair, settings: Mapping[str, Any] | None = None) -> str:
-    """Return the default preset: a recurrent model with attention needs less data than a Transformer.
-
-    If it lacks one of the given settings, return the first preset that has all of them.
-    """
-    preferred = "transformer" if pairs >= LARGE and not is_symbols(tokenizers.target) else "bahdanau"
-    compatible = find_compatible_models(settings or {}, "recipe", PairTask.presets)
-    return preferred if preferred in compatible else compatible[0]
-
-
 def choose_pair_settings(recipe: PairRecipe, facts: PairFacts) -> PairRecipe:
     """Return the recipe with every open setting filled in."""
     check_metric(recipe.training, (*METRICS, "loss"))
-    recurrent = recipe.model["name"] != "transformer"
+    name = recipe.model["name"]
+    recurrent = name != "transformer"
     training = choose_training(
         recipe.training,
         facts.tokens,
@@ -79,7 +68,10 @@ def choose_pair_settings(recipe: PairRecipe, facts: PairFacts) -> PairRecipe:
         metric=choose_metric(facts),
         precision=choose_precision(recurrent, facts),
     )
-    return replace(recipe, training=training, model={**choose_pair_model_sizes(recurrent, facts), **recipe.model})
+    model = {**choose_pair_model_sizes(name, facts), **recipe.model}
+    if not recurrent and facts.symbols and has_even_heads(model):
+        model.setdefault("positions", "rotary")
+    return replace(recipe, training=training, model=model)
 
 
 def choose_metric(facts: PairFacts) -> Literal["exact", "chrf", "bleu"]:
@@ -94,9 +86,21 @@ def choose_precision(recurrent: bool, facts: PairFacts) -> Literal["float32", "b
     return "bfloat16" if facts.on_gpu and not recurrent else "float32"
 
 
-def choose_pair_model_sizes(recurrent: bool, facts: PairFacts) -> dict[str, object]:
+def choose_pair_model_sizes(name: str, facts: PairFacts) -> dict[str, object]:
     """Return model sizes that fit the amount of data, with more dropout for little text."""
-    width = 128 if facts.target_tokens < 400_000 else 256 if facts.target_tokens < 10_000_000 else 512
+    tokens = facts.target_tokens
+    if MODELS[name].model is HardAttention:
+        return {"hidden": 256, "embedding": 128, "layers": 2, "dropout": 0.4 if tokens < 400_000 else 0.3}
+    width = 128 if tokens < 400_000 else 256 if tokens < 10_000_000 else 512
+    recurrent = name != "transformer"
     sizes: dict[str, object] = {"hidden": width, "embedding": width} if recurrent else {"width": width}
-    few = facts.words and facts.target_tokens < 10_000_000
+    if not recurrent and facts.symbols and width == 128:
+        return {**sizes, "dropout": 0.3}
+    few = facts.words and tokens < 10_000_000
     return {**sizes, "dropout": 0.3 if recurrent else 0.2} if few else sizes
+
+
+def has_even_heads(model: Mapping[str, Any]) -> bool:
+    """Return whether the heads of a Transformer have an even width, which rotary positions require."""
+    width = model.get("head_width") or model["width"] // model.get("heads", TransformerConfig.heads)
+    return width % 2 == 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -19,6 +19,7 @@ from regard.tasks.actions.evaluate import (
 )
 from regard.tasks.actions.predict import to_single_line
 from regard.tasks.actions.warnings import Warnings
+from regard.tasks.pairs.actions import add_source
 from regard.tasks.pairs.links import (
     WORDS,
     LinkUnit,
@@ -29,7 +30,7 @@ from regard.tasks.pairs.links import (
     to_attended,
     unzip_examples,
 )
-from regard.tasks.pairs.options import BeamBounds, SearchOptions
+from regard.tasks.pairs.options import BeamBounds, SearchOptions, resolve_format
 from regard.tasks.progress import show_counter
 
 if TYPE_CHECKING:
@@ -93,8 +94,8 @@ class EvaluatePairs(Evaluate, BuiltInOptions):
         source: File of sources, one per line.
         target: File of reference targets, one per line.
         data: File of pairs, or a built-in corpus (default: the built-in corpus the run was trained on).
-        format: File format (default: from the file name).
-        columns: Columns of the file, separated by commas: source,target (default: from the recipe).
+        format: File format (default: a format of named columns from the recipe, or from the file name).
+        columns: Columns of the file: source,target, as in training (default: from the recipe).
         on_empty: What to do with an example that has an empty part.
         variants: Treat the targets of equal sources as alternative references.
         beam: Beam size; 1 for greedy search (default: from the recipe).
@@ -163,6 +164,8 @@ class EvaluatePairs(Evaluate, BuiltInOptions):
             predictor.check_attention()
         examples = self.load_examples(predictor)
         alignment = self.score_alignment(predictor, examples)
+        compose = predictor.tokenizers.target.steps.compose
+        examples = [replace(example, target=compose(example.target)) for example in examples]
         sources, answers = group_targets(examples) if self.variants else unzip_examples(examples)
         with show_counter(invocation.quiet) as show:
             predictions = predictor.predict(sources, beam=self.beam, progress=show)
@@ -173,13 +176,13 @@ class EvaluatePairs(Evaluate, BuiltInOptions):
         if not invocation.quiet:
             warnings = Warnings("source tokens")
             for prediction in predictions:
-                warnings.add_line(prediction.pair.source, prediction.source)
+                add_source(warnings, predictor, prediction)
             warnings.print_all()
         report = PairReport(dict(self.iter_text_scores(predictor, predictions, answers)), alignment)
         if self.against is None:
             return report
         texts = [prediction.text for prediction in predictions]
-        other_texts = self.predict_other(other, sources, invocation)
+        other_texts = [compose(text) for text in self.predict_other(other, sources, invocation)]
         comparison = paired_bootstrap(
             other_texts,
             texts,
@@ -247,8 +250,8 @@ class EvaluatePairs(Evaluate, BuiltInOptions):
                     "--data is required: a file of pairs or a built-in corpus; or pass --source and --target"
                 )
             name = self.data
-            columns = parse_columns(self.columns, predictor)
-            examples = list(read_pairs(name, format=self.format, columns=columns or None, on_empty=self.on_empty))
+            columns, format_name = parse_columns(self.columns, predictor), resolve_format(self.format, predictor)
+            examples = list(read_pairs(name, format=format_name, columns=columns or None, on_empty=self.on_empty))
         if not examples:
             raise RegardError(f"{name} is empty; expected at least one pair")
         return examples
@@ -257,14 +260,13 @@ class EvaluatePairs(Evaluate, BuiltInOptions):
         self, predictor: PairPredictor, predictions: Sequence[Prediction], answers: Sequence[str] | Sequence[list[str]]
     ) -> Iterator[tuple[str, TextPredictionReport]]:
         """Yield the scores of the final text and, if the target is preprocessed, of the model's raw output."""
-        from regard.text.steps import NO_STEPS
-
         metric = self.against_length or VALIDATED_BY.get(predictor.recipe.training.metric)
-        sources = [prediction.source for prediction in predictions]
+        select_text = predictor.tokenizers.source.select_text
+        sources = [select_text(prediction.source) for prediction in predictions]
         yield "text", self.compute_scores(sources, [prediction.text for prediction in predictions], answers, metric)
         steps = predictor.tokenizers.target.steps
-        if steps != NO_STEPS:
-            prepared = [[steps.apply(text) for text in ([a] if isinstance(a, str) else a)] for a in answers]
+        if steps.rewrites:
+            prepared = [[steps.prepare(text) for text in ([a] if isinstance(a, str) else a)] for a in answers]
             raw_texts = [prediction.raw_text for prediction in predictions]
             yield (
                 "text as prepared for the model",
@@ -308,7 +310,7 @@ class EvaluatePairs(Evaluate, BuiltInOptions):
                 )
         forced, attention = force_examples(predictor, examples), self.parse_attention()
         units = WORDS if self.gold is None else choose_link_units(self.gold_unit, predictor, forced)
-        attended = [to_attended(prediction, units) for prediction in forced]
+        attended = [to_attended(predictor, prediction, units) for prediction in forced]
         if self.gold is not None:
             check_gold(self.gold, gold, attended, units)
         description = units.describe(predictor)

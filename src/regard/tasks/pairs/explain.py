@@ -19,12 +19,12 @@ from regard.attribution.methods import (
     mean_weights,
     sum_by_unit,
 )
-from regard.batch import BOS, Pair, collate
+from regard.batch import BOS, UNKNOWN, Pair, collate
 from regard.decoding.steps import target_log_probabilities
 from regard.errors import RegardError
 from regard.layers.embedding import EmbeddingCall
 from regard.tasks.pairs.options import PairExplainOptions
-from regard.text.units import get_unit_name, split_into_units
+from regard.text.units import TextUnit, get_unit_name, split_into_units
 
 if TYPE_CHECKING:
     from regard.tasks.pairs.predictor import PairPredictor
@@ -41,8 +41,8 @@ class PairSubject(Subject):
         if not prediction.pair.source:
             raise RegardError("explain: the source is empty")
         self.units = split_into_units(
-            source_tokenizer.kind,
-            source_tokenizer.steps.apply(text),
+            source_tokenizer,
+            source_tokenizer.steps.prepare(text),
             prediction.source_tokens[:-1],
             prediction.source_words,
         )
@@ -50,9 +50,7 @@ class PairSubject(Subject):
         self.unit, self.target_unit = get_unit_name(source_tokenizer.kind), get_unit_name(target_tokenizer.kind)
         self.words, self.size = tuple(unit.text for unit in self.units), len(prediction.pair.source) + 1
         target_tokens = prediction.target_tokens[: len(prediction.pair.target or ())]  # without <eos>
-        self.targets = split_into_units(
-            target_tokenizer.kind, prediction.raw_text, target_tokens, prediction.target_words
-        )
+        self.targets = split_into_units(target_tokenizer, prediction.raw_text, target_tokens, prediction.target_words)
         self.target_positions = list(range(len(prediction.target_tokens)))  # including <eos>
         if word is not None:
             index = check_word_index(word, self.targets, self.target_unit, "of the target")
@@ -62,8 +60,7 @@ class PairSubject(Subject):
 
     def log_probabilities(self, without: Sequence[int | None]) -> Float[Tensor, " texts"]:
         model = self.predictor.model
-        source, target = self.prediction.pair
-        pairs = [Pair(drop_unit(source, self.units, omitted), target) for omitted in without]
+        pairs = [drop_source_unit(self.prediction.pair, self.units, omitted) for omitted in without]
         batch = collate(pairs).to(self.predictor.device)
         assert batch.target_out is not None
         log_probabilities = target_log_probabilities(model, model.features(batch), batch.target_out)
@@ -95,3 +92,15 @@ class PairSubject(Subject):
             return f"{whole}, log-probability {log_probability:.2f}"
         target_label = f'{self.target_unit} {self.word}, "{self.targets[self.word].text}", of {whole}'
         return f"{target_label}, log-probability {log_probability:.2f}"
+
+
+def drop_source_unit(pair: Pair, units: Sequence[TextUnit], index: int | None) -> Pair:
+    """Return a pair without the source tokens of one unit; what could only be copied from them becomes unknown."""
+    source = drop_unit(pair.source, units, index)
+    if pair.copy_ids is None or pair.target is None:
+        return Pair(source, pair.target)
+    copy_ids = drop_unit(pair.copy_ids, units, index)
+    lost = set(pair.copy_ids) - set(copy_ids)
+    limit = max(copy_ids, default=0)
+    target = [UNKNOWN if token in lost and token > limit else token for token in pair.target]
+    return Pair(source, target, copy_ids)

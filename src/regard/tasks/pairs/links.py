@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from regard.data.example import Example
     from regard.tasks.pairs.predictor import PairPredictor, Prediction
     from regard.text import Tokenizer
+    from regard.text.units import TextUnit
 
 LinkUnit = Literal["word", "token"]
 
@@ -54,8 +56,12 @@ def choose_link_units(unit: LinkUnit | None, predictor: PairPredictor, predictio
 
 
 def choose_link_unit(tokenizer: Tokenizer, words_of_tokens: Sequence[Sequence[int | None]]) -> LinkUnit:
-    """Return `token` if most texts are a single word of several possible tokens, otherwise `word`."""
-    counts = [count_indices(words) for words in words_of_tokens]
+    """Return `token` if most texts are a single word of several possible tokens, otherwise `word`.
+
+    Whole tokens in columns beside the text, such as features, do not count.
+    """
+    count = count_indices if tokenizer.description == tokenizer.kind else count_spelled_words
+    counts = [count(words) for words in words_of_tokens]
     is_single = sum(count == 1 for count in counts) > sum(count > 1 for count in counts)
     return "token" if is_single and tokenizer.kind != "words" else "word"
 
@@ -65,30 +71,55 @@ def count_indices(words: Sequence[int | None]) -> int:
     return len({word for word in words if word is not None})
 
 
-def to_attended(prediction: Prediction, units: LinkUnits = WORDS) -> AttentionExample:
-    """Return the weights of a prediction and the word of each token; with tokens as units, each is its own word."""
+def count_spelled_words(words: Sequence[int | None]) -> int:
+    """Return the number of different words of several tokens, at least 1."""
+    tokens = Counter(word for word in words if word is not None)
+    return max(1, sum(count > 1 for count in tokens.values()))
+
+
+def to_attended(predictor: PairPredictor, prediction: Prediction, units: LinkUnits = WORDS) -> AttentionExample:
+    """Return the weights of a prediction and the word of each token; with tokens as units, each is its own word.
+
+    Tokens that are parts of a character belong to that character.
+    """
     from regard.alignment import AttentionExample
 
     assert prediction.weights is not None
     source, target = prediction.source_words, prediction.target_words
-    pair = prediction.pair
+    source_tokens, target_tokens = list_token_units(predictor, prediction)
     if units.source == "token":
-        source = (*range(len(pair.source)), *[None] * (len(source) - len(pair.source)))
+        source = (*index_units(source_tokens), *[None] * (len(source) - len(prediction.pair.source)))
     if units.target == "token":
-        length = len(pair.target or ())
-        target = (*range(length), *[None] * (len(target) - length))
+        target = (*index_units(target_tokens), *[None] * (len(target) - len(prediction.pair.target or ())))
     return AttentionExample(prediction.weights, source, target)
+
+
+def list_token_units(predictor: PairPredictor, prediction: Prediction) -> tuple[Sequence[TextUnit], Sequence[TextUnit]]:
+    """Return the tokens of both sides without <eos>; tokens that are parts of a character are one unit."""
+    from regard.text.units import join_parts
+
+    source, target, _ = prediction.pair
+    tokenizers = predictor.tokenizers
+    return (
+        join_parts(tokenizers.source, prediction.source_tokens[: len(source)]),
+        join_parts(tokenizers.target, prediction.target_tokens[: len(target or ())]),
+    )
+
+
+def index_units(units: Sequence[TextUnit]) -> list[int]:
+    """Return the index of the unit of each token."""
+    return [index for index, unit in enumerate(units) for _ in unit.token_indices]
 
 
 def get_linked_texts(
     predictor: PairPredictor, prediction: Prediction, units: LinkUnits
 ) -> tuple[Sequence[str], Sequence[str]]:
     """Return the words or tokens of both sides that link indices refer to."""
-    source, target = prediction.source_tokens, prediction.target_tokens
+    source, target = ([unit.text for unit in side] for side in list_token_units(predictor, prediction))
     if units.source == "word":
-        source = tuple(predictor.tokenizers.source.steps.apply(prediction.source).split())
+        source = predictor.tokenizers.source.steps.prepare(prediction.source).split()
     if units.target == "word":
-        target = tuple(prediction.raw_text.split())
+        target = prediction.raw_text.split()
     return source, target
 
 

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
 
 from regard.data.example import Example
 from regard.data.formats import read_pairs, read_parallel
+from regard.data.formats.columns import TABLE_FORMATS, parse_sides
 from regard.data.formats.lines import format_path
+from regard.data.formats.pairs import read_rows
+from regard.data.formats.tables import parse_column_number
+from regard.data.inflection import detect_inflection
 from regard.data.pair_check import pluralize, split_validation_pairs
 from regard.errors import RegardError, unknown_name
 from regard.tasks.built_in import check_corpus_settings, generate_split, is_built_in, list_corpora
 from regard.tasks.pairs.settings import PairData
+from regard.text.learn_columns import Column
+
+ROWS = 1000
+"""Number of rows that are read to detect what the columns are."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +51,42 @@ def load_pair_split(settings: PairData, seed: int) -> PairSplit:
         return PairSplit(train, valid, origin)
     train_part, valid_part = split_validation_pairs(train, share=settings.validation_share, seed=seed)
     return PairSplit(train_part, valid_part, f"{origin}, {pluralize(len(valid_part), 'pair')} split off for validation")
+
+
+def resolve_columns(settings: PairData) -> tuple[PairData, dict[str, str]]:
+    """Fill in the columns of a named format, or of a table of lemma, form and features.
+
+    Returns:
+        The settings, and the names of columns that have none in a header: `3` -> `features`.
+    """
+    path, named = settings.train, TABLE_FORMATS.get(settings.format or "")
+    if named is not None:
+        columns = settings.columns or named.columns
+        return replace(settings, columns=columns), named.labels if columns == named.columns else {}
+    if settings.columns or path in (None, "-") or is_built_in(path, "pairs"):
+        return settings, {}
+    check_pair_file(path)
+    rows = list(islice(read_rows(path, settings.format), ROWS))
+    found = detect_inflection(rows)
+    return (settings, {}) if found is None else (replace(settings, columns=found.columns), found.labels)
+
+
+def name_columns(settings: PairData, labels: Mapping[str, str]) -> tuple[list[Column], list[Column]] | None:
+    """Return the columns of both sides for people; None if each side is one column whose unit is open."""
+    if not settings.columns or parse_sides(settings.columns).is_plain:
+        return None
+    source, target = (
+        [name_column(str(choice.column), choice.unit, labels) for choice in side]
+        for side in parse_sides(settings.columns)
+    )
+    return source, target
+
+
+def name_column(column: str, unit: str | None, labels: Mapping[str, str]) -> Column:
+    """Return a column with its name in the header or in `labels`; otherwise its name is `column 2`."""
+    if column in labels:
+        return Column(labels[column], unit, column)
+    return Column(column if parse_column_number(column) is None else f"column {column}", unit)
 
 
 def read_examples(settings: PairData, path: str | None, source: str | None, target: str | None) -> list[Example]:

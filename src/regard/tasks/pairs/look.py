@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jaxtyping import Float
@@ -16,6 +17,7 @@ from regard.maps.build import TITLE, build_map
 from regard.maps.options import TargetLookOptions
 from regard.maps.sides import Side, build_word_side
 from regard.maps.weights import LONG
+from regard.models.features import Features
 from regard.tasks.pairs.options import SearchOptions
 from regard.text import Tokenizer
 from regard.text.tokenizer import BEGIN, END
@@ -46,7 +48,8 @@ def look_at_pair(predictor: PairPredictor, text: str, options: TargetLookOptions
         alternatives = beam_alternatives or find_model_alternatives(predictor, prediction, features[0])
     if kind == "cross":
         title = f"{name}: {truncate(text, TITLE)} → {truncate(prediction.text, TITLE)}"
-        return build_map(weights[kind], rows, source, title, options.top, alternatives)
+        attention_map = build_map(weights[kind], rows, source, title, options.top, alternatives)
+        return attention_map if rows.merged else replace(attention_map, generated=prediction.generated)
     title = f"{name}, {kind}: {truncate(prediction.text, TITLE)}"
     columns = build_target_side(predictor, prediction, options.words, before=(BEGIN,))  # the decoder's input
     return build_map(weights[kind], rows, columns, title, options.top, alternatives)
@@ -70,7 +73,8 @@ def predict_with_alternatives(
     size = len(prediction.target_tokens)
     if predictor.recipe.decoding.beam == 1 or size > LONG:
         return prediction, None
-    return prediction, tuple(to_alternatives(predictor.tokenizers.target, step) for step in steps[:size])
+    tokenizer = predictor.encoder.encode(text).target_tokenizer
+    return prediction, tuple(to_alternatives(tokenizer, step) for step in steps[:size])
 
 
 def to_alternatives(tokenizer: Tokenizer, hypotheses: list[Hypothesis]) -> TokenAlternatives:
@@ -90,24 +94,25 @@ def format_hypothesis(tokenizer: Tokenizer, hypothesis: Hypothesis) -> str:
 
 
 def find_model_alternatives(
-    predictor: PairPredictor, prediction: Prediction, features: Float[Tensor, "target width"]
+    predictor: PairPredictor, prediction: Prediction, features: Float[Tensor, "target width"] | Features
 ) -> tuple[TokenAlternatives, ...]:
     """Return the most probable tokens of the model at each step of a target."""
     size, target_out = len(prediction.target_tokens), collate([prediction.pair]).target_out
     assert target_out is not None
-    tokens = target_out[0, :size].to(features.device)
-    return compute_alternatives(predictor.model, features[:size], tokens, predictor.tokenizers.target)
+    tokens = target_out[0, :size].to(predictor.device)
+    tokenizer = predictor.encoder.encode(prediction.source).target_tokenizer
+    return compute_alternatives(predictor.model, features[:size], tokens, tokenizer)
 
 
 def build_source_side(predictor: PairPredictor, prediction: Prediction, words: bool) -> Side:
     """Return the source side, with <eos> at the end."""
     tokenizer, tokens = predictor.tokenizers.source, prediction.source_tokens[:-1]
-    text = tokenizer.steps.apply(prediction.source)
-    return build_word_side(tokenizer.kind, text, tokens, prediction.source_words[:-1], after=(END,), merge=words)
+    text = tokenizer.steps.prepare(prediction.source)
+    return build_word_side(tokenizer, text, tokens, prediction.source_words[:-1], after=(END,), merge=words)
 
 
 def build_target_side(predictor: PairPredictor, prediction: Prediction, words: bool, **special: Sequence[str]) -> Side:
     """Return the target side, with special tokens before or after it."""
-    size, kind = len(prediction.pair.target or ()), predictor.tokenizers.target.kind
+    size, tokenizer = len(prediction.pair.target or ()), predictor.tokenizers.target
     tokens, word_ids = prediction.target_tokens[:size], prediction.target_words[:size]
-    return build_word_side(kind, prediction.raw_text, tokens, word_ids, **special, merge=words)
+    return build_word_side(tokenizer, prediction.raw_text, tokens, word_ids, **special, merge=words)

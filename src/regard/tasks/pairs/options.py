@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from regard.bounds import Bounds, check_bounds
 from regard.errors import RegardError
@@ -59,3 +59,11 @@ class PairExplainOptions:
 
     def __post_init__(self) -> None:
         check_bounds(self, "explain: ")
+
+
+def resolve_format(name: str | None, predictor: Any) -> str | None:
+    """Return the given format of a file; by default the format of known columns that the run was trained with."""
+    from regard.data.formats.columns import TABLE_FORMATS
+
+    trained = predictor.recipe.data.format
+    return trained if name is None and trained in TABLE_FORMATS else name

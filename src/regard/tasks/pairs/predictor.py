@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from jaxtyping import Float
@@ -11,12 +12,13 @@ from torch import Tensor
 
 from regard.batch import EOS, Pair, collate
 from regard.data.batches import plan_epoch
-from regard.decoding import Hypothesis, decode_all, forced_weights, score_targets
+from regard.decoding import Hypothesis, decode_all, forced_weights, generate_probabilities, score_targets
 from regard.decoding.beam import BeamSearch, check_beam, compute_length_penalty, iter_beam_search
 from regard.decoding.steps import resolve_limits
 from regard.errors import RegardError
 from regard.tasks.actions.predict import to_single_line
 from regard.tasks.pairs.batches import compute_lengths
+from regard.tasks.pairs.encode import EncodedSource, SourceEncoder
 from regard.tasks.pairs.options import PairExplainOptions, SearchOptions
 from regard.tasks.pairs.record import TargetRecord
 from regard.tasks.predictor import PartialAnswer, PredictOptions, Predictor, Request, as_texts, build_record
@@ -45,7 +47,7 @@ class Prediction:
 
     source: str
     text: str
-    raw_text: str = field(repr=False)  # the model's output before postprocessing
+    raw_text: str = field(repr=False)  # the model's output, composed, before further postprocessing
     log_probability: float
     ranking_score: float  # the log-probability divided by the length penalty, by which targets are ranked
     source_tokens: tuple[str, ...]
@@ -53,6 +55,7 @@ class Prediction:
     source_words: tuple[int | None, ...] = field(repr=False)  # the word index of each token
     target_words: tuple[int | None, ...] = field(repr=False)
     pair: Pair = field(repr=False)  # the token ids of both sides, without <eos>
+    generated: tuple[float, ...] | None = field(default=None, repr=False)  # of a model that copies, per target token
     weights: Float[Tensor, "layers heads target source"] | None = field(default=None, repr=False)
     alternatives: tuple[Prediction, ...] = field(default=(), repr=False)  # the n best, this one first
 
@@ -94,7 +97,7 @@ class PairPredictor(Predictor[Prediction]):
 
     @property
     def summary(self) -> str:
-        return f"{self.tokenizers.source.kind} to {self.tokenizers.target.kind}"
+        return f"{self.tokenizers.source.description} to {self.tokenizers.target.description}"
 
     @overload
     def predict(self, texts: str, **options: Unpack[PairPredictOptions]) -> Prediction: ...  # type: ignore[overload-overlap]
@@ -136,6 +139,7 @@ class PairPredictor(Predictor[Prediction]):
         return predictions[0] if isinstance(texts, str) else predictions
 
     def build_input(self, text: str, **further: Any) -> str:
+        self.tokenizers.source.check_text(text)
         return text
 
     def check(self, options: SearchOptions) -> None:
@@ -161,12 +165,11 @@ class PairPredictor(Predictor[Prediction]):
             return []
         options: SearchOptions = requests[0].options
         self.check(options)
-        texts = [request.input for request in requests]
-        sources = [self.tokenizers.source.encode_with_words(text) for text in texts]
+        sources = [self.encoder.encode(request.input) for request in requests]
         self._check_lengths(sources)
         best = decode_all(
             self.model,
-            [Pair(source.ids) for text, source in zip(texts, sources, strict=True) if text.strip()],
+            [source.pair for source in sources if source.text.strip()],
             width=options.resolve_beam(self.recipe.decoding.beam),
             nbest=options.nbest,
             length_penalty=self._get_length_penalty(options),
@@ -177,9 +180,9 @@ class PairPredictor(Predictor[Prediction]):
         hypotheses, length_penalty = iter(best), self._get_ranking_penalty(options)
         predictions = [
             self._build_predictions(
-                text, source, next(hypotheses) if text.strip() else [EMPTY_HYPOTHESIS], length_penalty
+                source, next(hypotheses) if source.text.strip() else [EMPTY_HYPOTHESIS], length_penalty
             )
-            for text, source in zip(texts, sources, strict=True)
+            for source in sources
         ]
         return self._attach_alternatives(predictions, return_weights)
 
@@ -192,7 +195,7 @@ class PairPredictor(Predictor[Prediction]):
         return None if streamed else request.options
 
     def limit_tokens(self, options: Any, input_: str, max_tokens: int) -> Any:
-        batch = collate([Pair(self.tokenizers.source.encode(input_))])
+        batch = collate([self.encoder.encode(input_).pair])
         default_limit = int(resolve_limits(self.model, batch, None))
         return (
             replace(options, max_length=max_tokens)
@@ -208,10 +211,10 @@ class PairPredictor(Predictor[Prediction]):
         if not streamed or not request.input.strip():
             yield list(self.answer(requests))
             return
+        tokenizer = self.encoder.encode(request.input).target_tokenizer
         for search in self.search(request.input, options):
             hypotheses = [
-                (self.tokenizers.target.decode(hypothesis.target), hypothesis.log_probability)
-                for hypothesis in search.get_live()[0]
+                (tokenizer.decode(hypothesis.target), hypothesis.log_probability) for hypothesis in search.get_live()[0]
             ]
             yield [PartialAnswer({"beam": [{"text": text, "log_probability": value} for text, value in hypotheses]})]
         yield [self.finish_search(request.input, search, options)]
@@ -219,11 +222,11 @@ class PairPredictor(Predictor[Prediction]):
     def search(self, text: str, options: SearchOptions) -> Iterator[BeamSearch]:
         """Yield the search of `predict` for one source, which must not be empty, after each step."""
         self.check(options)
-        source, width = self.tokenizers.source.encode_with_words(text), options.resolve_beam(self.recipe.decoding.beam)
+        source, width = self.encoder.encode(text), options.resolve_beam(self.recipe.decoding.beam)
         self._check_lengths([source])
         return iter_beam_search(
             self.model,
-            collate([Pair(source.ids)]).to(self.device),
+            collate([source.pair]).to(self.device),
             width,
             options.nbest,
             self._get_ranking_penalty(options),
@@ -232,8 +235,8 @@ class PairPredictor(Predictor[Prediction]):
 
     def finish_search(self, text: str, search: BeamSearch, options: SearchOptions) -> Prediction:
         """Return the best target of a finished search, with the others as its alternatives."""
-        source, length_penalty = self.tokenizers.source.encode_with_words(text), self._get_ranking_penalty(options)
-        predictions = self._build_predictions(text, source, search.get_results()[0], length_penalty)
+        source, length_penalty = self.encoder.encode(text), self._get_ranking_penalty(options)
+        predictions = self._build_predictions(source, search.get_results()[0], length_penalty)
         return self._attach_alternatives([predictions], return_weights=False)[0]
 
     def force(self, texts: Sequence[str], targets: Sequence[str], *, return_weights: bool = False) -> list[Prediction]:
@@ -251,16 +254,10 @@ class PairPredictor(Predictor[Prediction]):
             )
         if return_weights:
             self.check_attention()
-        source, target = self.tokenizers.source, self.tokenizers.target
+        sources, steps = map(self.encoder.encode, texts), self.tokenizers.target.steps
         predictions = [
-            build_prediction(
-                text,
-                source.encode_with_words(text),
-                target_text,
-                target.steps.apply(target_text),
-                target.encode_with_words(target_text),
-            )
-            for text, target_text in zip(texts, targets, strict=True)
+            build_prediction(source, target, steps.prepare(target), source.encode_target(target))
+            for source, target in zip(sources, targets, strict=True)
         ]
         values = self._compute_log_probabilities([prediction.pair for prediction in predictions])
         length_penalty = self.recipe.decoding.length_penalty
@@ -274,30 +271,27 @@ class PairPredictor(Predictor[Prediction]):
         if not self.model.attentions:
             raise RegardError(f"{self.name} has no attention from target to source")
 
-    def _check_lengths(self, sources: Sequence[EncodedText]) -> None:
+    @cached_property
+    def encoder(self) -> SourceEncoder:
+        """What encodes sources for the model."""
+        return SourceEncoder.of(self.tokenizers, copies=self.model.copies)
+
+    def _check_lengths(self, sources: Sequence[EncodedSource]) -> None:
         """Raise a `RegardError` for a source with more tokens than the model has positions."""
         max_positions = self.model.max_length
         for index, source in enumerate(sources, start=1):
-            if max_positions is not None and len(source.ids) >= max_positions:
+            if max_positions is not None and len(source.tokens.ids) >= max_positions:
                 raise RegardError(
-                    f"source {index} has {len(source.ids)} tokens; {self.name} reads at most {max_positions - 1}"
+                    f"source {index} has {len(source.tokens.ids)} tokens; {self.name} reads at most {max_positions - 1}"
                 )
 
     def _build_predictions(
-        self, text: str, source: EncodedText, hypotheses: Sequence[Hypothesis], length_penalty: float
+        self, source: EncodedSource, hypotheses: Sequence[Hypothesis], length_penalty: float
     ) -> list[Prediction]:
         """Return the predictions of some hypotheses, without duplicates."""
-        predictions = [self._build_prediction(text, source, hypothesis) for hypothesis in hypotheses]
+        predictions = [decode_prediction(source, hypothesis) for hypothesis in hypotheses]
         pairs = zip(predictions, hypotheses, strict=True)
         return drop_duplicates([add_log_probability(p, h.log_probability, length_penalty) for p, h in pairs])
-
-    def _build_prediction(self, text: str, source: EncodedText, hypothesis: Hypothesis) -> Prediction:
-        tokenizer = self.tokenizers.target
-        ids = [token for token in hypothesis.tokens if token != EOS]
-        target = EncodedText(ids, tokenizer.ids_to_tokens(ids), tokenizer.ids_to_word_indices(ids))
-        return build_prediction(
-            text, source, tokenizer.decode(ids), tokenizer.decode_raw(ids), target, ended=hypothesis.ended
-        )
 
     def _compute_log_probabilities(self, pairs: Sequence[Pair]) -> list[float]:
         scores: dict[int, float] = {}
@@ -310,10 +304,27 @@ class PairPredictor(Predictor[Prediction]):
         self, predictions: Sequence[Sequence[Prediction]], return_weights: bool
     ) -> list[Prediction]:
         """Return the best prediction for each source, with all of them as its alternatives."""
-        flat = [prediction for group in predictions for prediction in group]
+        flat = self._add_generated([prediction for group in predictions for prediction in group])
         flat_iterator = iter(self._add_weights(flat) if return_weights else flat)
         groups = [tuple(next(flat_iterator) for _ in group) for group in predictions]
         return [replace(group[0], alternatives=group) for group in groups]
+
+    def _add_generated(self, predictions: Sequence[Prediction]) -> list[Prediction]:
+        """Return the predictions with the probability of each step to generate its token, if the model copies.
+
+        It is that of the first member of an ensemble, as the attention is.
+        """
+        if not self.model.copies:
+            return list(predictions)
+        model = self.model.members[0] if self.is_ensemble else self.model
+        pairs = [prediction.pair for prediction in predictions]
+        by_index: dict[int, Prediction] = {}
+        for indices in plan_pair_batches(pairs):
+            gates = generate_probabilities(model, collate([pairs[index] for index in indices]).to(self.device))
+            for row, index in zip(gates.tolist(), indices, strict=True):
+                prediction = predictions[index]
+                by_index[index] = replace(prediction, generated=tuple(row[: len(prediction.target_tokens)]))
+        return [by_index[index] for index in range(len(pairs))]
 
     def _add_weights(self, predictions: Sequence[Prediction]) -> list[Prediction]:
         """Return the predictions with their attention weights, from one forward pass over each target."""
@@ -343,7 +354,7 @@ class PairPredictor(Predictor[Prediction]):
         weights, title = prediction.weights.numpy(), f"{self.name}: {prediction.source} → {prediction.text}"
         if not words:
             return AttentionMap(prediction.target_tokens, prediction.source_tokens, weights, title, "tokens")
-        rows, columns = prediction.raw_text.split(), self.tokenizers.source.steps.apply(prediction.source).split()
+        rows, columns = prediction.raw_text.split(), self.tokenizers.source.steps.prepare(prediction.source).split()
         for side, words_of_side in (("source", columns), ("prediction", rows)):
             if not words_of_side:
                 raise RegardError(f"attention_map: the {side} has no words; pass words=False")
@@ -361,21 +372,28 @@ class PairPredictor(Predictor[Prediction]):
         return PairSubject(self, text, options)
 
 
+def decode_prediction(source: EncodedSource, hypothesis: Hypothesis) -> Prediction:
+    """Build the prediction of a hypothesis, without probability and weights."""
+    tokenizer, target = source.target_tokenizer, source.decode_target(hypothesis.tokens)
+    readable, written = tokenizer.decode(target.ids), tokenizer.decode_raw(target.ids)
+    return build_prediction(source, readable, written, target, ended=hypothesis.ended)
+
+
 def build_prediction(
-    text: str, source: EncodedText, readable: str, written: str, target: EncodedText, *, ended: bool = True
+    source: EncodedSource, readable: str, written: str, target: EncodedText, *, ended: bool = True
 ) -> Prediction:
     """Build a prediction without probability and weights."""
     return Prediction(
-        source=text,
+        source=source.text,
         text=readable,
         raw_text=written,
         log_probability=0.0,
         ranking_score=0.0,
-        source_tokens=(*source.tokens, END),
+        source_tokens=(*source.tokens.tokens, END),
         target_tokens=(*target.tokens, END) if ended else tuple(target.tokens),
-        source_words=(*source.word_indices, None),
+        source_words=(*source.tokens.word_indices, None),
         target_words=(*target.word_indices, None) if ended else tuple(target.word_indices),
-        pair=Pair(source.ids, target.ids),
+        pair=source.pair._replace(target=target.ids),
     )
 
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 class TargetRecord:
     """One target. Both token lists end in <eos>; weights are indexed by layer, head, target and source token.
 
-    Targets are ranked by `ranking_score`, the log-probability divided by the length penalty.
+    Targets are ranked by `ranking_score`, the log-probability divided by the length penalty. For a model that copies,
+    `generated` is the probability of each step to generate its token rather than copy one.
     """
 
     text: str
@@ -17,6 +18,7 @@ class TargetRecord:
     ranking_score: float
     source_tokens: list[str]
     target_tokens: list[str]
+    generated: list[float] | None = None
     weights: list[list[list[list[float]]]] | None = None
 
 

@@ -24,17 +24,19 @@ from regard.tasks.settings import get_split_seed
 def score_pair_items(predictor: PairPredictor, test: str | None) -> ItemScores:
     """Translate test data and score every sentence; without a test file, use fresh examples or the validation part."""
     examples, part = load_test_examples(predictor, test)
-    sources, targets = [example.source for example in examples], [example.target for example in examples]
+    compose = predictor.tokenizers.target.steps.compose
+    sources, targets = [example.source for example in examples], [compose(example.target) for example in examples]
     predictions = predictor.predict(sources)
     texts = [prediction.text for prediction in predictions]
     metric = choose_metric(predictor, targets)
     counts, _ = BOOTSTRAP_METRICS[metric](texts, targets, Conditions())
-    unit = choose_unit(sources)
+    spelled = [predictor.tokenizers.source.select_text(source) for source in sources]
+    unit = choose_unit(spelled)
     items = ItemCounts(
         metric=metric,
         signature=METRICS[metric](texts, targets).signature,
         counts=counts.astype(np.float64),
-        lengths=np.array([len(to_units(source, unit)) for source in sources]),
+        lengths=np.array([len(to_units(text, unit)) for text in spelled]),
         length_unit=f"source {unit}s",
         unknown=np.array([has_unknown(predictor, example) for example in examples]),
     )

@@ -13,6 +13,8 @@ from regard.tasks.pairs.options import BeamBounds, LengthPenaltyBounds
 from regard.tasks.settings import DataSettings, Kind, TextSettings
 from regard.training.settings import TrainingSettings
 
+NormalFormChoice = Literal["auto", "none", "nfc", "nfd", "nfkc", "nfkd"]
+
 
 @dataclass(frozen=True, kw_only=True)
 class PairData(DataSettings):
@@ -22,8 +24,10 @@ class PairData(DataSettings):
     target: str | None = setting(None, "path", "may_change")  # file of targets, one per line
     validation_source: str | None = setting(None, "path", "may_change")  # file of validation sources
     validation_target: str | None = setting(None, "path", "may_change")  # file of validation targets
-    format: str | None = None  # file format: tmx, po, mo, tsv, csv or jsonl (default: from the file name)
-    columns: tuple[str, ...] = ()  # columns, keys or languages of source and target
+    format: str | None = None  # file format: tmx, po, mo, tsv, csv, jsonl, g2p, unimorph or sigmorphon2016 to 2023
+    columns: tuple[str, ...] = setting(
+        (), "from_data"
+    )  # columns, keys or languages of source and target; join columns with +, as in lemma+features,form
     on_empty: Literal["error", "skip"] = "error"  # what to do with a pair or example with an empty part
     max_tokens: Length = 256  # skip pairs with more tokens than this on either side
 
@@ -39,10 +43,26 @@ class PairText(TextSettings):
     source_tokenizer: Kind = "auto"  # tokenizer of the source (default: --tokenizer)
     target_tokenizer: Kind = "auto"  # tokenizer of the target (default: --tokenizer)
     shared_vocab: bool | Literal["auto"] = "auto"  # one vocabulary for both sides; auto: if they share most words
+    normal_form: NormalFormChoice = "auto"  # Unicode normal form of the tokens; nfd takes characters apart
+    source_normal_form: NormalFormChoice = "auto"  # normal form of the source (default: --normal-form)
+    target_normal_form: NormalFormChoice = "auto"  # normal form of the target (default: --normal-form)
     lowercase: bool = False  # lowercase all text
     moses_source: str | None = None  # language of the source (de, en, ...), to normalize and tokenize it as Moses does
     moses_target: str | None = None  # language of the target, to normalize and tokenize it as Moses does
+    hide: Share = 0.02  # with model.copy, probability of making a token unknown in training, to learn to copy new ones
     bpe_dropout: Share = 0.0  # probability of skipping a BPE merge in training; makes batches larger than planned
+
+    @property
+    def tokenizers(self) -> tuple[Kind, Kind]:
+        """The kind of tokens of each side."""
+        source, target = self.source_tokenizer, self.target_tokenizer
+        return (self.tokenizer if source == "auto" else source), (self.tokenizer if target == "auto" else target)
+
+    @property
+    def normal_forms(self) -> tuple[NormalFormChoice, NormalFormChoice]:
+        """The normal form of each side."""
+        source, target = self.source_normal_form, self.target_normal_form
+        return (self.normal_form if source == "auto" else source), (self.normal_form if target == "auto" else target)
 
 
 @dataclass(frozen=True, kw_only=True)

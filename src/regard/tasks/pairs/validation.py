@@ -15,6 +15,7 @@ from regard.metrics import bleu, chrf, exact_match
 from regard.models.seq2seq import Seq2Seq
 from regard.tasks.pairs.batches import compute_lengths
 from regard.text import TokenizerPair
+from regard.text.copying import CopyTable
 from regard.training.loop import ValidationResult
 from regard.training.loss import PairStep
 
@@ -41,11 +42,15 @@ class PairValidation:
 
     def score_predictions(self, model: Seq2Seq) -> dict[str, float]:
         """Return the metrics of greedy predictions."""
-        sources = [Pair(pair.source) for pair in self.pairs[: self.max_decoded]]
-        hypotheses_by_source = decode_all(model, sources, width=1, batch_tokens=self.tokens, device=self.device)
-        texts = [self.tokenizers.target.decode(hypotheses[0].tokens) for hypotheses in hypotheses_by_source]
+        pairs, examples = self.pairs[: self.max_decoded], self.examples[: self.max_decoded]
+        hypotheses_by_source = decode_all(model, pairs, width=1, batch_tokens=self.tokens, device=self.device)
+        table = CopyTable(self.tokenizers) if model.copies else None
+        texts = []
+        for example, hypotheses in zip(examples, hypotheses_by_source, strict=True):
+            target = self.tokenizers.target if table is None else table.extend_target(table.encode(example.source))
+            texts.append(target.decode(hypotheses[0].tokens))
         steps = self.tokenizers.target.steps
-        references = [steps.undo(steps.apply(example.target)) for example in self.examples[: self.max_decoded]]
+        references = [steps.undo(steps.apply(example.target)) for example in examples]
         return {name: METRICS[name](texts, references).value for name in self.metrics}
 
 

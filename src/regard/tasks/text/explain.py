@@ -40,7 +40,7 @@ class TextSubject(Subject):
         check_is_text(text)
         tokenizer, model = predictor.tokenizer, predictor.model
         encoded = tokenizer.encode_with_words(text)
-        units = split_into_units(tokenizer.kind, tokenizer.steps.apply(text), encoded.tokens, encoded.word_indices)
+        units = split_into_units(tokenizer, tokenizer.steps.prepare(text), encoded.tokens, encoded.word_indices)
         self.unit = get_unit_name(tokenizer.kind)
         self.word = len(units) - 1 if options.word is None else check_word_index(options.word, units, self.unit)
         if self.word < 1:

@@ -29,9 +29,9 @@ def look_at_language_model(predictor: TextPredictor, text: str, options: LookOpt
     tokens = torch.tensor([[BOS, *encoded.ids]], device=predictor.device)
     check_text_length(model, tokens, "look")
     (features, _), weights = predictor.run_watched(lambda: model.read(tokens))
-    normalized_text = tokenizer.steps.apply(text)
+    prepared_text = tokenizer.steps.prepare(text)
     side = build_word_side(
-        tokenizer.kind, normalized_text, encoded.tokens, encoded.word_indices, before=(BEGIN,), merge=options.words
+        tokenizer, prepared_text, encoded.tokens, encoded.word_indices, before=(BEGIN,), merge=options.words
     )
     alternatives = None
     if not side.merged:

@@ -116,7 +116,7 @@ def choose_text_tokenizer(recipe: TextRecipe) -> tuple[Tokenizer, str]:
         kind, reason = choose_text_kind(sum(map(len, texts())))
     else:
         kind, reason = text.tokenizer, f"{text.tokenizer} (--tokenizer)"
-    steps = TextSteps(lowercase=text.lowercase)
+    steps = TextSteps(normal_form=text.normal_form, lowercase=text.lowercase)
     return learn_lm_tokenizer(
         kind, texts(), vocab_size=text.vocab_size, min_frequency=text.min_frequency, steps=steps
     ), reason

@@ -29,6 +29,7 @@ class TextData(DataSettings):
 class TextTokens(TextSettings):
     """Settings of preprocessing and tokenization."""
 
+    normal_form: Literal["none", "nfc", "nfkc"] = "none"  # Unicode normal form of the text
     lowercase: bool = False  # lowercase all text
 
 

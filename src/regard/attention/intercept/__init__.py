@@ -1,0 +1,1 @@
+"""Record the attention that a model computes itself: one file per torch function that is intercepted."""

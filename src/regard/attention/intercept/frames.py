@@ -1,0 +1,30 @@
+"""The modules of a watched model that are running, from the outermost to the innermost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import nn
+
+
+@dataclass(eq=False)
+class Frame:
+    """One running call of a module."""
+
+    path: str
+    module: nn.Module
+    parent: Frame | None
+    guard: Any = None  # switches interception off, so that torch keeps its fast path
+    active: bool = True
+    attended: bool = False  # whether attention was recorded here or below
+    pending: list[Any] = field(default_factory=list)  # softmaxes that attention was computed with
+    captured: list[Any] = field(default_factory=list)  # what was recorded for it
+    softmaxes: int = 0  # how many it computed itself
+
+    def find_active(self) -> Frame | None:
+        """Return this frame, or the innermost one around it that still runs."""
+        frame: Frame | None = self
+        while frame is not None and not frame.active:
+            frame = frame.parent
+        return frame

@@ -1,0 +1,246 @@
+"""The torch function mode that sees what a watched model calls, and the table of what is intercepted."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from types import FunctionType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.overrides import TorchFunctionMode
+
+from regard.attention.intercept import dot_product, flash, flex, multi_head, roles, softmax
+from regard.attention.intercept.captured import Captured
+from regard.attention.intercept.frames import Frame
+from regard.attention.shared_context import disable_compile
+
+CAPTURES: dict[str, Callable[..., Captured]] = {
+    dot_product.NAME: dot_product.capture,
+    multi_head.NAME: multi_head.capture_function,
+    flex.NAME: flex.capture,
+    flash.NAME: flash.capture,
+    flash.PACKED_NAME: flash.capture_packed,
+}
+"""Functions that compute attention, by name -> what builds the weights from their arguments."""
+
+SOFTMAXES = softmax.SOFTMAXES | softmax.LOG_SOFTMAXES | softmax.LOG_SUMS
+REORDERINGS = {"index_select", "__getitem__"}
+SAMPLING = "it samples values at learned positions (deformable attention)"
+OPERATORS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
+ATTENTION_WORDS = ("attention", "attn", "flash", "sdpa")
+
+
+def without_override(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a Python function of torch that does not ask a mode what to do, so that the mode can stay on inside."""
+    asks = ("has_torch_function", "has_torch_function_unary")
+    names = function.__globals__ | dict.fromkeys(asks, lambda *_: False)
+    copy = FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
+    copy.__kwdefaults__ = function.__kwdefaults__
+    return copy
+
+
+BACKWARD = {
+    function: without_override(function) for function in (Tensor.backward, torch.autograd.backward, torch.autograd.grad)
+}
+"""Functions that run the model again, for gradient checkpoints -> the same with the mode on inside."""
+
+Record = Callable[[Captured, Frame], None]
+
+
+class AttentionMode(TorchFunctionMode):
+    """Sees the torch functions that the modules of a model call, and captures attention; it replaces nothing.
+
+    Args:
+        modules: The modules of the model and their paths.
+        record: Called with each attention that was captured and the module that computed it.
+        is_active: Whether to capture in this thread or task now.
+        grad: Whether weights keep their gradient.
+    """
+
+    def __init__(
+        self, modules: dict[nn.Module, str], record: Record, is_active: Callable[[], bool], *, grad: bool
+    ) -> None:
+        super().__init__()
+        self.modules, self.record, self.is_active, self.grad = modules, record, is_active, grad
+        self.frame: Frame | None = None
+        self.flow = softmax.SoftmaxFlow(lambda: self.frame, self.settle)
+        self.ran: dict[str, int] = {}  # how often each module ran
+        self.hints: dict[str, str] = {}  # why a module that ran may have no attention to see
+        self.unread: list[str] = []  # modules whose matrix was overwritten before it was recorded
+        self.outside = 0  # calls of attention functions outside of the model
+        self.reordered = False  # whether a cache was reordered between steps
+        self._contexts = ExitStack()
+        self._eager = False
+        self.key_counts: set[int] = set()  # of recorded calls
+
+    def __enter__(self) -> Any:
+        fused = {part for module in self.modules if multi_head.is_fused_layer(module) for part in module.modules()}
+        hooks: list[Any] = []
+        for module in self.modules:
+            if module not in fused and not isinstance(module, torch.jit.ScriptModule):
+                hooks.append(module.register_forward_pre_hook(self.enter_module))
+                hooks.append(module.register_forward_hook(self.leave_module, with_kwargs=True, always_call=True))
+        if fused:  # hooks of its own would take a layer off torch's fast path
+            hooks.append(
+                register_module_forward_pre_hook(
+                    lambda module, args: self.enter_module(module, args) if module in fused else None
+                )
+            )
+            hooks.append(
+                register_module_forward_hook(
+                    lambda module, *rest: self.leave_module(module, *rest) if module in fused else None,
+                    with_kwargs=True,
+                    always_call=True,
+                )
+            )
+        for hook in hooks:
+            self._contexts.callback(hook.remove)
+        return super().__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        self._contexts.close()
+
+    @contextmanager
+    def resume(self) -> Iterator[None]:
+        """Switch the mode on again while one of its functions runs."""
+        super().__enter__()
+        try:
+            yield
+        finally:
+            super().__exit__(None, None, None)
+
+    def enter_module(self, module: nn.Module, args: Any) -> None:
+        """Note that a module of the model starts to run."""
+        path = self.modules.get(module)
+        if path is None or not self.is_active():
+            return
+        if not self._eager and "torch._dynamo" in sys.modules:  # compiled graphs call neither hooks nor modes
+            self._eager = True
+            self._contexts.enter_context(disable_compile())
+        self.frame = Frame(path, module, self.frame)
+        self.ran[path] = self.ran.get(path, 0) + 1
+        if multi_head.runs_in_one_piece(module):
+            self.frame.guard = torch._C.DisableTorchFunction()
+            self.frame.guard.__enter__()
+
+    def leave_module(self, module: nn.Module, args: Any, *rest: Any) -> None:
+        """Record the attention of a module that returns; `rest` is its keyword arguments and its result."""
+        if module not in self.modules or not self.is_active():
+            return
+        frame = self.frame
+        while frame is not None and frame.module is not module:
+            frame = frame.parent
+        if frame is None:
+            return
+        failed = rest[-1] is None
+        while self.frame is not None and self.frame is not frame:  # left by an exception
+            self.close(self.frame)
+        with torch._C.DisableTorchFunction():
+            if not failed:
+                self.finish(frame, args, rest[0])
+        self.close(frame)
+
+    def close(self, frame: Frame) -> None:
+        """Forget a module that has returned."""
+        frame.active = False
+        if frame.guard is not None:
+            frame.guard.__exit__(None, None, None)
+        self.frame = frame.parent
+        if self.frame is None:
+            self.flow.clear()
+        elif frame.attended:
+            self.frame.attended = True
+
+    def finish(self, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Record what a module leaves to record when it returns, and tell of which kind its attention was."""
+        if frame.guard is not None and not frame.attended:
+            for captured in self.capture_fast_path(frame.module, args, kwargs):
+                self.add(captured)
+        self.settle(frame, frame.pending)
+        for captured in frame.captured:
+            if captured.kind is None:
+                captured.kind = roles.find_role(frame.module, args, kwargs, *captured.shape[-2:])
+        if frame.softmaxes and not frame.attended:
+            self.hints.setdefault(frame.path, "the result of its softmax is not contracted with values over its axis")
+
+    def settle(self, frame: Frame, finished: list[softmax.Softmax]) -> None:
+        """Record softmaxes that were attention."""
+        for one in list(finished):
+            frame.pending.remove(one)
+            if SAMPLING in self.hints.get(frame.path, ""):
+                continue
+            self.add(softmax.capture(one, grad=self.grad), frame)
+
+    def add(self, captured: Captured, frame: Frame | None = None) -> None:
+        """Record an attention call for the module that makes it."""
+        frame = self.frame if frame is None else frame
+        if frame is None:
+            self.outside += 1
+            return
+        with torch._C.DisableTorchFunction():
+            self.record(captured, frame)
+        self.key_counts.add(captured.shape[-1])
+        captured.weights = None
+        frame.captured.append(captured)
+        frame.attended = True
+
+    def capture_fast_path(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Captured]:
+        """Return the weights of a module that torch may have run as one operator."""
+        if isinstance(module, nn.MultiheadAttention):
+            return [multi_head.capture_module(module, args, kwargs, grad=self.grad)]
+        if isinstance(module, nn.TransformerEncoderLayer):
+            return [multi_head.capture_encoder_layer(module, args, kwargs, grad=self.grad)]
+        return []
+
+    def __torch_function__(
+        self, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if not self.is_active():
+            return function(*args, **kwargs)
+        flow = self.flow
+        if flow.tracks:
+            flow.before(function, args, kwargs)
+        if function in BACKWARD:  # gradient checkpoints run modules again
+            with self.resume():
+                return BACKWARD[function](*args, **kwargs)
+        output = function(*args, **kwargs)
+        name = function.__name__
+        if function in SOFTMAXES:
+            with torch._C.DisableTorchFunction():
+                flow.start(function, args, kwargs, output)
+        elif flow.tracks or flow.logarithms or flow.log_sums:
+            with torch._C.DisableTorchFunction():
+                flow.follow(function, args, kwargs, output)
+                flow.follow_logarithms(name, args, output)
+        capture = CAPTURES.get(name.partition(".")[0])
+        if capture is not None:
+            self.capture(capture, args, kwargs)
+        elif self.frame is None:
+            self.check_reordering(name, args)
+        elif name == "grid_sample":
+            self.hints[self.frame.path] = f"{SAMPLING}: no softmax over keys"
+        elif isinstance(function, OPERATORS) and any(word in name for word in ATTENTION_WORDS):
+            self.hints[self.frame.path] = f"it calls {name}, an operator that is not intercepted"
+        return output
+
+    def capture(self, capture: Callable[..., Captured], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Capture one call of an attention function."""
+        if self.frame is None:
+            self.outside += 1
+            return
+        with torch._C.DisableTorchFunction():
+            captured = capture(*args, grad=self.grad, **kwargs)
+        self.add(captured)
+
+    def check_reordering(self, name: str, args: tuple[Any, ...]) -> None:
+        """Note that rows of a batch of cached keys are selected between two steps, as beam search does."""
+        if name in REORDERINGS and len(args) > 1 and isinstance(args[0], Tensor) and isinstance(args[-1], Tensor):
+            cache, rows = args[0], args[-1]
+            if cache.ndim > 3 and rows.ndim == 1 and cache.shape[-2] in self.key_counts:
+                self.reordered = True

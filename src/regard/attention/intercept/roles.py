@@ -1,0 +1,51 @@
+"""Tell self-attention, cross-attention and pooling apart by what a module was given."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from torch import Tensor, nn
+
+NOT_SEQUENCES = ("mask", "pos", "bias", "rotary", "rope", "cos", "sin", "cache", "past", "emb_", "residual", "alibi")
+"""Parts of the names of arguments that hold no sequence to attend to."""
+
+
+def find_role(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], queries: int, keys: int) -> str:
+    """Return "self", "cross" or "pooling" for a call of a module with some arguments.
+
+    Attention is cross-attention if the module was given a second sequence with as many positions as there are
+    keys, and pooling if its queries are fewer than the positions it was given, and its own.
+    """
+    sequences = list(iter_sequences(module, args, kwargs))
+    if not sequences:
+        return "self"
+    first, *others = sequences
+    if any(other is not first and keys in other.shape[:-1] for other in others):
+        return "cross"
+    if queries not in first.shape[:-1] and keys in first.shape[:-1]:
+        return "pooling"
+    return "self"
+
+
+def iter_sequences(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Tensor]:
+    """Iterate over the arguments that may be sequences of vectors."""
+    names = get_parameter_names(type(module))
+    named = [*zip([*names, *[""] * len(args)], args, strict=False), *kwargs.items()]
+    for name, part in named:
+        if is_sequence(part) and not any(word in name for word in NOT_SEQUENCES):
+            yield part
+
+
+@cache
+def get_parameter_names(kind: type[nn.Module]) -> tuple[str, ...]:
+    """Return the names of the positional parameters of a class's forward, without `self`."""
+    parameters = inspect.signature(kind.forward).parameters.values()
+    return tuple(one.name for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD))[1:]
+
+
+def is_sequence(part: Any) -> bool:
+    """Return whether an argument may be a batch of sequences of vectors."""
+    return isinstance(part, Tensor) and part.is_floating_point() and part.ndim == 3 and part.shape[-1] > 1

@@ -1,0 +1,365 @@
+"""Record attention written out by hand: a softmax whose result is contracted with values.
+
+The flow of data decides, names do not: the result of a softmax is followed through views, casts, masks, slices and
+dropout. If it meets a batched tensor that is no parameter in a product that sums over the axis of the softmax, it was
+attention, and these were its weights.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from regard.attention.intercept.axes import PRODUCTS, REORDERING, find_contracted, move_axis
+from regard.attention.intercept.captured import Captured
+from regard.attention.intercept.frames import Frame
+from regard.attention.intercept.recorded_weights import HeldWeights
+
+NAME = "softmax"
+SOFTMAXES = {functional.softmax, torch.softmax, Tensor.softmax, torch.special.softmax, functional.gumbel_softmax}
+LOG_SOFTMAXES = {functional.log_softmax, torch.log_softmax, Tensor.log_softmax, torch.special.log_softmax}
+LOG_SUMS = {torch.logsumexp, Tensor.logsumexp, torch.special.logsumexp}
+
+VIEWS = {
+    "view",
+    "reshape",
+    "transpose",
+    "permute",
+    "contiguous",
+    "to",
+    "type",
+    "type_as",
+    "float",
+    "half",
+    "bfloat16",
+    "double",
+    "unsqueeze",
+    "squeeze",
+    "expand",
+    "flatten",
+    "unflatten",
+    "clone",
+    "detach",
+    "swapaxes",
+    "swapdims",
+    "movedim",
+    "moveaxis",
+    "view_as",
+    "reshape_as",
+    "expand_as",
+    "t",
+    "adjoint",
+    "__get__",
+    "repeat",
+    "repeat_interleave",
+    "as_strided",
+    "pad",
+    "roll",
+    "flip",
+    "index_select",
+    "gather",
+    "cat",
+    "concat",
+    "stack",
+    "unfold",
+    "alias",
+    "requires_grad_",
+    "cpu",
+    "cuda",
+    "unbind",
+    "select",
+    "masked_select",
+    "scatter",
+}
+CHANGES = {
+    "__getitem__",
+    "narrow",
+    "split",
+    "chunk",
+    "tensor_split",
+    "split_with_sizes",
+    "mul",
+    "__mul__",
+    "__rmul__",
+    "mul_",
+    "__imul__",
+    "masked_fill",
+    "masked_fill_",
+    "where",
+    "nan_to_num",
+    "nan_to_num_",
+    "clamp",
+    "div",
+    "__truediv__",
+    "div_",
+    "__itruediv__",
+    "index_fill",
+    "add",
+    "__add__",
+    "__radd__",
+}
+DROPOUTS = {"dropout", "dropout_", "feature_dropout", "feature_dropout_", "alpha_dropout", "alpha_dropout_"}
+FOLLOWED = VIEWS | CHANGES | DROPOUTS
+SUMS = {"sum"}
+MIXING = {"linear": -1, "conv2d": 1}  # products with a parameter, which may mix heads -> the axis they sum over
+DIVISIONS = {"div", "__truediv__", "div_", "__itruediv__"}
+MULTIPLIED = {"mul", "__mul__", "__rmul__"}
+
+
+@dataclass(eq=False)
+class Softmax:
+    """One softmax that a model computed."""
+
+    frame: Frame
+    matrix: Tensor
+    axis: int
+    features: dict[str, object] = field(default_factory=dict)
+    uses: dict[int, Matrix] = field(default_factory=dict)  # the matrices that were contracted with values
+
+
+@dataclass(frozen=True, eq=False)
+class Matrix:
+    """Weights as far as they were changed before dropout, and the axis of the keys."""
+
+    tensor: Tensor
+    axis: int
+
+
+@dataclass(frozen=True, eq=False)
+class Track:
+    """A tensor made from the result of a softmax."""
+
+    softmax: Softmax
+    matrix: Matrix
+    axis: int | None  # of the keys in this tensor, if it is known
+    dropped: bool = False
+    weighted: bool = False  # whether values were multiplied with it, elementwise
+    normalized: frozenset[int] = frozenset()  # other axes over which it was divided by one number each
+
+
+class SoftmaxFlow:
+    """Follows the results of softmaxes through a running model.
+
+    Args:
+        locate: Returns the innermost running frame, or None.
+        settle: Records softmaxes of a frame that were attention and that nothing can use any more.
+    """
+
+    def __init__(self, locate: Callable[[], Frame | None], settle: Callable[[Frame, list[Softmax]], None]) -> None:
+        self.locate, self.settle = locate, settle
+        self.tracks: dict[int, tuple[weakref.ref[Tensor], Track]] = {}
+        self.logarithms: dict[int, tuple[weakref.ref[Tensor], int]] = {}  # logarithms of weights -> axis
+        self.log_sums: dict[int, tuple[weakref.ref[Tensor], weakref.ref[Tensor], int]] = {}
+
+    def clear(self) -> None:
+        """Forget all tensors; the outermost module has returned."""
+        self.tracks.clear()
+        self.logarithms.clear()
+        self.log_sums.clear()
+
+    def get(self, tensor: Tensor) -> Track | None:
+        """Return the track of a tensor."""
+        reference, track = self.tracks.get(id(tensor), (None, None))
+        return track if reference is not None and reference() is tensor else None
+
+    def start(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        """Follow the result of a softmax, or of a logarithm of one."""
+        axis = kwargs.get("dim", args[1] if len(args) > 1 else -1)
+        axis = axis[0] if isinstance(axis, (tuple, list)) and len(axis) == 1 else axis
+        scores = args[0] if args else kwargs.get("input")
+        if function is functional.gumbel_softmax:
+            axis = kwargs.get("dim", args[4] if len(args) > 4 else -1)
+        if not isinstance(output, Tensor) or not isinstance(axis, int) or not isinstance(scores, Tensor):
+            return
+        if scores.ndim < 2:
+            return
+        axis %= scores.ndim
+        if function in LOG_SUMS:
+            self.log_sums[id(output)] = weakref.ref(output), weakref.ref(scores), axis
+        elif function in LOG_SOFTMAXES:
+            self.logarithms[id(output)] = weakref.ref(output), axis
+        else:
+            self.begin(output, axis)
+
+    def begin(self, output: Tensor, axis: int) -> None:
+        """Follow weights from where they were computed."""
+        frame = self.locate()
+        if frame is not None:
+            frame.softmaxes += 1
+            alias = output.view_as(output)  # so that the model alone keeps its tensor alive
+            self.put(output, Track(Softmax(frame, alias, axis), Matrix(alias, axis), axis))
+
+    def put(self, tensor: Tensor, track: Track) -> None:
+        """Follow a tensor."""
+        if len(self.tracks) > 256:
+            self.tracks = {key: entry for key, entry in self.tracks.items() if entry[0]() is not None}
+        self.tracks[id(tensor)] = weakref.ref(tensor), track
+
+    def follow_logarithms(self, name: str, args: tuple[Any, ...], output: Any) -> None:
+        """Follow `scores - logsumexp(scores)` and its exponential, which is a softmax too."""
+        if not isinstance(output, Tensor) or not args or not isinstance(args[0], Tensor):
+            return
+        if name in ("sub", "__sub__") and len(args) > 1 and isinstance(args[1], Tensor):
+            reference, scores, axis = self.log_sums.get(id(args[1]), (None, None, 0))
+            if reference is not None and reference() is args[1] and scores is not None and scores() is args[0]:
+                self.logarithms[id(output)] = weakref.ref(output), axis
+        elif name == "exp":
+            known, axis = self.logarithms.get(id(args[0]), (None, 0))
+            if known is not None and known() is args[0]:
+                self.begin(output, axis)
+
+    def before(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Copy weights that dropout is about to overwrite."""
+        name = function.__name__
+        if name not in DROPOUTS or not args or not isinstance(args[0], Tensor):
+            return
+        training = kwargs.get("training", kwargs.get("train", args[2] if len(args) > 2 else True))
+        in_place = name.endswith("_") or kwargs.get("inplace", args[3] if len(args) > 3 else False)
+        track = self.get(args[0])
+        if track is not None and in_place and training:
+            matrix = replace(track.matrix, tensor=track.matrix.tensor.clone())
+            self.put(args[0], replace(track, matrix=matrix, dropped=True))
+
+    def follow(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        """Follow what a function makes of tracked tensors."""
+        name = function.__name__
+        if name not in FOLLOWED and name not in PRODUCTS and name not in SUMS and name not in MIXING:
+            return
+        given = (*args, *kwargs.values())
+        for place, number, operand in iter_tensors(given):
+            track = self.get(operand)
+            if track is None:
+                continue
+            if name in PRODUCTS:
+                self.contract(track, operand, find_contracted(name, given, place, number, operand), given)
+            elif name in MIXING:
+                self.mix(track, operand, output, MIXING[name] % operand.ndim)
+            elif name in SUMS:
+                if track.weighted:
+                    self.sum_up(track, operand, args, kwargs)
+            else:
+                for _, _, result in iter_tensors((output,)):
+                    self.step(function, args, kwargs, operand, result, track)
+
+    def step(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], operand: Tensor,
+        result: Tensor, track: Track,
+    ) -> None:  # fmt: skip
+        """Follow a tensor to what a function made of it."""
+        name, axis = function.__name__, track.axis
+        if name in MULTIPLIED and result.shape != operand.shape:
+            self.multiply(args, operand, result, track)
+            return
+        if axis is not None:
+            axis = move_axis(function, args, kwargs, operand, result, axis)
+        if name in DROPOUTS:
+            overwritten = self.get(operand) if result is operand else None
+            dropped = track.dropped or (result is not operand and result.data_ptr() != operand.data_ptr())
+            self.put(result, overwritten or replace(track, axis=axis, dropped=dropped))
+            return
+        if name in CHANGES and axis is not None and is_change(operand, result, axis):
+            if not track.dropped:
+                track = replace(track, matrix=Matrix(result.view_as(result), axis))
+            elif operand.shape == track.matrix.tensor.shape == result.shape and not name.endswith("_"):
+                again = [track.matrix.tensor if part is operand else part for part in args]
+                track = replace(track, matrix=Matrix(function(*again, **kwargs), axis))
+            if name in DIVISIONS:
+                track = replace(track, normalized=find_normalized(args, operand))
+        matrix = track.matrix
+        if name in REORDERING and axis == result.ndim - 1 and operand.shape == matrix.tensor.shape:
+            given = [matrix.tensor if part is operand else part for part in args]
+            track = replace(track, matrix=Matrix(function(*given, **kwargs), axis))  # the queries may have moved
+        self.put(result, replace(track, axis=axis))
+
+    def mix(self, track: Track, operand: Tensor, result: Tensor, summed: int) -> None:
+        """Follow weights whose heads are mixed by a parameter: the mixed ones are used."""
+        axis = track.axis
+        if axis is not None and axis != summed and axis < result.ndim and result.shape[axis] == operand.shape[axis]:
+            self.put(result, replace(track, matrix=Matrix(result.view_as(result), axis)))
+
+    def multiply(self, args: tuple[Any, ...], operand: Tensor, result: Tensor, track: Track) -> None:
+        """Follow a product with values of which each gets one weight, as pooling over a sequence computes it."""
+        pools = track.softmax.axis < track.softmax.matrix.ndim - 1
+        if track.axis is not None and pools and has_values(args, operand):
+            axis = track.axis + result.ndim - operand.ndim
+            self.put(result, replace(track, axis=axis, weighted=True))
+
+    def sum_up(self, track: Track, operand: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Note the sum of weighted values."""
+        axes = kwargs.get("dim", args[1] if len(args) > 1 else ())
+        axes = axes if isinstance(axes, (tuple, list)) else (axes,)
+        if track.axis in {axis % operand.ndim for axis in axes if isinstance(axis, int)}:
+            self.note(track)
+
+    def contract(self, track: Track, operand: Tensor, contracted: set[int], args: tuple[Any, ...]) -> None:
+        """Note a product of weights and values that sums over the keys."""
+        if operand.ndim < 3 or not contracted or not has_values(args, operand):
+            return
+        if track.axis is None or track.axis in contracted:
+            self.note(track, operand)
+        elif operand.shape == track.matrix.tensor.shape:
+            for axis in contracted & track.normalized:  # a softmax over the queries, then normalized over the keys
+                self.note(replace(track, matrix=Matrix(track.matrix.tensor, axis)), operand)
+
+    def note(self, track: Track, operand: Tensor | None = None) -> None:
+        """Note that a softmax was attention; it is recorded when the module around both returns."""
+        frame, softmax, matrix = track.softmax.frame.find_active(), track.softmax, track.matrix
+        if frame is None:
+            return
+        if matrix.tensor.ndim == 2 and operand is not None and operand.numel() == matrix.tensor.numel():
+            matrix = Matrix(matrix.tensor.unsqueeze(-2), 2)  # one query for each row
+        if not softmax.uses:
+            alive = {id(track.softmax) for reference, track in self.tracks.values() if reference() is not None}
+            self.settle(frame, [other for other in frame.pending if id(other) not in alive])
+            frame.pending.append(softmax)
+        softmax.uses[id(track.matrix.tensor)] = matrix
+
+
+def iter_tensors(args: tuple[Any, ...]) -> Iterator[tuple[int, int, Tensor]]:
+    """Iterate over the tensors among arguments, and in lists of them, with their places."""
+    for place, part in enumerate(args):
+        if isinstance(part, Tensor):
+            yield place, 0, part
+        elif isinstance(part, (tuple, list)):
+            for number, inner in enumerate(part):
+                if isinstance(inner, Tensor):
+                    yield place, number, inner
+
+
+def has_values(args: tuple[Any, ...], operand: Tensor) -> bool:
+    """Return whether another argument may hold values: a batched tensor that is no parameter."""
+    others = (other for _, _, other in iter_tensors(args) if other is not operand)
+    return any(other.ndim >= 3 and not isinstance(other, nn.Parameter) for other in others)
+
+
+def is_change(operand: Tensor, result: Tensor, axis: int) -> bool:
+    """Return whether a result has the same queries: other weights for them, or some of their keys."""
+    same = [a == b for a, b in zip(operand.shape, result.shape, strict=False)]
+    return operand.ndim == result.ndim and all(same[:axis] + same[axis + 1 :])
+
+
+def find_normalized(args: tuple[Any, ...], operand: Tensor) -> frozenset[int]:
+    """Return the axes over which a division has one divisor each."""
+    divisors = [part for part in args if isinstance(part, Tensor) and part is not operand]
+    if not divisors or divisors[0].ndim != operand.ndim:
+        return frozenset()
+    sizes = zip(divisors[0].shape, operand.shape, strict=True)
+    return frozenset(axis for axis, (one, size) in enumerate(sizes) if one == 1 < size)
+
+
+def capture(softmax: Softmax, *, grad: bool) -> Captured:
+    """Return the weights of a softmax that was attention: what was contracted, or all if parts were."""
+    uses = list(softmax.uses.values())
+    matrix = uses[0] if len(uses) == 1 else Matrix(softmax.matrix, softmax.axis)
+    whole = softmax.matrix.shape[softmax.axis]
+    features = dict(softmax.features)
+    if len(uses) == 1 and matrix.tensor.shape[matrix.axis] == whole - 1:
+        features["sinks"] = True
+    weights = matrix.tensor.movedim(matrix.axis, -1)
+    return Captured(HeldWeights(weights if grad else weights.detach()), NAME, features)

@@ -1,0 +1,356 @@
+"""What is recorded of attention that a model computes itself, compared with torch's own results."""
+
+import sys
+import types
+import warnings
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from regard import RegardError, watch
+from regard.attention.weights import DenseWeights
+
+X = torch.randn(3, 6, 8, generator=torch.Generator().manual_seed(1))
+Y = torch.randn(3, 7, 8, generator=torch.Generator().manual_seed(2))
+
+
+class Calls(nn.Module):
+    """Runs a function of tensors as the forward of a module."""
+
+    def __init__(self, run):
+        super().__init__()
+        self.run = run
+
+    def forward(self, *inputs, **others):
+        return self.run(*inputs, **others)
+
+
+def see(run, *inputs, **others):
+    """Return what a run gives watched, and the one call that was recorded."""
+    model = Calls(run)
+    plain = model(*inputs, **others)
+    with watch(model) as seen:
+        watched = model(*inputs, **others)
+    torch.testing.assert_close(watched, plain, rtol=0, atol=0)
+    (calls,) = seen.values()
+    (call,) = calls
+    return call
+
+
+def heads(batch=2, heads=4, queries=5, width=6, seed=0):
+    return torch.randn(batch, heads, queries, width, generator=torch.Generator().manual_seed(seed))
+
+
+MASKS = {
+    "none": {},
+    "causal": {"is_causal": True},
+    "bool": {"attn_mask": torch.rand(2, 1, 5, 7, generator=torch.Generator().manual_seed(3)) < 0.6},
+    "float": {"attn_mask": torch.randn(4, 5, 7, generator=torch.Generator().manual_seed(4))},
+    "scale": {"scale": 0.3},
+    "lowest": {"attn_mask": torch.full((5, 7), torch.finfo(torch.float32).min)},
+}
+
+
+@pytest.mark.parametrize("groups", [4, 2])
+@pytest.mark.parametrize("mask", MASKS)
+def test_weights_of_sdpa_are_its_output_for_the_identity(mask, groups):
+    query, keys, values = heads(), heads(heads=groups, queries=7, seed=1), heads(heads=groups, queries=7, seed=2)
+    call = see(functional.scaled_dot_product_attention, query, keys, values, enable_gqa=True, **MASKS[mask])
+    identity = torch.eye(7).expand(2, 4, 7, 7)
+    whole = keys.repeat_interleave(4 // groups, 1)
+    expected = functional.scaled_dot_product_attention(query, whole, identity, **MASKS[mask])
+    torch.testing.assert_close(call.dense(), expected)
+    torch.testing.assert_close(call.received(), expected.sum(-2))
+    torch.testing.assert_close(call[1, 2, 3], expected[1, 2, 3])
+
+
+def test_autocast_is_followed():
+    query, keys = heads(), heads(queries=7, seed=1)
+    with torch.autocast("cpu", torch.bfloat16):
+        call = see(functional.scaled_dot_product_attention, query, keys, keys)
+    expected = torch.softmax(query.bfloat16().float() @ keys.bfloat16().float().mT * 6**-0.5, -1)
+    torch.testing.assert_close(call.dense(), expected)
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("batch_first", [False, True])
+@pytest.mark.parametrize("settings", [{}, {"add_bias_kv": True, "add_zero_attn": True}, {"kdim": 8, "vdim": 8}])
+def test_multihead_attention_of_torch_is_seen(settings, batch_first, training):
+    torch.manual_seed(0)
+    layer = nn.MultiheadAttention(8, 2, batch_first=batch_first, **settings).train(training)
+    hidden, masked = torch.zeros(3, 7, dtype=torch.bool), torch.rand(6, 7) < 0.3
+    hidden[0, 5:], masked[:, 0] = True, False
+    inputs = (X, Y, Y) if batch_first else (X.transpose(0, 1), *[Y.transpose(0, 1)] * 2)
+    masks = {"key_padding_mask": hidden, "attn_mask": masked}
+    with torch.no_grad():
+        plain, expected = layer(*inputs, **masks, average_attn_weights=False)
+        with watch(layer) as seen:
+            output, _ = layer(*inputs, **masks, average_attn_weights=False)
+    assert torch.equal(output, plain)
+    torch.testing.assert_close(seen[""][0].dense(), expected)
+
+
+def test_a_call_of_the_function_is_seen():
+    torch.manual_seed(0)
+    layer = nn.MultiheadAttention(8, 2)
+
+    def run(query, keys):
+        return functional.multi_head_attention_forward(
+            query, keys, keys, 8, 2, layer.in_proj_weight, layer.in_proj_bias, None, None, False, 0.0,
+            layer.out_proj.weight, layer.out_proj.bias, need_weights=False,
+        )[0]  # fmt: skip
+
+    expected = layer(X, Y[:, :6], Y[:, :6], average_attn_weights=False)[1]
+    torch.testing.assert_close(see(run, X, Y[:, :6]).dense(), expected.detach())
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors", "ignore:enable_nested_tensor is True")
+def test_the_fast_path_of_an_encoder_keeps_its_bits(nested, norm_first):
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, norm_first=norm_first)
+    model = nn.TransformerEncoder(layer, 2, enable_nested_tensor=nested).eval()
+    padding = torch.zeros(3, 6, dtype=torch.bool)
+    padding[0, 4:] = True
+    with torch.no_grad():
+        plain = model(X, src_key_padding_mask=padding)
+        with watch(model, "dense") as seen:
+            output = model(X, src_key_padding_mask=padding)
+    assert torch.equal(output, plain)
+    with watch(model, "dense") as slow:  # with gradients, torch calls the modules one by one
+        model(X, src_key_padding_mask=padding)
+    assert list(seen) == list(slow) == ["layers.0.self_attn", "layers.1.self_attn"]
+    for path in seen:
+        torch.testing.assert_close(seen[path][0][1:], slow[path][0][1:])
+        torch.testing.assert_close(seen[path][0][0, :, :4], slow[path][0][0, :, :4])
+
+
+class HandWritten(nn.Module):
+    """The attention of a small GPT, as one writes it by hand."""
+
+    def __init__(self, dropout=0.0):
+        super().__init__()
+        self.project, self.out = nn.Linear(8, 24), nn.Linear(8, 8)
+        self.drop = nn.Dropout(dropout)
+        self.kept = None
+
+    def forward(self, x):
+        batch, length, width = x.shape
+        query, keys, values = (
+            part.view(batch, length, 2, 4).transpose(1, 2) for part in self.project(x).split(width, 2)
+        )
+        scores = query @ keys.transpose(-2, -1) / 2
+        scores = scores.masked_fill(torch.ones(length, length).tril() == 0, float("-inf"))
+        self.kept = functional.softmax(scores, dim=-1)
+        mixed = self.drop(self.kept) @ values
+        return self.out(mixed.transpose(1, 2).reshape(batch, length, width))
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_a_gpt_written_by_hand_is_seen_before_dropout(training):
+    torch.manual_seed(0)
+    model = nn.Sequential(HandWritten(0.5), HandWritten(0.5)).train(training)
+    torch.manual_seed(1)
+    plain = model(X)
+    torch.manual_seed(1)
+    with watch(model) as seen:
+        output = model(X)
+    assert torch.equal(output, plain)
+    for path, layer in (("0", model[0]), ("1", model[1])):
+        torch.testing.assert_close(seen[path][0].dense(), layer.kept.detach(), rtol=0, atol=0)
+
+
+def log_softmax(scores):
+    return functional.log_softmax(scores, -1).exp()
+
+
+def log_sum(scores):
+    return torch.exp(scores - torch.logsumexp(scores, -1, keepdim=True))
+
+
+WRITTEN = {
+    "matmul": lambda w, v: w @ v,
+    "bmm": lambda w, v: torch.bmm(w.reshape(6, 5, 7), v.reshape(6, 7, 4)),
+    "einsum": lambda w, v: torch.einsum("bhij,bhjd->bihd", w, v),
+    "dots": lambda w, v: torch.einsum("...ij,...jd->...id", w, v),
+    "transposed": lambda w, v: v.mT @ w.transpose(-1, -2),
+    "after a cast": lambda w, v: w.to(torch.float64) @ v.double(),
+    "in a list": lambda w, v: torch.einsum("bhij,bhjd->bhid", [w, v]),
+}
+
+
+@pytest.mark.parametrize("softmax", [lambda s: s.softmax(-1), lambda s: torch.softmax(s, dim=3), log_softmax, log_sum])
+@pytest.mark.parametrize("way", WRITTEN)
+def test_a_softmax_contracted_with_values_is_attention(way, softmax):
+    scores, values = torch.randn(2, 3, 5, 7), torch.randn(2, 3, 7, 4)
+    call = see(lambda: WRITTEN[way](softmax(scores), values))
+    torch.testing.assert_close(call.dense(), scores.softmax(-1))
+
+
+def test_changed_weights_are_those_that_were_used():
+    scores, values, visible = torch.randn(2, 3, 5, 7), torch.randn(2, 3, 7, 4), torch.rand(5, 7) < 0.7
+    call = see(lambda: (scores.softmax(-1) * visible) @ values)
+    torch.testing.assert_close(call.dense(), scores.softmax(-1) * visible)
+    sinks = see(lambda: torch.cat([scores, scores[..., :1]], -1).softmax(-1)[..., :-1] @ values)
+    torch.testing.assert_close(sinks.dense(), torch.cat([scores, scores[..., :1]], -1).softmax(-1)[..., :-1])
+
+
+def test_heads_mixed_after_the_softmax_are_those_that_were_used():
+    torch.manual_seed(0)
+    scores, values, mix, conv = torch.randn(2, 3, 5, 7), torch.randn(2, 3, 7, 4), nn.Linear(3, 3), nn.Conv2d(3, 3, 1)
+    mixed = mix(scores.softmax(-1).permute(0, 2, 3, 1)).permute(0, 3, 1, 2).detach()
+    call = see(lambda: mix(scores.softmax(-1).permute(0, 2, 3, 1)).permute(0, 3, 1, 2) @ values)
+    torch.testing.assert_close(call.dense(), mixed)
+    torch.testing.assert_close(
+        see(lambda: conv(scores.softmax(-1)) @ values).dense(), conv(scores.softmax(-1)).detach()
+    )
+
+
+def test_weights_over_another_axis_are_seen():
+    scores, values = torch.randn(2, 7, 1), torch.randn(2, 7, 4)
+    pooled = see(lambda: (scores.softmax(1) * values).sum(1))
+    torch.testing.assert_close(pooled.dense(), scores.softmax(1).mT)
+    turned = see(lambda: scores.softmax(1).transpose(1, 2) @ values)
+    torch.testing.assert_close(turned.dense(), scores.softmax(1).mT)
+    grouped = torch.randn(2, 5, 7)
+
+    def assign():
+        weights = grouped.softmax(-2)
+        return (weights / (weights.sum(-1, keepdim=True) + 1)) @ values
+
+    weights = grouped.softmax(-2)
+    torch.testing.assert_close(see(assign).dense(), weights / (weights.sum(-1, keepdim=True) + 1))
+
+
+def test_heads_after_queries_are_put_first():
+    scores, values = torch.randn(2, 5, 3, 7), torch.randn(2, 3, 7, 4)
+    call = see(lambda: scores.softmax(-1).transpose(1, 2) @ values)
+    assert call.shape == (2, 3, 5, 7)
+
+
+NO_ATTENTION = {
+    "probabilities of words": lambda: torch.randn(2, 5, 9).softmax(-1) @ nn.Parameter(torch.randn(9, 4)),
+    "an expert for each token": lambda: (torch.randn(6, 4).softmax(-1)[..., None] * torch.randn(6, 4, 8)).sum(1),
+    "another axis": lambda: torch.randn(2, 5, 7).softmax(-1).transpose(1, 2) @ torch.randn(2, 5, 4),
+}
+
+
+@pytest.mark.parametrize("name", NO_ATTENTION)
+def test_what_is_no_attention_is_not_recorded(name):
+    model = Calls(NO_ATTENTION[name])
+    with watch(model) as seen:
+        model()
+    assert len(seen) == 0
+
+
+def test_keys_overwritten_later_raise_or_were_copied():
+    query, cache = heads(), heads(queries=7, seed=1)
+    model = Calls(lambda: functional.scaled_dot_product_attention(query, cache, cache))
+    expected = torch.softmax(query @ cache.mT * 6**-0.5, -1)
+    with watch(model) as seen, watch(model, "dense") as at_once:
+        model()
+        cache[:, :, 0] += 1  # from now on, memory that is written in place
+    with pytest.raises(RegardError) as error:
+        seen[""][0].dense()
+    assert str(error.value) == (
+        "weights: query, keys or mask were modified in place after the recorded call; use the weights before that, "
+        'or watch with a reduction such as keep="top:8"'
+    )
+    torch.testing.assert_close(at_once[""][0], expected)
+    with watch(model) as seen:
+        model()
+        written = torch.softmax(query @ cache.mT * 6**-0.5, -1)
+        cache.zero_()
+    torch.testing.assert_close(seen[""][0].dense(), written)
+
+
+def test_inference_tensors_and_single_rows_are_taken_at_once():
+    with torch.inference_mode():
+        query, cache = heads() * 1, heads(queries=7, seed=1) * 1
+        model = Calls(lambda query: functional.scaled_dot_product_attention(query, cache, cache))
+        expected = torch.softmax(query @ cache.mT * 6**-0.5, -1)
+        with watch(model) as seen:
+            model(query)
+            model(query[:, :, -1:])
+            cache.zero_()
+    torch.testing.assert_close(seen[""][0].dense(), expected)
+    assert isinstance(seen[""][1], DenseWeights)
+    torch.testing.assert_close(seen[""][1].dense(), expected[:, :, -1:])
+
+
+def test_gradients_reach_query_and_keys():
+    query, keys = heads().requires_grad_(), heads(queries=7, seed=1).requires_grad_()
+    model = Calls(lambda: functional.scaled_dot_product_attention(query, keys, keys))
+    with watch(model, grad=True) as seen:
+        model()
+    actual = torch.autograd.grad(seen[""][0].dense().square().sum(), (query, keys))
+    expected = torch.autograd.grad(torch.softmax(query @ keys.mT * 6**-0.5, -1).square().sum(), (query, keys))
+    torch.testing.assert_close(actual, expected)
+
+
+@pytest.mark.slow
+def test_flex_attention_is_seen():
+    flex = pytest.importorskip("torch.nn.attention.flex_attention")
+    query, keys = heads(queries=20, width=16), heads(queries=20, width=16, seed=1)
+    at = torch.arange(20)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        visible = flex.create_block_mask(lambda b, h, i, j: i >= j, None, None, 20, 20, device="cpu")
+        call = see(lambda: flex.flex_attention(query, keys, keys, lambda s, b, h, i, j: s + 0.1 * h * (j - i), visible))
+    slopes = 0.1 * torch.arange(4)[:, None, None]
+    scores = query @ keys.mT / 4 + slopes * (at - at[:, None])
+    expected = scores.masked_fill(at > at[:, None], float("-inf")).softmax(-1)
+    torch.testing.assert_close(call.dense(), expected)
+    torch.testing.assert_close(call.entropy(), torch.special.entr(expected).sum(-1))
+
+
+@pytest.fixture(scope="module")
+def flash_attn():
+    """A stand-in for the package: its operators, under their names."""
+
+    @torch.library.custom_op("flash_attn::_flash_attn_forward", mutates_args=())
+    def forward(
+        q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, dropout_p: float, softmax_scale: float, causal: bool,
+        window_size_left: int, window_size_right: int, softcap: float, alibi_slopes: torch.Tensor | None,
+    ) -> torch.Tensor:  # fmt: skip
+        return q.clone()
+
+    @torch.library.custom_op("flash_attn::_flash_attn_varlen_forward", mutates_args=())
+    def packed(
+        q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, cu_seqlens_q: torch.Tensor, cu_seqlens_k: torch.Tensor,
+        max_seqlen_q: int, max_seqlen_k: int, dropout_p: float, softmax_scale: float, causal: bool,
+    ) -> torch.Tensor:  # fmt: skip
+        return q.clone()
+
+    module = types.ModuleType("flash_attn")
+    module.forward, module.packed = forward, packed
+    sys.modules["flash_attn"] = module
+    yield module
+    del sys.modules["flash_attn"]
+
+
+@pytest.mark.parametrize("softcap", [0.0, 2.0])
+@pytest.mark.parametrize("window", [(-1, -1), (2, 0)])
+def test_flash_attention_is_seen(flash_attn, window, softcap):
+    query, keys = heads(queries=5), heads(heads=2, queries=7, seed=1)
+    call = see(
+        lambda: flash_attn.forward(
+            query.transpose(1, 2), keys.transpose(1, 2), keys.transpose(1, 2), 0.0, 0.4, True, *window, softcap, None
+        )
+    )
+    scores = query @ keys.repeat_interleave(2, 1).mT * 0.4
+    scores = softcap * torch.tanh(scores / softcap) if softcap else scores
+    gap = torch.arange(7) - torch.arange(5)[:, None] - 2
+    visible = (gap <= 0) & (gap >= (-2 if window[0] > 0 else -9))
+    torch.testing.assert_close(call.dense(), scores.masked_fill(~visible, float("-inf")).softmax(-1))
+
+
+def test_packed_flash_attention_is_seen(flash_attn):
+    query, ends = torch.randn(7, 4, 6), torch.tensor([0, 3, 7], dtype=torch.int32)
+    call = see(lambda: flash_attn.packed(query, query, query, ends, ends, 4, 4, 0.0, 0.4, True))
+    scores = query.transpose(0, 1) @ query.permute(1, 2, 0) * 0.4
+    visible = torch.block_diag(torch.ones(3, 3), torch.ones(4, 4)).bool().tril()
+    torch.testing.assert_close(call.dense()[0], scores.masked_fill(~visible, float("-inf")).softmax(-1))

@@ -1,0 +1,110 @@
+import warnings
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from regard import watch
+
+X = torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(1))
+
+
+class Pooling(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.query = nn.Parameter(torch.randn(1, 1, 8))
+
+    def forward(self, x):
+        return functional.scaled_dot_product_attention(self.query.expand(len(x), -1, -1), x, x)
+
+
+class LinearAttention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.keys = nn.Linear(8, 8)
+
+    def forward(self, x):
+        return x @ (self.keys(x).softmax(-1).mT @ x)
+
+
+class DeformableAttention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weigh = nn.Linear(8, 5)
+
+    def forward(self, x):
+        sampled = functional.grid_sample(x[:, None], torch.zeros(len(x), 5, 5, 2), align_corners=False)[:, 0]
+        return self.weigh(x).softmax(-1) @ sampled
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+        self.cross = nn.MultiheadAttention(8, 4, batch_first=True)
+        self.pool, self.linear, self.deformable = Pooling(), LinearAttention(), DeformableAttention()
+        self.idle = nn.MultiheadAttention(8, 2)
+
+    def forward(self, x, y):
+        x = self.attention(x, x, x)[0]
+        x = self.cross(x, y, y)[0]
+        return self.pool(x), self.linear(x), self.deformable(x)
+
+
+EXPECTED = """\
+3 attentions recorded
+path       module              kind     heads  how                                 calls  scores
+attention  MultiheadAttention  self     2      lazy: multi_head_attention_forward  1
+cross      MultiheadAttention  cross    4      lazy: multi_head_attention_forward  1
+pool       Pooling             pooling  1      lazy: scaled_dot_product_attention  1
+
+3 modules look like attention and were not recorded
+linear      LinearAttention      the result of its softmax is not contracted with values over its axis
+deformable  DeformableAttention  it samples values at learned positions (deformable attention): no softmax over keys
+idle        MultiheadAttention   it did not run in this thread"""
+
+
+def test_all_attention_is_reported_and_what_was_not_seen():
+    with watch(Model()) as seen:
+        seen._model(X, X[:, :3])
+    report = seen.report()
+    assert str(report) == EXPECTED
+    record = report.record()
+    assert [one["kind"] for one in record["seen"]] == ["self", "cross", "pooling"]
+    assert [one["ran"] for one in record["unseen"]] == [True, True, False]
+
+
+def test_a_script_is_said_to_record_nothing():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        model = nn.Sequential(torch.jit.trace(LinearAttention(), X))
+    with watch(model) as seen:
+        model(X)
+    assert [one.reason for one in seen.report().unseen] == [
+        "TorchScript runs its own graph, which nothing can be recorded from"
+    ]
+
+
+def test_attention_outside_of_the_model_is_counted():
+    model = Pooling()
+    with watch(model) as seen:
+        functional.scaled_dot_product_attention(X, X, X)
+        model(X)
+    assert seen.report().notes == (
+        "1 calls of attention functions outside of the model's forward were not recorded; wrap them in a module",
+    )
+
+
+def test_what_is_special_to_scores_is_reported():
+    transformers = pytest.importorskip("transformers")
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
+    sizes |= {"num_key_value_heads": 2, "head_dim": 8, "vocab_size": 40, "pad_token_id": 0}
+    gemma = transformers.Gemma2Model(transformers.Gemma2Config(**sizes, sliding_window=4)).eval()
+    oss = transformers.GptOssModel(transformers.GptOssConfig(**sizes, num_local_experts=4)).eval()
+    for model, features in ((gemma, {"window": 4, "softcap": 50.0}), (oss, {"window": 128, "sinks": True})):
+        with torch.no_grad(), watch(model) as seen:
+            model(torch.arange(3, 12)[None])
+        first, second = seen.report().seen
+        assert (first.heads, first.groups, first.how, first.features) == (4, 2, "matrix", features)
+        assert "window" not in second.features
