@@ -26,15 +26,25 @@ DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 FIRST_CAPABILITY = (8, 0)  # Ampere: the first GPUs with bfloat16
 
 
-@cache
 def get_device_reason(device: torch.device) -> str | None:
     """Return why Triton cannot run on a device; None if it can."""
-    if importlib.util.find_spec("triton") is None:
-        return "Triton is not installed"
-    if os.environ.get("TRITON_INTERPRET") == "1":
+    if is_interpreted():
         return None
     if device.type != "cuda" or torch.version.hip is not None:
         return f"it runs on NVIDIA GPUs, not on {'AMD' if device.type == 'cuda' else device.type}"
+    return get_gpu_reason(device)
+
+
+def is_interpreted() -> bool:
+    """Return whether programs run in Triton's interpreter, on a CPU."""
+    return os.environ.get("TRITON_INTERPRET") == "1"
+
+
+@cache
+def get_gpu_reason(device: torch.device) -> str | None:
+    """Return why Triton cannot run on a GPU; None if it can."""
+    if importlib.util.find_spec("triton") is None:
+        return "Triton is not installed"
     if torch.cuda.get_device_capability(device) < FIRST_CAPABILITY:
         return "it requires a GPU of compute capability 8.0 or newer"
     return None
