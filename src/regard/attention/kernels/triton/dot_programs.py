@@ -96,7 +96,7 @@ def reduce_rows(
     BIAS: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, LENGTHS: tl.constexpr, DOCUMENTS: tl.constexpr,
     MATRIX: tl.constexpr, RECEIVED: tl.constexpr, ENTROPY: tl.constexpr, ARGMAX: tl.constexpr,
 ):  # fmt: skip
-    """Compute the attention received by each key, and entropy and argmax of each query, as far as they are requested."""
+    """Compute the requested ones of the attention received by each key, and entropy and argmax of each query."""
     first, sequence = tl.program_id(0) * ROWS, tl.program_id(1).to(tl.int64)
     batch, head = sequence // heads, sequence % heads
     rows, dims = first + tl.arange(0, ROWS), tl.arange(0, WIDTH)
