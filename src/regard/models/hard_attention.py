@@ -189,9 +189,9 @@ class Alignment(nn.Module):
     ) -> Float[Tensor, "batch target source"]:
         """Return log p(a_i | y_1 ... y_{i-1}).
 
-        With `emissions`, log p(y_i | a_i), of every step of a given target; the weights reported are p(a_i | y). Without,
-        of the next step of each hypothesis, whose states are those of the same source; the weights reported are what is
-        returned. `before` then has what was returned for the last step and log p(y_{i-1} | a_{i-1}), None at the start.
+        With `emissions`, log p(y_i | a_i), of every step of a given target; the weights reported are p(a_i | y).
+        Without, of the next step of each hypothesis, grouped by source; the weights reported are what is returned.
+        `before` then has what was returned for the last step, and log p(y_{i-1} | a_{i-1}); it is None at the start.
         """
         transitions = self.compute_transitions(states, keys, visible)
         if emissions is not None:
