@@ -29,7 +29,9 @@ class Truth(TorchFunctionMode):
         if function is functional.scaled_dot_product_attention:
             self.weights.append(read_sdpa(*args, **kwargs))
         elif function is functional.multi_head_attention_forward:
-            self.weights.append(function(*args, **kwargs | {"need_weights": True, "average_attn_weights": False})[1])
+            given: Any = kwargs | {"need_weights": True, "average_attn_weights": False}
+            weights: Any = function(*args, **given)[1]
+            self.weights.append(weights)
         return function(*args, **kwargs)
 
 
@@ -43,11 +45,10 @@ def read_sdpa(query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: A
     if kwargs.pop("enable_gqa", False) and query.shape[-3] != key.shape[-3]:
         repeats = query.shape[-3] // key.shape[-3]
         key, identity = key.repeat_interleave(repeats, -3), identity.repeat_interleave(repeats, -3)
-    inputs = [query.double(), key.double(), identity.double()]
     if kwargs.get("attn_mask") is not None and kwargs["attn_mask"].is_floating_point():
         kwargs["attn_mask"] = kwargs["attn_mask"].double()
     with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
-        return functional.scaled_dot_product_attention(*inputs, **kwargs)
+        return functional.scaled_dot_product_attention(query.double(), key.double(), identity.double(), **kwargs)
 
 
 def same(left: Any, right: Any) -> bool:
