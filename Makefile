@@ -22,6 +22,7 @@ lint: $(READY)
 
 torture: $(READY)
 	$(BIN)/python -m tests.torture
+	$(BIN)/python -m tests.power_cut
 
 bench: $(READY)
 	$(BIN)/python benchmarks/attention.py

@@ -107,7 +107,7 @@ def build_inflection_cases(data: Path, part: str) -> Iterator[Case]:
         dev = read_lines(folder / f"{language}.dev.tsv")
         high = read_lines(folder / f"{language}.train-high.tsv")
         for size in SIZES:
-            train = read_lines(folder / f"{language}.train-{size}.tsv")
+            train: Sequence[str] = read_lines(folder / f"{language}.train-{size}.tsv")
             known = set(train)
             if part == "choice" and size != "high":
                 test: Sequence[str] = [line for line in high[-600:] if line not in known]

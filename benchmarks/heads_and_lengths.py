@@ -1,6 +1,6 @@
 """Time multi-head self-attention against the number of heads, and language models against length, in training.
 
-python benchmarks/heads.py [DEVICE] [RESULTS.jsonl]
+python benchmarks/heads_and_lengths.py [DEVICE] [RESULTS.jsonl]
 
 Rounds of all candidates in turn; the figure is the least of all rounds, the one that other programs disturbed least.
 """
@@ -8,14 +8,17 @@ Rounds of all candidates in turn; the figure is the least of all rounds, the one
 import json
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import torch
+from torch import Tensor
 from torch.nn import functional
 
+from regard.batch import TextBatch
 from regard.bench.measure import get_clock
 from regard.layers import MultiHeadAttention
-from regard.models import build
+from regard.models import LanguageModel, build
 
 WIDTH, LENGTH, ROWS = 512, 512, 16
 HEADS = (1, 2, 4, 8, 16, 32, 64)
@@ -34,7 +37,12 @@ def make_head_calls(device: str) -> Iterator[tuple[dict[str, object], Call]]:
             layer = MultiHeadAttention(WIDTH, heads).to(device, dtype)
             count = sum(parameter.numel() for parameter in layer.parameters())
             record = {"what": "heads", "dtype": str(dtype), "heads": heads, "parameters": count}
-            yield record, lambda layer=layer, x=x: torch.autograd.grad(layer(x).sum(), x)
+            yield record, partial(run_layer, layer, x)
+
+
+def run_layer(layer: MultiHeadAttention, inputs: Tensor) -> object:
+    """Run a layer forward and backward."""
+    return torch.autograd.grad(layer(inputs).sum(), inputs)
 
 
 def find_settings(name: str) -> dict[str, int]:
@@ -55,21 +63,23 @@ def find_settings(name: str) -> dict[str, int]:
 
 def make_model_calls(device: str) -> Iterator[tuple[dict[str, object], Call]]:
     """Yield an update without the optimizer for each language model and length, all of the same number of tokens."""
-    from regard.batch import TextBatch
-
     for name in ("rnn-lm", "gru-lm", "lstm-lm", "attentive-lm", "gpt2"):
         model = build(name, vocab_size=VOCABULARY, **find_settings(name)).to(device)
         count = sum(parameter.numel() for parameter in model.parameters())
         for length in LENGTHS:
             tokens = torch.randint(4, VOCABULARY, (TOKENS // length, length + 1), device=device)
             batch = TextBatch(tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous())
+            yield (
+                {"what": "models", "model": name, "length": length, "parameters": count},
+                partial(run_model, model, batch),
+            )
 
-            def update(model=model, batch=batch) -> object:
-                logits, _ = model(batch.tokens)
-                loss = functional.cross_entropy(logits.flatten(0, 1), batch.targets.flatten())
-                return torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
 
-            yield {"what": "models", "model": name, "length": length, "parameters": count}, update
+def run_model(model: LanguageModel, batch: TextBatch) -> object:
+    """Run a language model forward and backward."""
+    logits, _ = model(batch.tokens)
+    loss = functional.cross_entropy(logits.flatten(0, 1), batch.targets.flatten())
+    return torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
 
 
 def main(device: str = "cpu", results: str = "/dev/stdout", rounds: str = str(ROUNDS)) -> None:

@@ -28,6 +28,7 @@ from regard.run import Run
 from regard.training import loop
 from regard.training.optimizer import Optimizer
 from regard.training.stop import Terminated
+from tests.signing import edit_card
 
 TINY = {
     "data": {"train": "copy", "corpus_size": 200, "corpus": {"min_length": 2, "max_length": 4, "alphabet": "abcd"}},
@@ -200,6 +201,19 @@ def test_the_same_command_restores_a_damaged_model_and_never_signs_it(tmp_path, 
         regard.load(run.path)
 
 
+def test_the_same_command_restores_a_damaged_card(tmp_path, capsys):
+    run = Run(tmp_path / "run")
+    train(TINY, run.path, quiet=True)
+    card = run.card_file.read_bytes()
+    for damaged in (card.replace(b'"threads": 1', b'"threads": 3'), card[:50], None):
+        run.card_file.unlink() if damaged is None else run.card_file.write_bytes(damaged)
+        with pytest.raises(RegardError, match=r"to restore it, run regard train --out "):
+            regard.load(run.path)
+        train(TINY, run.path)
+        assert "; restored it from training/copies\n" in capsys.readouterr().err
+        assert run.card_file.read_bytes() == card
+
+
 def test_without_a_checkpoint_a_trained_model_is_not_replaced(tmp_path):
     run = Run(tmp_path / "run")
     train(changed(training={"metric": "loss"}), run.path, quiet=True)
@@ -213,14 +227,14 @@ def test_without_a_checkpoint_a_trained_model_is_not_replaced(tmp_path):
         f"step 12; choose another --out, or pass --from {run.path}"
     )
     assert (run.model_file.read_bytes(), run.metrics_file.read_bytes()) == (model, metrics)
-    run.card_file.write_text(json.dumps({**run.read_card(), "best": {"step": "12"}}))
+    edit_card(run.path, best={"step": "12"})
     with pytest.raises(RegardError) as caught:
         train({"training": {"steps": 16}}, run.path, quiet=True)
     assert str(caught.value) == f'{run.card_file}: best.step: expected an integer, got "12"'
 
 
 @pytest.mark.parametrize("damage", ["cut", "middle", "remove"])
-def test_damaged_metrics_are_restored_from_the_checkpoint(damage, tmp_path, capsys):
+def test_damaged_metrics_are_restored(damage, tmp_path, capsys):
     train(TINY, tmp_path / "run", quiet=True)
     file = tmp_path / "run/metrics.jsonl"
     content = file.read_bytes()
@@ -228,6 +242,12 @@ def test_damaged_metrics_are_restored_from_the_checkpoint(damage, tmp_path, caps
         file.unlink()
     else:
         file.write_bytes(content[:-30] if damage == "cut" else content.replace(b'"step": 8', b'"step" 8'))
+    train(TINY, tmp_path / "run")
+    damaged = "missing" if damage == "remove" else "damaged or edited (kept as metrics.jsonl.damaged)"
+    assert f"note: metrics.jsonl was {damaged}; restored it from training/copies\n" in capsys.readouterr().err
+    assert file.read_bytes() == content
+    file.unlink()
+    (tmp_path / "run/training/copies/metrics.jsonl").unlink()
     train(TINY, tmp_path / "run")
     assert "note: metrics.jsonl was damaged; restored it from the checkpoint of step 12\n" in capsys.readouterr().err
     assert file.read_bytes() == content

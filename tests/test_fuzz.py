@@ -9,10 +9,9 @@ import pytest
 from tests.fuzz import samples
 from tests.fuzz.requests import Case, check, draw_case
 from tests.fuzz.runner import CASE_BYTES, Outcomes, TookTooLongError, fuzz, limit_memory, limit_time, run_case
-from tests.fuzz.targets import TARGETS
+from tests.fuzz.targets import SLOW, TARGETS
 
-SLOW = {"recipe", "data", "run-pairs", "run-text", "run-label", "run-tag", "stdin", "http"}
-CASES, SLOW_CASES = 55, 6  # of each target
+CASES, SLOW_CASES = 55, 15  # of each target
 
 
 @pytest.fixture(scope="module", autouse=True)

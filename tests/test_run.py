@@ -17,6 +17,7 @@ from regard import __version__
 from regard.errors import RegardError
 from regard.files import read_tensors, write_tensors
 from regard.run import SIGNED_FILES, Run
+from tests.signing import edit_card
 
 
 def refused(text):
@@ -37,6 +38,12 @@ def begun(path: Path) -> Run:
     return run
 
 
+def validated(path: Path) -> Run:
+    run = begun(path)
+    run.add_metrics({"step": 3, "valid_loss": 0.25})
+    return run
+
+
 # the card
 
 
@@ -47,12 +54,14 @@ def test_the_card_has_the_checksums_of_the_files(tmp_path):
         for name in ("recipe.toml", "tokenizer.json", "model.safetensors")
     }
     assert card == {"task": "pairs", "format": 1, "regard": __version__, "sha256": sums, "best": {"step": 3}}
-    assert json.loads((tmp_path / "run.json").read_text("utf-8")) == card
+    written = json.loads((tmp_path / "run.json").read_text("utf-8"))
+    assert written.pop("card_sha256") == hashlib.sha256(json.dumps(card, sort_keys=True).encode()).hexdigest()
+    assert written == card
     assert tomllib.loads((tmp_path / "recipe.toml").read_text()) == {"training": {"steps": 3}}
     assert Run(tmp_path).read_recipe() == {"training": {"steps": 3}}
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*sums, "run.json", "training"])
     assert {path.name: path.read_bytes() for path in Run(tmp_path).copies.iterdir()} == {
-        name: (tmp_path / name).read_bytes() for name in sums
+        name: (tmp_path / name).read_bytes() for name in (*sums, "run.json")
     }
     assert Run(tmp_path).read_parameters()["weight"].tolist() == [1.5, -2.0]
 
@@ -78,10 +87,87 @@ def test_every_flipped_byte_of_the_model_is_noticed(tmp_path):
         run.find_file("tokenizer.json")
 
 
+def test_any_other_digit_on_the_card_is_noticed(tmp_path):
+    run = validated(tmp_path)
+    content = run.card_file.read_bytes()
+    name = content.index(b"card_sha256")
+    indices = [match.start() for match in re.finditer(rb"[0-9a-f]", content)]
+    for index in indices:
+        if name <= index < name + len("card_sha256"):
+            continue  # another name of the checksum leaves all that it is for
+        other = b"1" if content[index : index + 1] != b"1" else b"2"
+        run.card_file.write_bytes(content[:index] + other + content[index + 1 :])
+        with pytest.raises(RegardError, match=f"; to restore it, run regard train --out {tmp_path}$"):
+            run.read_card()
+    assert len(indices) > 5 * 64
+
+
+@pytest.mark.parametrize("damage", [b'"step": 4', b'"step" 3'])
+def test_a_damaged_card_is_restored_from_its_copy(tmp_path, damage):
+    run = validated(tmp_path)
+    content = run.card_file.read_bytes()
+    run.card_file.write_bytes(content.replace(b'"step": 3', damage))
+    restore = f"; to restore it, run regard train --out {tmp_path}"
+    line = "was damaged or edited: its checksum differs from card_sha256" if b":" in damage else "is corrupt: "
+    with pytest.raises(RegardError, match=rf"run.json {line}.*{re.escape(restore)}$"):
+        run.read_parameters()
+    assert run.restore_files() == [
+        "note: run.json was damaged or edited (kept as run.json.damaged); restored it from training/copies"
+    ]
+    assert run.card_file.read_bytes() == content
+    run.card_file.unlink()
+    assert run.exists()
+    with refused(f"{tmp_path} is not a run folder: run.json is missing{restore}"):
+        run.read_card()
+    assert run.restore_files() == ["note: run.json was missing; restored it from training/copies"]
+    assert run.card_file.read_bytes() == content
+
+
+def test_without_a_copy_a_damaged_card_is_refused(tmp_path):
+    run = validated(tmp_path)
+    run.card_copy.unlink()
+    run.card_file.write_bytes(run.card_file.read_bytes().replace(b'"step": 3', b'"step": 4'))
+    for use in (run.restore_files, run.read_recipe, lambda: run.add_metrics({"step": 9})):
+        with refused(
+            f"{tmp_path}/run.json was damaged or edited: its checksum differs from card_sha256; restore it from a "
+            "backup, or remove card_sha256 if you edited it"
+        ):
+            use()
+
+
+def test_a_card_edited_by_hand_is_accepted_without_its_checksum(tmp_path):
+    run = validated(tmp_path)
+    edit_card(tmp_path, task="mine")
+    assert run.read_card()["task"] == "mine"
+    assert run.restore_files() == []
+    assert json.loads(run.card_copy.read_text())["task"] == "mine"
+    run.save_model({"weight": torch.zeros(1)}, {"best": {"step": 4}})
+    assert (run.read_card()["task"], "card_sha256" in json.loads(run.card_file.read_text())) == ("mine", True)
+
+
+def test_another_digit_in_the_metrics_is_noticed_and_never_signed(tmp_path):
+    run = validated(tmp_path)
+    content = run.metrics_file.read_bytes()
+    run.metrics_file.write_bytes(content.replace(b"0.25", b"0.15"))
+    for use in (run.read_metrics, lambda: run.add_metrics({"step": 6})):
+        with refused(
+            f"{tmp_path}/metrics.jsonl is corrupt: its checksum differs from run.json; "
+            f"to restore it, run regard train --out {tmp_path}"
+        ):
+            use()
+    run.restore_files()
+    assert run.metrics_file.read_bytes() == content
+    run.metrics_file.unlink()
+    (run.copies / "metrics.jsonl").unlink()
+    assert run.restore_files() == []  # the checkpoint has them, too
+    assert run.reset_metrics(content)
+    assert run.read_metrics() == [{"step": 3, "valid_loss": 0.25}]
+
+
 @pytest.mark.parametrize("name", SIGNED_FILES)
 @pytest.mark.parametrize("damage", ["flip", "remove"])
 def test_a_damaged_file_is_restored_from_its_copy(tmp_path, name, damage):
-    run, card, file = begun(tmp_path), (tmp_path / "run.json").read_bytes(), tmp_path / name
+    run, card, file = validated(tmp_path), (tmp_path / "run.json").read_bytes(), tmp_path / name
     before = file.read_bytes()
     assert run.restore_files() == []
     if damage == "flip":
@@ -120,9 +206,10 @@ def test_nothing_is_restored_outside_the_folder(tmp_path):
     (tmp_path / "mine").write_text("mine")
     (run.copies.parent / "mine").write_text("theirs")  # what training/copies/../mine is
     sums = {"../mine": hashlib.sha256(b"theirs").hexdigest()}
-    run.card_file.write_text(json.dumps({**run.read_card(), "sha256": sums}))
+    edit_card(run.path, sha256=sums)
     with refused(
-        f'{run.card_file}: sha256: unknown file "../mine"; choose from model.safetensors, recipe.toml, tokenizer.json'
+        f'{run.card_file}: sha256: unknown file "../mine"; '
+        "choose from metrics.jsonl, model.safetensors, recipe.toml, tokenizer.json"
     ):
         run.restore_files()
     assert (tmp_path / "mine").read_text() == "mine"
@@ -179,7 +266,7 @@ def test_model_and_card_change_together_wherever_the_process_dies(tmp_path, monk
         assert run.read_parameters()["weight"].tolist() == weights
         assert run.read_parameters()["weight"].tolist() == read_tensors(run.model_file)["weight"].tolist()
         assert not list(run.path.glob("*.next"))
-    assert deaths == 4  # the new model, the card, the name of the model, the copy
+    assert deaths == 5  # the new model, the card, the name of the model, the copies of model and card
 
 
 def test_a_run_without_a_model(tmp_path):

@@ -38,6 +38,8 @@ _HOME = {
     "causal": "regard.attention.visible",
     "documents": "regard.attention.visible",
     "explain": "regard.api",
+    "heads": "regard.api",
+    "key_indices": "regard.attention.visible",
     "lengths": "regard.attention.visible",
     "load": "regard.api",
     "look": "regard.api",
@@ -50,12 +52,14 @@ __all__ = [*_HOME, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]
 
 if TYPE_CHECKING:
     from regard.api import explain as explain
+    from regard.api import heads as heads
     from regard.api import load as load
     from regard.api import look as look
     from regard.api import train as train
     from regard.attention.functional import attend as attend
     from regard.attention.visible import causal as causal
     from regard.attention.visible import documents as documents
+    from regard.attention.visible import key_indices as key_indices
     from regard.attention.visible import lengths as lengths
     from regard.attention.visible import window as window
     from regard.attention.watch import watch as watch

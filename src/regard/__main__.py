@@ -9,6 +9,7 @@ import signal
 import sys
 from types import FrameType
 
+from regard.training import stop as stopping
 from regard.training.stop import build_interrupt, is_importing
 
 SAVING = (["train"], ["compare"])
@@ -20,6 +21,7 @@ def start() -> int:
     for signal_number in (signal.SIGINT, signal.SIGTERM) if sys.argv[1:2] in SAVING else (signal.SIGINT,):
         if signal.getsignal(signal_number) not in (signal.SIG_IGN, None):  # None: not set from Python
             signal.signal(signal_number, stop)
+    stopping.exit_process = exit_at_once
     try:
         from regard.cli import main
 

@@ -18,7 +18,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.data.example import Links
-from regard.errors import RegardError, unknown_name
+from regard.errors import RegardError, format_json, unknown_name
 from regard.files import wrap_read_errors
 
 METHODS = ("argmax", "threshold")
@@ -280,7 +280,9 @@ def parse_pharaoh(text: str, location: str, base: int = 0) -> GoldLinks:
     for word in text.split():
         match = re.fullmatch(r"([0-9]{1,9})([-p?])([0-9]{1,9})", word)
         if not match:
-            raise RegardError(f'{location}: expected a link such as 3-4 (sure) or 3p4 (possible), got "{word}"')
+            raise RegardError(
+                f"{location}: expected a link such as 3-4 (sure) or 3p4 (possible), got {format_json(word)}"
+            )
         link = (int(match[1]) - base, int(match[3]) - base)
         if min(link) < 0:
             raise RegardError(f'{location}: words must be counted from {base}, got "{word}"')

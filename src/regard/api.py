@@ -1,17 +1,20 @@
-"""The functions `load`, `train`, `look` and `explain` of the `regard` package, for every task."""
+"""The functions `load`, `train`, `look`, `heads` and `explain` of the `regard` package, for every task."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from regard.attribution.explanation import Explanation
 from regard.errors import RegardError, unknown_name
+from regard.maps.heads import score_transformer_heads
 from regard.maps.hugging_face import get_options_type, look_at_transformer
+from regard.maps.images import look_at_images, reads_images
 from regard.maps.options import check_not_empty
 from regard.run import Run
 from regard.tasks import TASKS, find_task, to_recipe
@@ -19,6 +22,7 @@ from regard.tasks.base import Task
 from regard.tasks.loading import load
 from regard.tasks.options import get_field_names
 from regard.tasks.predictor import Predictor
+from regard.tasks.text.predictor import TextPredictor
 from regard.training.loop import Counters
 from regard.training.prepared import Prepared
 from regard.training.reporter import Reporter
@@ -42,8 +46,10 @@ from regard.training.train import (
     use_deterministic_algorithms,
 )
 from regard.views.attention_map import AttentionMap
+from regard.views.head_scores import HeadScores
+from regard.views.image_map import ImageMap
 
-__all__ = ["explain", "load", "look", "train"]
+__all__ = ["explain", "heads", "load", "look", "train"]
 
 Options = TypeVar("Options")
 
@@ -88,6 +94,8 @@ def train(
     reporter = Reporter(run, quiet=quiet)
     with SignalHandler(), run.lock(), clean_up_on_failure(run, reporter):
         if run.exists():  # again, since another process may just have trained it
+            for message in run.restore_files():
+                reporter.info(message)
             base_run = find_base_run(run, base_run)
             task, prepared = prepare_to_resume(run, table, device, reporter, recipe_name)
         else:
@@ -105,9 +113,7 @@ def train(
 def prepare_to_resume(
     run: Run, table: Mapping[str, Any], device: str, reporter: Reporter, recipe_name: str
 ) -> tuple[Task, Prepared]:
-    """Restore damaged files of a run, read its data, and check that settings and data are those it was started with."""
-    for message in run.restore_files():
-        reporter.info(message)
+    """Read the data of a run, and check that settings and data are those it was started with."""
     merged_table = resume_recipe(run, table, find_task(run.read_recipe()).recipe)
     task, recipe = find_task(merged_table, recipe_name), to_recipe(merged_table, recipe_name)
     check_same_settings(run, recipe)
@@ -131,12 +137,17 @@ def prepare_to_start(
     return task, resolve_epochs(task.prepare(recipe, run, base, device, reporter))
 
 
-def look(model: Any, *inputs: Any, **options: Any) -> AttentionMap:
-    """Compute the attention map of a model for a text.
+@overload
+def look(model: Any, text: str, /, **options: Any) -> AttentionMap: ...
+@overload
+def look(model: Any, /, *inputs: Any, **options: Any) -> AttentionMap | ImageMap: ...
+def look(model: Any, /, *inputs: Any, **options: Any) -> AttentionMap | ImageMap:
+    """Compute the attention map of a model for a text, or for images.
 
     Args:
         model: A predictor from `regard.load`, or a Hugging Face Transformers model.
-        inputs: The text; for a Transformers model, its tokenizer and the text.
+        inputs: The text; for a Transformers model, its tokenizer and the text; for one that reads images, its
+            processor, the image (or a list of images), and for a vision-language model the text.
         options: For every model:
 
             - `words`: merge subwords into words (default: True).
@@ -169,6 +180,10 @@ def look(model: Any, *inputs: Any, **options: Any) -> AttentionMap:
         raise RegardError(
             f"look: expected a model from regard.load or a Transformers model, got {type(model).__name__}"
         )
+    if not is_predictor and 2 <= len(inputs) <= 3 and reads_images(inputs[0]):
+        if options:
+            raise RegardError(f"look: {min(options)} is not an option of {type(model).__name__}, which reads images")
+        return look_at_images(model, *inputs, *([None] if len(inputs) == 2 else []))
     expected = "a text" if is_predictor else "a tokenizer and a text"
     if len(inputs) != (1 if is_predictor else 2) or not isinstance(inputs[-1], str):
         received = ", ".join(type(value).__name__ for value in inputs) or "nothing"
@@ -179,6 +194,41 @@ def look(model: Any, *inputs: Any, **options: Any) -> AttentionMap:
     return look_at_transformer(
         model, inputs[0], inputs[1], build_options("look", get_options_type(model), options, type(model).__name__)
     )
+
+
+def heads(model: Any, text: str | Tensor, *, queries: int | None = None) -> HeadScores:
+    """Measure what each attention head of a model does while it reads a text, without holding its weights.
+
+    Args:
+        model: A language model from `regard.load`, or a module that is called with token ids, such as a
+            Transformers model; of an encoder-decoder model, this measures the encoder.
+        text: The text, or for a module its token ids, (texts, tokens).
+        queries: Measure only so many evenly spaced tokens (default: all, of more than 4,096 tokens 2,048).
+
+    Returns:
+        The entropy, the weight on the first token and on the token before, the induction and retrieval scores
+        and the mean distance of each head, which can be printed, drawn or saved; `definitions` says what they are.
+
+    Raises:
+        RegardError: If the model has no self-attention over the tokens, or the text does not fit the model.
+
+    Example:
+        >>> scores = regard.heads(hf_model, hf_tokenizer(text, return_tensors="pt")["input_ids"])
+        >>> print(scores.draw(sort="induction"))
+        >>> scores.select("retrieval")  # (layers, heads)
+    """
+    if isinstance(model, TextPredictor):
+        if not isinstance(text, str):
+            raise RegardError(f"heads: expected a text after the model, got {type(text).__name__}")
+        tokens, total = model.encode_start(text, sys.maxsize)
+        if tokens.shape[1] < total:
+            raise RegardError(f"heads: text must have at most {tokens.shape[1]:,} tokens, got {total:,}")
+        return model.score_heads(tokens, queries)
+    if not isinstance(model, nn.Module):
+        raise RegardError(f"heads: expected a language model from regard.load or a module, got {type(model).__name__}")
+    if not isinstance(text, Tensor) or text.ndim != 2 or text.is_floating_point():
+        raise RegardError("heads: expected token ids of shape (texts, tokens) after the model")
+    return score_transformer_heads(model, text, queries)
 
 
 def explain(predictor: Any, text: str | Sequence[str], **options: Any) -> Explanation:

@@ -7,14 +7,15 @@
     metrics.jsonl        one line per validation
     log                  messages of the training
     training/            checkpoints to resume from
-    training/copies/     a second copy of recipe, tokenizer and model, to restore a damaged file from
+    training/copies/     a second copy of card, recipe, tokenizer, model and metrics, to restore a damaged file from
     pretraining/         the same for pretraining on unlabeled text
 
 All files except the log are written atomically. Nothing is pickled.
 
-The card has the checksums of recipe, tokenizer and model as they were written. A file and the card change together: the
-new file is written as `model.safetensors.next`, then the card, then the file gets its name. After a crash in between,
-the file that belongs to the card is there under one of the two names; `Run.find_file` returns it.
+The card has the checksums of recipe, tokenizer, model and metrics as they were written, and its own. A file and the
+card change together: the new file is written as `model.safetensors.next`, then the card, then the file gets its name.
+After a crash in between, the file that belongs to the card is there under one of the two names; `Run.find_file` returns
+it.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from typing import TYPE_CHECKING, Any
 import portalocker
 
 from regard import __version__
+from regard.card import FORMAT, Card, DamagedCardError, format_card, is_intact_card, read_card
 from regard.errors import RegardError, format_json, format_os_error, unknown_name
 from regard.files import (
     UNFINISHED,
@@ -43,32 +45,18 @@ from regard.files import (
     wrap_read_errors,
     wrap_write_errors,
     write_bytes,
-    write_text,
 )
-from regard.settings import Table, format_value, read_toml
+from regard.settings import Table, read_toml
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-FORMAT = 1
 PRETRAINING = "pretraining"  # subfolder for pretraining on unlabeled text
 NEXT = ".next"  # suffix of a file that gets its name once the card with its checksum is written
-SIGNED_FILES = ("recipe.toml", "tokenizer.json", "model.safetensors")
+SIGNED_FILES = ("recipe.toml", "tokenizer.json", "model.safetensors", "metrics.jsonl")
 """Files whose checksums are on the card."""
 FILES_BEFORE_CARD = {"training", "log", *(name + NEXT for name in SIGNED_FILES)}
 """Files that a run may have before its run.json."""
-
-Card = dict[str, Any]
-
-CARD_FIELDS: tuple[tuple[str, type, str], ...] = (
-    ("sha256", dict, "an object"),
-    ("best", dict, "an object"),
-    ("data", dict, "an object"),
-    ("imported", dict, "an object"),
-    ("from", str, "a string"),
-    ("threads", int, "an integer"),
-)
-"""Fields of a card that are read without the help of a dataclass, and their types."""
 
 
 SEEDS_FILE = "seeds.json"
@@ -88,7 +76,7 @@ def list_members(path: Path) -> list[Path] | None:
     if not isinstance(seeds, list) or not all(type(seed) is int for seed in seeds):
         raise RegardError(f"{file} is corrupt: seeds: expected a list of integers, got {format_json(seeds)}")
     members = [get_member(path, seed) for seed in seeds]
-    trained = [member for member in members if Run(member).model_file.is_file()]
+    trained = [member for member in members if Run(member).has_model()]
     if not trained:
         raise RegardError(f"{path}: no run is trained yet; repeat regard train --out {path}")
     return trained
@@ -123,6 +111,7 @@ class Run:
     log_file = RunPath("log")
     checkpoints = RunPath("training")
     copies = RunPath("training/copies")
+    card_copy = RunPath("training/copies/run.json")
     lock_file = RunPath("training/lock")
 
     def exists(self) -> bool:
@@ -136,50 +125,46 @@ class Run:
                 return False
             if not self.path.is_dir():
                 raise RegardError(f"{self.path}: expected a folder for the run, got a file")
-            if self.card_file.exists():
+            if self.has_card():
                 return True
             names = {entry.name for entry in self.path.iterdir() if not entry.name.endswith(UNFINISHED)}
             if names and not (self.lock_file.exists() and names <= FILES_BEFORE_CARD):
                 raise RegardError(f"{self.path} is not empty and not a run; choose another folder")
             return False
 
+    def has_card(self) -> bool:
+        """Return whether the run has a card, or a copy of it to restore."""
+        return self.card_file.exists() or self.card_copy.exists()
+
+    def has_model(self) -> bool:
+        """Return whether the run has a model file, without reading it; a crash may have left it under its next name."""
+        return self.model_file.exists() or self.get_next_file(self.model_file.name).exists()
+
     def read_recipe(self) -> Table:
         """Read the settings of the training, and verify the checksum."""
         return read_toml(self.find_file("recipe.toml"))
 
     def read_card(self) -> Card:
-        """Read the card of the run, run.json, and check its format version."""
+        """Read the card of the run, run.json, and verify its checksum and format version."""
+        hint = f"; to restore it, run regard train --out {self.path}" if is_intact_card(self.card_copy) else ""
+        with wrap_read_errors(self.card_file):
+            if self.path.is_file():
+                raise RegardError(f"{self.path}: expected a run folder, got a file")
+            if not self.path.is_dir():
+                raise RegardError(f"{self.path}: not found; expected a run folder created by regard train")
+            if not self.card_file.exists() and (self.path / SEEDS_FILE).exists():
+                raise RegardError(f"{self.path} holds several runs; pass one of them, {self.path}/seed-N")
+            if not self.card_file.exists() and (self.path / "config.json").exists():
+                raise RegardError(
+                    f"{self.path} is a Hugging Face model, not a run; to look at it: "
+                    f'regard look hf:{self.path} "TEXT"'
+                )
+            if not self.card_file.exists():
+                raise RegardError(f"{self.path} is not a run folder: run.json is missing{hint}")
         try:
-            with wrap_read_errors(self.card_file):
-                if self.path.is_file():
-                    raise RegardError(f"{self.path}: expected a run folder, got a file")
-                if not self.path.is_dir():
-                    raise RegardError(f"{self.path}: not found; expected a run folder created by regard train")
-                if not self.card_file.exists() and (self.path / SEEDS_FILE).exists():
-                    raise RegardError(f"{self.path} holds several runs; pass one of them, {self.path}/seed-N")
-                if not self.card_file.exists() and (self.path / "config.json").exists():
-                    raise RegardError(
-                        f"{self.path} is a Hugging Face model, not a run; to look at it, use Python: "
-                        "regard.look(AutoModel.from_pretrained(path), AutoTokenizer.from_pretrained(path), text)"
-                    )
-                if not self.card_file.exists():
-                    raise RegardError(f"{self.path} is not a run folder: run.json is missing")
-                card = json.loads(self.card_file.read_bytes().decode())
-                json.dumps(card, ensure_ascii=False).encode()  # an unpaired surrogate could not be written again
-        except (ValueError, RecursionError) as error:
-            raise RegardError(f"{self.card_file} is corrupt: {error}") from None
-        file_format = card.get("format") if isinstance(card, dict) else None
-        if type(file_format) is not int or file_format < 1:
-            raise RegardError(f"{self.card_file}: expected format 1 to {FORMAT}, got {format_value(file_format)}")
-        if file_format > FORMAT:
-            raise RegardError(
-                f"{self.card_file}: format {file_format} was written by regard {card.get('regard')}; "
-                f"regard {__version__} reads formats up to {FORMAT}; upgrade regard"
-            )
-        for name, kind, description in CARD_FIELDS:
-            if name in card and not isinstance(card[name], kind):
-                raise RegardError(f"{self.card_file}: {name}: expected {description}, got {format_json(card[name])}")
-        return card
+            return read_card(self.card_file)
+        except DamagedCardError as error:
+            raise RegardError(f"{error}{hint or error.advice}") from None
 
     def write_files(self, card: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
         """Write files of the run together with the card, which gets their checksums.
@@ -197,12 +182,13 @@ class Run:
                 "regard": __version__,
                 "sha256": {**card.get("sha256", {}), **checksums},
             }
-            write_text(self.card_file, json.dumps(complete_card, indent=2, ensure_ascii=False) + "\n")
+            card_content = format_card(complete_card)
+            write_bytes(self.card_file, card_content)
             for name in files:
                 self.get_next_file(name).replace(self.path / name)
             flush_folder(self.path)
             if self.checkpoints.is_dir():  # an imported run has none, and no copies
-                for name, content in files.items():
+                for name, content in {**files, self.card_file.name: card_content}.items():
                     write_bytes(self.copies / name, content)
 
     def save_model(self, tensors: Mapping[str, Tensor], entries: Mapping[str, Any]) -> None:
@@ -244,6 +230,11 @@ class Run:
                 raise RegardError(f"{file} {problem}{hint if has_checksum(self.copies / name, checksum) else ''}")
         return file
 
+    def check_files(self) -> None:
+        """Raise a `RegardError` if a file does not match its checksum on the card."""
+        for name in self.read_checksums():
+            self.find_file(name)
+
     def discard_unsigned(self) -> None:
         """Complete or discard what a crash left between a file and the card."""
         checksums = self.read_checksums() if self.card_file.exists() else {}
@@ -264,28 +255,42 @@ class Run:
         Raises:
             RegardError: If a file is damaged and so is its copy.
         """
-        messages = []
         with wrap_write_errors(self.path):
+            messages = self.restore_card()
             self.discard_unsigned()
             for name, checksum in self.read_checksums().items():
                 file, copy = self.path / name, self.copies / name
                 if has_checksum(file, checksum):
                     if not has_checksum(copy, checksum):
                         write_bytes(copy, file.read_bytes())
-                    continue
-                if not has_checksum(copy, checksum):
+                elif has_checksum(copy, checksum):
+                    messages.append(self.restore_file(file, copy))
+                elif file != self.metrics_file:  # the metrics are also in the checkpoint to resume from
                     problem = "is corrupt: its checksum differs from run.json" if file.exists() else "is missing"
                     raise RegardError(
                         f"{file} {problem}, and training/copies has no intact copy; restore it from a backup, "
                         "or choose another --out"
                     )
-                message = f"{name} was missing"
-                if file.exists():
-                    file.replace(file.with_name(f"{name}.damaged"))
-                    message = f"{name} was damaged or edited (kept as {name}.damaged)"
-                write_bytes(file, copy.read_bytes())
-                messages.append(f"note: {message}; restored it from training/copies")
         return messages
+
+    def restore_card(self) -> list[str]:
+        """Restore a damaged card from its copy; return what was restored."""
+        if not is_intact_card(self.card_file) and is_intact_card(self.card_copy):
+            return [self.restore_file(self.card_file, self.card_copy)]
+        self.read_card()  # raises an error if it is damaged and has no intact copy
+        content = self.card_file.read_bytes()
+        if not self.card_copy.exists() or self.card_copy.read_bytes() != content:
+            write_bytes(self.card_copy, content)
+        return []
+
+    def restore_file(self, file: Path, copy: Path) -> str:
+        """Restore a file from its copy, keep a damaged one under another name, and return a note that says so."""
+        message = f"{file.name} was missing"
+        if file.exists():
+            file.replace(file.with_name(f"{file.name}.damaged"))
+            message = f"{file.name} was damaged or edited (kept as {file.name}.damaged)"
+        write_bytes(file, copy.read_bytes())
+        return f"note: {message}; restored it from training/copies"
 
     def read_parameters(self, device: str = "cpu", only: Container[str] | None = None) -> dict[str, Tensor]:
         """Read the best parameters, all or only those with the given names, and verify the checksum."""
@@ -308,19 +313,31 @@ class Run:
         return rows
 
     def read_metrics_bytes(self) -> bytes:
-        """Read the content of the metrics file; nothing if it is missing."""
+        """Read the content of the metrics file, and verify its checksum if there is one; nothing if it is missing."""
+        name = self.metrics_file.name
+        while self.card_file.exists() and name in self.read_checksums():
+            with contextlib.suppress(FileNotFoundError):  # a training has just renamed it
+                return self.find_file(name).read_bytes()
         with wrap_read_errors(self.metrics_file):
             return self.metrics_file.read_bytes() if self.metrics_file.exists() else b""
 
+    def write_metrics(self, content: bytes) -> None:
+        """Write the metrics file together with the card. The folder of the pretraining has no card."""
+        if self.card_file.exists():
+            self.write_files(self.read_card(), {self.metrics_file.name: content})
+        else:
+            write_bytes(self.metrics_file, content)
+
     def add_metrics(self, values: Mapping[str, Any]) -> None:
         """Append the metrics of one validation."""
-        write_bytes(self.metrics_file, self.read_metrics_bytes() + json.dumps(dict(values)).encode() + b"\n")
+        self.write_metrics(self.read_metrics_bytes() + json.dumps(dict(values)).encode() + b"\n")
 
     def reset_metrics(self, content: bytes) -> bool:
         """Set the metrics back to those of a checkpoint; return whether lines of them were damaged or missing."""
-        current = self.read_metrics_bytes()
+        with wrap_read_errors(self.metrics_file):
+            current = self.metrics_file.read_bytes() if self.metrics_file.exists() else b""
         if current != content:
-            write_bytes(self.metrics_file, content)
+            self.write_metrics(content)
         return not current.startswith(content)
 
     def discard(self) -> None:

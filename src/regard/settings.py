@@ -73,11 +73,17 @@ def check_choices(settings: Any, **choices: Iterable[str]) -> None:
                 raise unknown_name(name, item, names)
 
 
-def get_fields(kind: type) -> dict[str, Field]:
+def get_fields(kind: type) -> Mapping[str, Field]:
     """Return the settings of a dataclass by name."""
+    return read_fields(kind)
+
+
+@cache  # reading the hints of a class takes a millisecond, and a command asks for hundreds
+def read_fields(kind: type) -> Mapping[str, Field]:
+    """Read the settings of a dataclass from its hints, fields and source."""
     hints, comments = get_type_hints(kind), get_field_comments(kind)
-    return {
-        field.name: Field(
+    settings = (
+        Field(
             field.name,
             hints[field.name],
             get_default(field),
@@ -85,7 +91,8 @@ def get_fields(kind: type) -> dict[str, Field]:
             field.metadata.get("marks", frozenset()),
         )
         for field in dataclasses.fields(kind)
-    }
+    )
+    return types.MappingProxyType({setting.name: setting for setting in settings})
 
 
 def merge_fields(tables: Iterable[Mapping[str, Field]]) -> dict[str, Field]:

@@ -5,8 +5,8 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from regard import RegardError, Weights, attend, causal, documents, lengths, window
-from regard.attention import DenseWeights
+from regard import RegardError, Weights, attend, causal, documents, key_indices, lengths, window
+from regard.attention import DenseWeights, SoftCap
 from regard.attention.archive import save_weights
 from regard.attention.combined_weights import JoinedWeights, MergedWeights
 
@@ -60,6 +60,8 @@ WINDOW = lazy(visible=window(1, None))
 PACKED = lazy(visible=documents(torch.tensor([0, 0, 1, 1])))
 GIVEN = lazy(visible=torch.ones(3, 4, dtype=torch.bool), bias=torch.zeros(3, 4))
 ADDITIVE, KERNEL = lazy("additive"), lazy("epanechnikov")
+CAPPED = attend(*tensors(n=3, m=4), SoftCap("dot", 2.0), path="tiled", return_weights=True)[1]
+SINK, CHOSEN = lazy(sink=torch.tensor(0.5)), lazy(visible=key_indices([[0, 1], [2, -1], [3, 0]]))
 DENSE = DenseWeights(torch.full((2, 3, 4), 0.25))
 PARTS = JoinedWeights([DENSE, DENSE], [0, 1])
 
@@ -125,11 +127,24 @@ BROKEN = {
         put("score", "factor", 10**400),
         f"FixedDot: factor must be a finite number, got 1{58 * '0'}…",
     ),
+    "cap": (CAPPED, put("score", "cap", 0), "SoftCap: cap must be a finite number above 0, got 0.0"),
+    "capped score": (CAPPED, put("score", "score", None), "score: expected an object, got null"),
+    "sink": (
+        SINK,
+        tensor("sink", torch.zeros(3, 1, 1).double()),
+        "sink: shape (3, 1, 1) does not fit weights of shape (3, 4)",
+    ),
+    "sink type": (SINK, tensor("sink", torch.zeros(1, 1)), "sink: expected float64, got float32"),
+    "sink without softmax": (
+        SINK,
+        put("normalizer", "Sparsemax"),
+        "sink: Sparsemax has no sink; only Softmax can have one",
+    ),
     "score": (
         PLAIN,
         put("score", "kind", "as_score"),
-        "score: expected one of FixedDot, Additive, Dot, ScaledDot, Uniform, Boxcar, Epanechnikov, Exact, Gaussian, "
-        'got "as_score"',
+        "score: expected one of FixedDot, Additive, SoftCap, Dot, ScaledDot, Uniform, Boxcar, Epanechnikov, Exact, "
+        'Gaussian, got "as_score"',
     ),
     "normalizer": (
         PLAIN,
@@ -165,7 +180,7 @@ BROKEN = {
     "rule": (
         RULE,
         put("visible", "kind", "Rule"),
-        'visible: expected one of And, Causal, Documents, Or, TensorRule, Lengths, Not, Window, got "Rule"',
+        'visible: expected one of And, Causal, Documents, KeyIndices, Or, TensorRule, Lengths, Not, Window, got "Rule"',
     ),
     "strict": (RULE, put("visible", "left", "strict", 3), "Causal: strict must be true or false, got 3"),
     "window": (
@@ -188,6 +203,16 @@ BROKEN = {
         PACKED,
         lambda record, inside: inside.__setitem__(record["visible"]["keys"]["tensor"], torch.arange(3)),
         "documents: expected numbers for 4 keys and 3 queries, got 3 and 4",
+    ),
+    "indices": (
+        CHOSEN,
+        lambda record, inside: inside.__setitem__(record["visible"]["indices"]["tensor"], torch.zeros(2, 2).long()),
+        "key_indices: expected indices for 3 queries, got 2",
+    ),
+    "indices without queries": (
+        CHOSEN,
+        lambda record, inside: inside.__setitem__(record["visible"]["indices"]["tensor"], torch.zeros(2).long()),
+        "visible.3: unexpected shape (2,)",
     ),
     "nested": (
         PLAIN,

@@ -119,7 +119,7 @@ def test_weights_are_refused_after_a_change_of_what_a_function_closes_over():
     scale = torch.tensor(2.0, dtype=torch.float64)
     _, weights = attend(query, keys, values, lambda q, k: scale * q @ k.mT, path="tiled", return_weights=True)
     scale.mul_(2)
-    with pytest.raises(RegardError, match=r"^weights: query, keys, visible, bias or parameters were modified in place"):
+    with pytest.raises(RegardError, match=r"^weights: query, keys, visible, bias, sink or parameters were"):
         weights.dense()
 
 

@@ -483,7 +483,7 @@ def test_the_path_is_chosen_for_speed():
         ),
         (
             {"path": "mean", "score": "uniform", "dropout": 0.5},
-            'path "mean" does not support this call: it supports neither bias nor dropout nor normalizers '
+            'path "mean" does not support this call: it supports neither bias nor a sink nor dropout nor normalizers '
             'other than softmax; use path=None, "tiled" or "reference"',
         ),
         ({"normalizer": "sparse"}, 'unknown normalizer "sparse"; did you mean "sparsemax"?'),

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard import RegardError, attend, causal, documents, lengths, window
+from regard import RegardError, attend, causal, documents, key_indices, lengths, window
 from regard.attention.visible import Rule, as_rule, split_conjunction
 
 CPU = torch.device("cpu")
@@ -52,6 +52,34 @@ def test_documents_by_hand():
     assert matrix(documents(torch.tensor([4, 4, 9])), 1, 3).int().tolist() == [[0, 0, 1]]  # the last, with a cache
     cross = documents(torch.tensor([1, 2, 2]), torch.tensor([2, 1]))
     assert matrix(cross, 2, 3).int().tolist() == [[0, 1, 1], [1, 0, 0]]
+
+
+def test_key_indices_by_hand():
+    chosen = [[0, 2], [3, -1], [1, 9]]  # -1 and 9 are no keys
+    rule, by_hand = key_indices(chosen), [[1, 0, 1, 0], [0, 0, 0, 1], [0, 1, 0, 0]]
+    assert matrix(rule, 3, 4).int().tolist() == by_hand
+    assert matrix(rule & causal(), 3, 4).int().tolist() == [[1, 0, 0, 0], [0, 0, 0, 0], [0, 1, 0, 0]]
+    part = rule.tile(torch.tensor([2, 0]), torch.tensor([2, 1, 1]), torch.Size((3, 4)), CPU)
+    assert part.int().tolist() == [[0, 1, 1], [1, 0, 0]]
+    assert rule.tile(slice(0, 2), slice(2, 4), torch.Size((3, 4)), CPU).int().tolist() == [[1, 0], [0, 1]]
+
+
+def test_key_indices_serve_all_heads():
+    seen = matrix(key_indices(torch.tensor([[[0]], [[2]]], dtype=torch.int32)), 1, 3, 2, 4)
+    assert seen.int().tolist() == [[[[1, 0, 0]]] * 4, [[[0, 0, 1]]] * 4]
+
+
+def test_key_indices_that_do_not_fit():
+    for indices, message in (
+        ([1, 2], "key_indices: expected shape (*batch, queries, k), got (2,)"),
+        ([[0.5]], "key_indices: expected integers, got float32"),
+    ):
+        with pytest.raises(RegardError) as error:
+            key_indices(indices)
+        assert str(error.value) == message
+    with pytest.raises(RegardError) as error:
+        matrix(key_indices([[0]]), 2, 3)
+    assert str(error.value) == "key_indices: expected indices for 2 queries, got 1"
 
 
 @pytest.mark.parametrize("n", [3, 5])

@@ -1,5 +1,7 @@
+import errno
 import json
 import math
+import os
 from itertools import permutations
 
 import numpy as np
@@ -293,9 +295,17 @@ def test_saved_weights_are_query_and_keys_not_the_matrix(tmp_path):
         assert json.loads(file.metadata()["weights"])["score"] == {"kind": "FixedDot", "factor": 1 / math.sqrt(6)}
 
 
-def test_a_folder_that_is_not_there_is_said(tmp_path):
-    with pytest.raises(RegardError, match=r"^cannot write .*nowhere/w: "):
-        lazy().save(tmp_path / "nowhere" / "w")
+def test_weights_are_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    def fail(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    lazy().save(tmp_path / "new" / "w")
+    before = (tmp_path / "new" / "w").read_bytes()
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(RegardError, match=r"^cannot write .*/new/w: no space left on device$"):
+        lazy(n=2).save(tmp_path / "new" / "w")
+    assert os.listdir(tmp_path / "new") == ["w"]
+    assert (tmp_path / "new" / "w").read_bytes() == before
 
 
 def test_weights_can_be_walked_over():
@@ -371,7 +381,7 @@ def test_weights_of_keys_that_changed_say_so():
         with pytest.raises(RegardError) as error:
             ask()
         assert str(error.value) == (
-            "weights: query, keys, visible, bias or parameters were modified in place after the call; "
+            "weights: query, keys, visible, bias, sink or parameters were modified in place after the call; "
             "use the weights before that, or call attend with lazy=False"
         )
     torch.testing.assert_close(now.dense(), expected)

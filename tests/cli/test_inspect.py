@@ -9,7 +9,7 @@ from regard.cli import main
 from regard.models import MODELS
 from regard.run import Run
 from regard.tasks.loading import load
-from tests.signing import sign
+from tests.signing import edit_card, sign
 
 
 def test_a_run_is_described_in_plain_words(reverse_run, capsys):
@@ -20,7 +20,7 @@ def test_a_run_is_described_in_plain_words(reverse_run, capsys):
     expected = [
         rf"{reverse_run}: bahdanau, {parameters:,} parameters, made by regard 0\.1\.0",
         rf"preset: {re.escape(MODELS['bahdanau'].source)}",
-        r"model: hidden 24, embedding 24, dropout 0\.0",
+        r"model: hidden 24, embedding 24, dropout 0\.0, copy true",
         r"data: the built-in corpus reverse, seed 0; 250 pairs for training, 12 for validation",
         r"vocabulary: 8 source tokens \(words\), 8 target tokens \(words\)",
         r"training: up to 200 steps, batches of 300 tokens, learning rate 0\.01, seed 0",
@@ -81,7 +81,7 @@ def test_a_run_that_has_only_begun(reverse_run, tmp_path, capsys):
     run = tmp_path / "run"
     run.mkdir()
     card = Run(reverse_run).read_card()
-    del card["best"]
+    del card["best"], card["sha256"]
     (run / "run.json").write_text(json.dumps({**card, "from": "runs/other"}))
     shutil.copy(reverse_run / "recipe.toml", run)
     assert main(["inspect", str(run)]) == 0
@@ -148,10 +148,12 @@ def test_one_of_a_thing(plain_run, capsys):
 def test_a_damaged_run_is_one_line(name, change, line, reverse_run, tmp_path, capsys):
     run = tmp_path / "run"
     shutil.copytree(reverse_run, run)
+    shutil.rmtree(run / "training")
     if isinstance(change, dict):
-        change = json.dumps({**json.loads((run / name).read_text()), **change})
-    (run / name).write_text(change)
-    if name == "recipe.toml":
+        edit_card(run, **change)
+    else:
+        (run / name).write_text(change)
+    if name != "run.json":
         sign(run, name)
     assert main(["inspect", str(run)]) == 2
     out, err = capsys.readouterr()
@@ -160,6 +162,20 @@ def test_a_damaged_run_is_one_line(name, change, line, reverse_run, tmp_path, ca
         assert err.startswith(f'regard: {run}/{name}: [model] unknown name "x"; choose from attentive-classifier, ')
     else:
         assert err == f"regard: {line.format(run=run)}\n"
+
+
+@pytest.mark.parametrize("option", [[], ["--json"]])
+def test_a_damaged_model_is_reported_after_the_description(option, reverse_run, tmp_path, capsys):
+    run = tmp_path / "run"
+    shutil.copytree(reverse_run, run)
+    model = run / "model.safetensors"
+    content = model.read_bytes()
+    model.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    assert main(["inspect", str(run), *option]) == 2
+    out, err = capsys.readouterr()
+    assert "finished at step 200" in out or json.loads(out)["card"]["best"]
+    line = f"{model} is corrupt: its checksum differs from run.json; to restore it, run regard train --out {run}"
+    assert err == f"regard: {line}\n"
 
 
 def test_what_is_no_run(tmp_path, capsys):

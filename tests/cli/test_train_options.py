@@ -97,7 +97,7 @@ def test_an_option_of_another_model_is_refused():
     assert error_of(override, {}, [("width", "8"), ("model", "bahdanau")]) == (
         "--width: bahdanau has no such setting; it has embedding, hidden, layers, cell, bidirectional, reverse-source, "
         "dropout, attention, score, score-rank, score-hidden, score-activation, score-power, heads, project, "
-        "normalizer, learn-width, composition, input-feeding, tied, tied-embeddings"
+        "normalizer, learn-width, composition, input-feeding, copy, tied, tied-embeddings"
     )
 
 

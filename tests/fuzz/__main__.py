@@ -2,6 +2,7 @@
 
 import argparse
 import faulthandler
+import os
 import sys
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import torch
 
 from .runner import fuzz, limit_memory
 from .samples import prepare
-from .targets import TARGETS
+from .targets import SLOW, TARGETS
 
 
 def main() -> int:
@@ -26,6 +27,7 @@ def main() -> int:
     if unknown := set(names) - set(TARGETS):
         parser.error(f"unknown target {min(unknown)}; choose from {', '.join(TARGETS)}")
     torch.set_num_threads(1)
+    os.fsync = lambda fd: None  # nothing that is broken here has to survive a power cut
     faulthandler.enable()
     prepare()
     with limit_memory():
@@ -37,6 +39,7 @@ def main() -> int:
             seconds=options.seconds,
             failures=options.failures,
             report=lambda line: print(line, flush=True),
+            slow=SLOW,
         )
     for name, outcome in outcomes.items():
         print(f"{name:12} {outcome}")

@@ -11,9 +11,9 @@ import tempfile
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import count
 from pathlib import Path
 from types import FrameType
 
@@ -22,6 +22,7 @@ from regard.errors import RegardError
 
 CASE_SECONDS = 20.0
 MAX_MESSAGE = 20_000  # characters
+MEMORY = Path("/dev/shm")  # files of cases are kept in memory where the system can
 CASE_BYTES = 3 * 2**30  # more than a process has at its start
 
 
@@ -141,6 +142,7 @@ def fuzz(
     seconds: float = float("inf"),
     failures: Path | None = None,
     report: Callable[[str], object] = lambda line: None,
+    slow: Container[str] = (),
 ) -> dict[str, Outcomes]:
     """Run cases of all targets in turn.
 
@@ -152,6 +154,7 @@ def fuzz(
         seconds: Stop after this time.
         failures: Folder for the files of failed cases; None keeps none.
         report: Receives lines about failures and progress.
+        slow: Names of targets that take part in every second turn only.
 
     Returns:
         How the cases of each target ended.
@@ -160,16 +163,17 @@ def fuzz(
     outcomes = {name: Outcomes() for name in targets}
     if failures is not None:
         failures.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as temporary:
+    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as temporary:
         folder = Path(temporary) / "case"
-        for index, (name, target) in product(range(first, first + -(-cases // len(targets))), targets.items()):
+        turns = ((index, name) for index in count(first) for name in targets if index % 2 == 0 or name not in slow)
+        for index, name in turns:
             if done == cases or time.monotonic() - start > seconds:
                 break
             done += 1
             repeat = f"--targets {name} --seed {seed} --first {index} --cases 1"
             if failures is not None:  # a case that ends the process leaves this behind
                 (failures / "last.txt").write_text(f"{repeat}\n")
-            failure = run_case(name, target, seed, index, folder, outcomes[name])
+            failure = run_case(name, targets[name], seed, index, folder, outcomes[name])
             if failure is not None:
                 report(f"FAILED {name}; repeat with {repeat}\n{failure}")
             if failure is not None and failures is not None:

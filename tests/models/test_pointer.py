@@ -14,6 +14,7 @@ from regard.models.pointer import CopyFeatures, CopySource, to_known_tokens
 from regard.training.loss import PairStep
 
 PAIRS = [Pair([5, 6, 1, 7], [4, 11, 5], [5, 11, 12, 7]), Pair([9], [6, 7, 8], [9]), Pair([4, 1], [11], [4, 11])]
+NO_NORMALIZER = "model luong-dot: copy = true requires a normalizer, but normalizer is none"
 PRESETS = {
     "simple-attention": {"hidden": 4, "embedding": 3},
     "parameterized-attention": {"hidden": 4, "embedding": 3, "heads": 2},
@@ -178,7 +179,7 @@ def test_bfloat16_is_finite(name):
         (
             "luong-dot",
             {"normalizer": "none"},
-            "model luong-dot: copy = true requires a normalizer, but normalizer is none",
+            NO_NORMALIZER,
         ),
     ],
 )

@@ -40,7 +40,7 @@ CASES: dict[str, dict[str, Any]] = {
 }
 PAIRS = [Pair([5, 6, 7, 8], [4, 5]), Pair([9], [6, 7, 8, 9, 4]), Pair([4, 4, 9, 5, 6, 7], [])]
 COPIED = ([4, 12, 11, 12], [7], [4, 4, 5, 11, 6, 10])  # from 11 on, tokens that only the source has
-COPY_PAIRS = [Pair(pair.source, [*pair.target, 11], ids) for pair, ids in zip(PAIRS, COPIED, strict=True)]
+COPY_PAIRS = [Pair(pair.source, [*(pair.target or ()), 11], ids) for pair, ids in zip(PAIRS, COPIED, strict=True)]
 COPY_PAIRS[1] = Pair([9], [7, 9], [7])
 
 
@@ -149,9 +149,8 @@ def compose_by_hand(model, s, c, e):
 def mix_by_hand(model, logits, weights, ids, inputs, size):
     """log(g softmax(logits) + (1 - g) copied), where g = sigmoid(w [c; s; e] + b) (See et al. 2017, 8 and 9)."""
     gate = torch.sigmoid(model.pointer.gate.weight[0] @ torch.cat(inputs) + model.pointer.gate.bias[0])
-    copied = [
-        sum((w for w, i in zip(weights, ids, strict=True) if i == token), start=0 * gate) for token in range(size)
-    ]
+    places = list(zip(weights, ids, strict=True))
+    copied = [sum((w for w, i in places if i == token), start=0 * gate) for token in range(size)]
     generated = torch.cat([logits.softmax(0), logits.new_zeros(size - len(logits))])
     mixed = gate * generated + (1 - gate) * torch.stack(copied)
     return mixed.clamp_min(1e-300).log().masked_fill(mixed == 0, -torch.inf)  # log 0 has no gradient

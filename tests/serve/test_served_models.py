@@ -67,6 +67,19 @@ def test_a_run_folder_that_is_gone_is_told(reverse_run, tmp_path):
     assert (caught.value.status, caught.value.line) == (503, line)
 
 
+def test_a_model_under_its_next_name_is_there(reverse_run, tmp_path):
+    """As after a crash between the card and the name of the model."""
+    run = tmp_path / "run"
+    shutil.copytree(reverse_run, run)
+    (run / "model.safetensors").rename(run / "model.safetensors.next")
+    pool = ModelPool(runs={"run": run})
+    pool.load("cpu", ServeSettings())
+    assert pool.find_problem() is None
+    (run / "model.safetensors.next").unlink()
+    assert pool.find_problem() == 'the run folder of model "run" is missing or incomplete'
+    pool.stop(5)
+
+
 def test_a_run_is_loaded_and_waits(reverse_run):
     pool = ModelPool(runs=name_runs([reverse_run]))
     pool.load("cpu", ServeSettings(queue_size=7, batch_size=3))

@@ -10,12 +10,13 @@ from safetensors.torch import load_file
 
 import regard
 from regard import memory
+from regard.card import format_card
 from regard.errors import RegardError
 from regard.models import Gpt, RecurrentLm
 from regard.tasks.loading import load
 from regard.tasks.pairs.predictor import PairPredictor
 from regard.tasks.text.predictor import TextPredictor
-from tests.signing import sign
+from tests.signing import edit_card, sign
 
 
 def test_a_run_of_pairs_predicts_and_one_of_text_writes(reverse_run, text_run, gpt_run):
@@ -50,15 +51,16 @@ def test_loading_draws_no_random_numbers_that_matter(gpt_run):
 def test_a_run_of_an_unknown_task(reverse_run, tmp_path):
     run = tmp_path / "run"
     shutil.copytree(reverse_run, run)
-    card = json.loads((run / "run.json").read_text())
-    (run / "run.json").write_text(json.dumps({**card, "task": "rank"}))
+    edit_card(run, task="rank")
     with pytest.raises(RegardError) as caught:
         load(run)
     assert str(caught.value) == f"{run}/run.json: unknown task 'rank'; choose from tag, text, label, pairs"
 
 
 def newer(content: bytes) -> bytes:
-    return json.dumps({**json.loads(content), "format": 2, "regard": "9.9"}).encode()
+    card = json.loads(content)
+    del card["card_sha256"]
+    return format_card({**card, "format": 2, "regard": "9.9"})
 
 
 RESTORE = "; to restore it, run regard train --out {run}"
@@ -90,14 +92,24 @@ def damaged(run: Path, folder: Path, name: str, change) -> Path:
             "{run}/{name}: format 2 was written by regard 9.9; "
             f"regard {regard.__version__} reads formats up to 1; upgrade regard",
         ),
-        ("run.json", lambda content: None, "{run} is not a run folder: run.json is missing"),
+        (
+            "run.json",
+            lambda content: content.replace(b'"format": 1', b'"format": 2'),
+            "{run}/run.json was damaged or edited: its checksum differs from card_sha256" + RESTORE,
+        ),
+        ("run.json", lambda content: content[:-9], "{run}/run.json is corrupt: {json}" + RESTORE),
+        ("run.json", lambda content: None, "{run} is not a run folder: run.json is missing" + RESTORE),
     ],
 )
 def test_a_damaged_run_is_refused_in_one_line(kind, tmp_path, name, change, line, request):
     run = damaged(request.getfixturevalue(kind), tmp_path, name, change)
     with pytest.raises(RegardError) as caught:
         load(run)
-    assert str(caught.value) == line.format(run=run, name=name)
+    if "{json}" in line:
+        assert str(caught.value).startswith(line.partition("{json}")[0].format(run=run))
+        assert str(caught.value).endswith(RESTORE.format(run=run))
+    else:
+        assert str(caught.value) == line.format(run=run, name=name)
 
 
 NO_NAME = "{run}/recipe.toml: missing name in [model]"

@@ -3,6 +3,7 @@
 import importlib
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -79,3 +80,38 @@ def test_a_signal_in_an_import_waits_until_it_is_over(number, error, tmp_path, m
     with SignalHandler(), pytest.raises(error):
         import_and_wait()
     assert sys.modules.pop(name).whole
+
+
+BUSY = """
+import hashlib, os
+from regard.training import stop
+
+stop.REPORT_SECONDS = stop.INTERRUPT_SECONDS = 0.05
+stop.exit_process = os._exit
+with stop.StopRequest(lambda: os.write(1, b"waiting\\n"), lambda: os.write(1, b"ending\\n")):
+    os.write(1, b"ready\\n")
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)  # minutes without a moment for Python
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_ends_a_process_in_which_python_does_not_run(number):
+    with subprocess.Popen([sys.executable, "-c", BUSY], stdout=subprocess.PIPE, text=True) as process:
+        lines = process.stdout
+        assert lines is not None
+        assert lines.readline() == "ready\n"
+        process.send_signal(number)
+        assert lines.readline() == "waiting\n"
+        process.send_signal(number)
+        assert lines.readline() == "ending\n"
+    assert process.returncode == 128 + number
+
+
+def test_a_stop_that_is_soon_is_not_reported():
+    reports = []
+    with StopRequest(lambda: reports.append("wait"), lambda: reports.append("exit")) as stop:
+        send(signal.SIGINT)
+        assert stop
+    assert reports == []
+    assert not [thread for thread in threading.enumerate() if thread.name == "regard-signals"]
+    assert signal.set_wakeup_fd(-1) == -1

@@ -23,7 +23,8 @@ from regard.attention.scores import (
     Uniform,
     build_score,
 )
-from regard.attention.visible import Rule, causal, documents, lengths, window
+from regard.attention.soft_cap import SoftCap
+from regard.attention.visible import Rule, causal, documents, key_indices, lengths, window
 from regard.attention.watch import AttentionRecording, watch
 from regard.attention.weights import DenseWeights, Weights
 
@@ -46,12 +47,14 @@ __all__ = [
     "Rule",
     "ScaledDot",
     "Score",
+    "SoftCap",
     "Uniform",
     "Weights",
     "attend",
     "build_score",
     "causal",
     "documents",
+    "key_indices",
     "lengths",
     "watch",
     "window",

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from regard.attention.archive_fields import (
@@ -42,10 +42,12 @@ from regard.attention.normalizers import (
 )
 from regard.attention.score_checks import broadcasts_to, check_same_width, describe_type
 from regard.attention.scores import Additive, Dot, FixedDot, ReducedRank, ScaledDot, Uniform
+from regard.attention.soft_cap import SoftCap
 from regard.attention.visible import (
     And,
     Causal,
     Documents,
+    KeyIndices,
     Lengths,
     Not,
     Or,
@@ -56,7 +58,7 @@ from regard.attention.visible import (
 )
 from regard.attention.weights import DenseWeights, MeanWeights, Weights
 from regard.errors import RegardError, format_json
-from regard.files import parse_json
+from regard.files import parse_json, write_tensors
 
 FORMAT = "regard.weights/1"
 
@@ -68,8 +70,10 @@ SAVED_NORMALIZERS: dict[str, type[Normalizer]] = {
 SAVED_SCORES: dict[str, type[Score]] = {kind.__name__: kind for kind in (Dot, ScaledDot, Uniform)}
 SAVED_KERNELS: dict[str, type[Kernel]] = {kind.__name__: kind for kind in (Boxcar, Epanechnikov, Exact, Gaussian)}
 SAVED_RULES: dict[str, type[Rule]] = {
-    kind.__name__: kind for kind in (And, Causal, Documents, Or, TensorRule, Lengths, Not, Window)
+    kind.__name__: kind for kind in (And, Causal, Documents, KeyIndices, Or, TensorRule, Lengths, Not, Window)
 }
+
+MIN_AXES: dict[type[Rule], int] = {Documents: 1, KeyIndices: 2}  # of the tensors of a rule
 
 
 def save_weights(weights: Weights, path: Path) -> None:
@@ -77,15 +81,7 @@ def save_weights(weights: Weights, path: Path) -> None:
     tensors: dict[str, Tensor] = {}
     record = describe_weights(weights, tensors)
     check_depth(record)
-    partial_path = path.with_name(path.name + ".part")
-    header = {"format": FORMAT, "weights": json.dumps(record)}
-    copies = {name: tensor.detach().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()}
-    try:
-        save_file(copies, partial_path, header)
-        partial_path.replace(path)
-    except (OSError, SafetensorError) as error:
-        partial_path.unlink(missing_ok=True)
-        raise RegardError(f"cannot write {path}: {error}") from None
+    write_tensors(path, tensors, {"format": FORMAT, "weights": json.dumps(record)})
 
 
 def load_weights(path: Path) -> Weights:
@@ -128,6 +124,8 @@ def describe_weights(weights: Weights, tensors: dict[str, Tensor]) -> dict[str, 
     tensors |= {"query": call.query, "keys": call.keys, "statistic": weights.statistic.expand(*weights.shape[:-1], 1)}
     if call.bias is not None:
         tensors["bias"] = call.bias
+    if call.sink is not None:
+        tensors["sink"] = call.sink
     return {
         "kind": "lazy",
         "shape": list(weights.shape),
@@ -173,11 +171,24 @@ def rebuild_lazy(record: dict[str, Any], tensors: dict[str, Tensor]) -> LazyWeig
     bias = take_tensor(tensors, "bias", FLOATS, min_axes=2) if "bias" in tensors else None
     if bias is not None:
         check_broadcast("bias", bias.shape, shape)
+    sink = rebuild_sink(tensors, normalizer, weights_type, shape) if "sink" in tensors else None
     rule = None if record["visible"] is None else rebuild_rule(record["visible"], tensors)
     if rule is not None:
         rule.check(shape)
     parameters = tuple(get_score_parameters(score).values())
-    return LazyWeights(Call(Terms(score, rule, normalizer, shape), query, keys, bias, parameters), statistic)
+    return LazyWeights(Call(Terms(score, rule, normalizer, shape), query, keys, bias, parameters, sink), statistic)
+
+
+def rebuild_sink(
+    tensors: dict[str, Tensor], normalizer: Normalizer, dtype: torch.dtype, shape: torch.Size
+) -> Float[Tensor, "*sink_batch 1 1"]:
+    """Return the sink of lazy weights, which must be those of a softmax."""
+    sink = take_tensor(tensors, "sink", (dtype,), min_axes=2)
+    if sink.shape[-2:] != (1, 1) or not broadcasts_to(tuple(sink.shape[:-2]), tuple(shape[:-2])):
+        raise RegardError(f"sink: shape {tuple(sink.shape)} does not fit weights of shape {tuple(shape)}")
+    if not isinstance(normalizer, Softmax):
+        raise RegardError(f"sink: {type(normalizer).__name__} has no sink; only Softmax can have one")
+    return sink
 
 
 def rebuild_shape(sizes: Any, query: Tensor, keys: Tensor) -> torch.Size:
@@ -197,6 +208,8 @@ def rebuild_shape(sizes: Any, query: Tensor, keys: Tensor) -> torch.Size:
 
 def check_score(score: Score, query: Tensor, keys: Tensor, shape: torch.Size) -> None:
     """Raise a `RegardError` unless a score can compare these prepared queries and keys."""
+    while isinstance(score, SoftCap):
+        score = score.score
     if not isinstance(score, Uniform):
         check_same_width(score, query, keys)
     for name, parameter in get_score_parameters(score).items():
@@ -243,6 +256,8 @@ def describe_score(score: Score, parameters: tuple[Tensor, ...], tensors: dict[s
     """Describe a score as far as comparing prepared queries and keys requires."""
     if isinstance(score, PrecomputedScore):
         score = score.score
+    if isinstance(score, SoftCap):
+        return {"kind": "SoftCap", "cap": score.cap, "score": describe_score(score.score, parameters, tensors)}
     named = dict(zip(get_score_parameters(score), parameters, strict=True))
     if isinstance(score, ReducedRank) or score.dot_scale is not None:
         return {"kind": "FixedDot", "factor": 1.0 if score.dot_scale is None else score.dot_scale}
@@ -259,8 +274,11 @@ def describe_score(score: Score, parameters: tuple[Tensor, ...], tensors: dict[s
 
 def rebuild_score(record: Any, tensors: dict[str, Tensor]) -> Score:
     """Rebuild a score from the result of `describe_score`."""
-    kind = get_kind(record, "score", ("FixedDot", "Additive", *SAVED_SCORES, *SAVED_KERNELS))
+    kind = get_kind(record, "score", ("FixedDot", "Additive", "SoftCap", *SAVED_SCORES, *SAVED_KERNELS))
     score: Score
+    if kind == "SoftCap":
+        check_fields(record, kind, ("cap", "score"))
+        return SoftCap(rebuild_score(record["score"], tensors), as_number(record["cap"], "SoftCap: cap"))
     if kind == "FixedDot":
         check_fields(record, kind, ("factor",))
         return FixedDot(as_number(record["factor"], "FixedDot: factor"))
@@ -322,7 +340,7 @@ def rebuild_rule(record: Any, tensors: dict[str, Tensor]) -> Rule:
             return None if value is None else as_integer(value, f"{kind}: {name}", 0, 2**62)
         tensor_name = value.get("tensor") if isinstance(value, dict) else None
         dtypes = (torch.bool,) if rule is TensorRule else INTEGERS
-        return take_tensor(tensors, tensor_name, dtypes, min_axes=1 if rule is Documents else 0)
+        return take_tensor(tensors, tensor_name, dtypes, min_axes=MIN_AXES.get(rule, 0))
 
     values = {name: rebuild_field(name) for name in names}
     if rule is Documents and values["keys"].shape[:-1] != values["queries"].shape[:-1]:

@@ -104,6 +104,11 @@ class Score(nn.Module):
         """Return whether tensors need a gradient that are neither query, keys nor parameters; tiles cannot give it."""
         return False
 
+    @property
+    def has_head_parameters(self) -> bool:
+        """Whether a head may be scored with parameters of its own, so that the scores of one head need all heads."""
+        return True
+
     def iter_captured_tensors(self) -> Iterator[Tensor]:
         """Iterate over tensors that the scores depend on, besides query, keys and parameters, as far as known."""
         return iter(())

@@ -22,11 +22,14 @@ from regard.attention.base_score import DotForm, Score, get_score_parameters
 from regard.attention.kernel_scores import Kernel
 from regard.attention.normalizers import KernelSum, Normalizer, PlainKernelSum
 from regard.attention.score_checks import as_dot_form, check_scores
-from regard.attention.scores import get_fixed_dot
+from regard.attention.scores import Bilinear, Dot, ReducedRank, Uniform, get_fixed_dot
 from regard.attention.visible import Index, Rule, count_indices, select_broadcast, select_index
 
 TILE_NUMBERS = {"cpu": 2**19, "cuda": 2**27}  # elements per tile: a core's cache, or enough to fill a GPU
 TILE_COLUMNS = 512
+
+EXACT_DOTS = (Bilinear, Dot, ReducedRank, Uniform)
+"""Scores whose `as_dot` drops no constant per query, so that their scores can be compared with a sink."""
 
 # glibc returns freed blocks to the system, which clears and maps them again for every tile, until a larger block has
 # been freed once. After this one (never touched, so it costs nothing) tiles are up to four times faster.
@@ -78,19 +81,22 @@ class Terms(NamedTuple):
 
 @dataclass(eq=False)  # never modified; frozen=True would make it slow to create
 class Call:
-    """Queries, keys, bias and terms of an attention call, without its values."""
+    """Queries, keys, bias, sink and terms of an attention call, without its values."""
 
     terms: Terms
     query: Float[Tensor, "*query_batch queries width"]
     keys: Float[Tensor, "*keys_batch keys other_width"]
     bias: Float[Tensor, "*bias_batch #queries #keys"] | None = None
     parameters: tuple[Tensor, ...] = ()  # the score's parameters that a prepared call still needs
+    sink: Float[Tensor, "*sink_batch 1 1"] | None = None  # one more logit in the denominator of each row of a head
 
     @cached_property
     def dot(self) -> DotForm | None:
-        """The score as a dot product; None if it has no such form or the normalizer needs the dropped constant."""
+        """The score as a dot product; None if it has no such form, or normalizer or sink need the dropped constant."""
         score = self.terms.score
         if score.form not in ("dot", "constant") or not self.terms.normalizer.ranked:
+            return None
+        if self.sink is not None and not isinstance(score, EXACT_DOTS):
             return None
         return as_dot_form(score, score.as_dot(self.query, self.keys), self.query, self.keys)
 
@@ -100,7 +106,7 @@ class Call:
         terms, form, bias = self.terms, self.dot, self.bias
         if form is None:
             query, keys = terms.score.prepare(self.query, self.keys)
-            return Call(terms, query, keys, bias, tuple(get_score_parameters(terms.score).values()))
+            return Call(terms, query, keys, bias, tuple(get_score_parameters(terms.score).values()), self.sink)
         if form.key_bias is not None and self.query.is_cuda:
             form = fold_key_bias(form)
         if form.key_bias is not None:
@@ -109,11 +115,11 @@ class Call:
         hides = terms.visible is not None or self.bias is not None
         score = get_fixed_dot(form.scale)
         terms = Terms(score, terms.visible, terms.normalizer, terms.shape, hides, terms.dropout, terms.autocast)
-        return Call(terms, form.query, form.keys, bias)
+        return Call(terms, form.query, form.keys, bias, sink=self.sink)
 
     @property
     def inputs(self) -> tuple[Tensor | None, ...]:
-        """The differentiable inputs: query, keys, bias and parameters."""
+        """The differentiable inputs of the scores: query, keys, bias and parameters."""
         return self.query, self.keys, self.bias, *self.parameters
 
     def bind_parameters(self) -> Call:

@@ -13,7 +13,7 @@ from torch import Tensor
 from regard.attention.base_score import Score
 from regard.attention.call import Call, Terms
 from regard.attention.function_score import ScoreFunction
-from regard.attention.inputs import check_dropout, prepare_bias, prepare_inputs
+from regard.attention.inputs import check_dropout, prepare_bias, prepare_inputs, prepare_sink
 from regard.attention.kernels.dispatch import choose_kernel, get_kernel, run_kernel
 from regard.attention.lazy_weights import build_weights
 from regard.attention.normalizers import as_normalizer
@@ -28,8 +28,8 @@ from regard.attention.weights import Weights
 @overload
 def attend(
     query: Tensor, keys: Tensor, values: Tensor, score: str | Score | ScoreFunction = ..., *,
-    visible: Rule | Tensor | None = ..., bias: Tensor | None = ..., normalizer: str = ..., dropout: float = ...,
-    path: str | None = ...,
+    visible: Rule | Tensor | None = ..., bias: Tensor | None = ..., sink: Tensor | None = ..., normalizer: str = ...,
+    dropout: float = ..., path: str | None = ...,
     return_weights: Literal[False] = ..., lazy: bool = ...,
 ) -> Tensor: ...  # fmt: skip
 
@@ -37,8 +37,8 @@ def attend(
 @overload
 def attend(
     query: Tensor, keys: Tensor, values: Tensor, score: str | Score | ScoreFunction = ..., *,
-    visible: Rule | Tensor | None = ..., bias: Tensor | None = ..., normalizer: str = ..., dropout: float = ...,
-    path: str | None = ...,
+    visible: Rule | Tensor | None = ..., bias: Tensor | None = ..., sink: Tensor | None = ..., normalizer: str = ...,
+    dropout: float = ..., path: str | None = ...,
     return_weights: Literal[True], lazy: bool = ...,
 ) -> tuple[Tensor, Weights]: ...  # fmt: skip
 
@@ -46,8 +46,8 @@ def attend(
 @overload
 def attend(
     query: Tensor, keys: Tensor, values: Tensor, score: str | Score | ScoreFunction = ..., *,
-    visible: Rule | Tensor | None = ..., bias: Tensor | None = ..., normalizer: str = ..., dropout: float = ...,
-    path: str | None = ...,
+    visible: Rule | Tensor | None = ..., bias: Tensor | None = ..., sink: Tensor | None = ..., normalizer: str = ...,
+    dropout: float = ..., path: str | None = ...,
     return_weights: bool, lazy: bool = ...,
 ) -> Tensor | tuple[Tensor, Weights]: ...  # fmt: skip
 
@@ -60,6 +60,7 @@ def attend(
     *,
     visible: Rule | Tensor | None = None,
     bias: Float[Tensor, "..."] | None = None,
+    sink: Float[Tensor, "..."] | None = None,
     normalizer: str = "softmax",
     dropout: float = 0.0,
     path: str | None = None,
@@ -81,10 +82,12 @@ def attend(
             function that returns scores (*batch, n, m) for query and keys, such as `lambda q, k: q @ k.mT`. The
             score of a query and a key may depend on these two only.
         visible: The keys each query may attend to: a bool tensor that broadcasts to (*batch, n, m), True
-            where the key is visible, or a rule: `causal()`, `lengths(...)`, `window(...)` or
-            `documents(...)`, combined with `&`, `|` and `~`.
+            where the key is visible, or a rule: `causal()`, `lengths(...)`, `window(...)`, `documents(...)`
+            or `key_indices(...)`, combined with `&`, `|` and `~`.
         bias: A tensor added to the scores; broadcasts to (*batch, n, m). Use `visible` to hide keys, not
             a bias of -1e9: a query with only such keys still averages their values.
+        sink: One more logit per head in the denominator of the softmax, which belongs to no key, so that
+            weights sum to less than one; broadcasts to *batch. Only with normalizer `softmax`.
         normalizer: How scores become weights: `softmax`, `sparsemax`, `entmax15`, or `none` to use the
             scores (or the values of a kernel) as they are.
         dropout: The fraction of weights set to zero. The returned `Weights` are those before dropout.
@@ -113,8 +116,10 @@ def attend(
     check_dropout("attend", dropout)
     (query, keys, values), shape, autocast = prepare_inputs(query, keys, values, rule)
     check_score_inputs(module, query, keys, shape[:-2])
-    bias = prepare_bias(bias, row_normalizer, rule, query, shape)
-    call = Call(Terms(module, rule, row_normalizer, shape, dropout=dropout, autocast=autocast), query, keys, bias)
+    bias = prepare_bias(bias, row_normalizer, rule, query, shape, has_sink=sink is not None)
+    sink = prepare_sink(sink, row_normalizer, query, shape)
+    terms = Terms(module, rule, row_normalizer, shape, dropout=dropout, autocast=autocast)
+    call = Call(terms, query, keys, bias, sink=sink)
     for listen in _listeners.get():
         listen(call.terms, query, keys)
     kernel = choose_kernel(call) if path is None else get_kernel(path, call)

@@ -7,8 +7,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.attention.base_score import broadcast_shapes, upcast
-from regard.attention.normalizers import KernelSum, Normalizer
-from regard.attention.score_checks import describe_type, is_number
+from regard.attention.normalizers import KernelSum, Normalizer, Softmax
+from regard.attention.score_checks import broadcasts_to, describe_type, is_number
 from regard.attention.visible import Rule, check_broadcast
 from regard.errors import RegardError
 
@@ -68,9 +68,18 @@ def cast_inputs(query: Tensor, keys: Tensor, values: Tensor, autocast_dtype: tor
 
 
 def prepare_bias(
-    bias: Tensor | None, normalizer: Normalizer, visible: Rule | None, query: Tensor, shape: torch.Size
+    bias: Tensor | None,
+    normalizer: Normalizer,
+    visible: Rule | None,
+    query: Tensor,
+    shape: torch.Size,
+    *,
+    has_sink: bool = False,
 ) -> Float[Tensor, "*bias_batch #queries #keys"] | None:
-    """Return the bias to add to scores of this shape; raise a `RegardError` if it does not fit."""
+    """Return the bias to add to scores of this shape; raise a `RegardError` if it does not fit.
+
+    With a sink, which is no key, rows keep their constants.
+    """
     if bias is None:
         return None
     if not isinstance(bias, Tensor):
@@ -83,7 +92,31 @@ def prepare_bias(
     bias = collapse_expanded(torch.atleast_2d(bias).to(upcast(query).dtype))
     if isinstance(normalizer, KernelSum):
         return bias - row_peaks(bias)
-    return shift_bias_rows(bias, visible) if normalizer.ranked else bias
+    return shift_bias_rows(bias, visible) if normalizer.ranked and not has_sink else bias
+
+
+def prepare_sink(
+    sink: Tensor | None, normalizer: Normalizer, query: Tensor, shape: torch.Size
+) -> Float[Tensor, "*sink_batch 1 1"] | None:
+    """Return the sink in the type of the weights, with axes for queries and keys.
+
+    Raises:
+        RegardError: If it is no floating-point tensor that broadcasts to *batch, or the normalizer is not softmax.
+    """
+    if sink is None:
+        return None
+    if not isinstance(sink, Tensor):
+        raise RegardError(f"sink must be a tensor, got {type(sink).__name__}")
+    if not sink.is_floating_point():
+        raise RegardError(f"sink must have a float type, got {describe_type(sink)}")
+    if not isinstance(normalizer, Softmax):
+        raise RegardError("sink: only weights of a softmax can have a sink, a logit in its denominator")
+    if not broadcasts_to(tuple(sink.shape), tuple(shape[:-2])):
+        raise RegardError(
+            f"sink: expected one number per head, a shape that broadcasts to {tuple(shape[:-2])}, "
+            f"got {tuple(sink.shape)}"
+        )
+    return sink.to(upcast(query).dtype)[..., None, None]
 
 
 def collapse_expanded(bias: Float[Tensor, "..."]) -> Float[Tensor, "..."]:

@@ -16,6 +16,7 @@ from regard.attention.gradients import GradientSums, refuse_second_derivative
 from regard.attention.kernels.dispatch import reduce, walk_rows
 from regard.attention.kernels.kernel import Result
 from regard.attention.reductions import Rows
+from regard.attention.sink import sink_gradient
 from regard.attention.visible import BatchSliceRule, Index, count_indices, index_to_tensor, select_index
 from regard.attention.weights import DenseWeights, Weights
 from regard.errors import RegardError
@@ -51,7 +52,7 @@ class LazyWeights(Weights):
     def iter_tensors(self) -> Iterator[Tensor]:
         """Iterate over all tensors that the weights are computed from."""
         yield self.statistic
-        yield from (tensor for tensor in self.call.inputs if tensor is not None)
+        yield from (tensor for tensor in (*self.call.inputs, self.call.sink) if tensor is not None)
         yield from self.call.terms.score.iter_captured_tensors()
         if self.call.terms.visible is not None:
             yield from self.call.terms.visible.iter_tensors()
@@ -67,13 +68,12 @@ class LazyWeights(Weights):
     def block(self, rows: Index, cols: Index) -> Float[Tensor, "*batch rows cols"]:
         self.check_unchanged()
         with torch.set_grad_enabled(self.grad and torch.is_grad_enabled()):
-            return _Block.apply(self.call.terms, self.statistic, rows, cols, *self.call.inputs)
+            return _Block.apply(self.call.terms, self.statistic, rows, cols, self.call.sink, *self.call.inputs)
 
     def select_batch(self, leading: list[Any]) -> Weights:
         call, batch = self.call, self.shape[:-2]
-        has_head_parameters = call.terms.score.dot_scale is None  # other scores may have parameters per head
         if (
-            has_head_parameters
+            call.terms.score.has_head_parameters
             or all(part == slice(None) for part in leading)
             or any(isinstance(part, Tensor) for part in leading)
         ):
@@ -86,11 +86,10 @@ class LazyWeights(Weights):
         visible = None if call.terms.visible is None else BatchSliceRule(call.terms.visible, self.shape, tuple(leading))
         shape = torch.Size((*statistic.shape[:-2], *self.shape[-2:]))
         terms = call.terms._replace(visible=visible, shape=shape)
-        bias = None if call.bias is None else select_part(call.bias)
+        bias, sink = (None if part is None else select_part(part) for part in (call.bias, call.sink))
         self.check_unchanged()
-        return LazyWeights(
-            Call(terms, select_part(call.query), select_part(call.keys), bias), statistic, grad=self.grad
-        )
+        selected = Call(terms, select_part(call.query), select_part(call.keys), bias, call.parameters, sink)
+        return LazyWeights(selected, statistic, grad=self.grad)
 
     def clone(self) -> Weights:
         if self.shape[-2] == 1:
@@ -104,9 +103,10 @@ class LazyWeights(Weights):
         changed = {id(now): change(used.detach()).clone() for now, used in zip(current, old.parameters, strict=True)}
         score = copy.deepcopy(terms.score, changed)
         visible = None if terms.visible is None else terms.visible.map_tensors(change)
-        bias = None if old.bias is None else change(old.bias)
+        bias, sink = (None if part is None else change(part) for part in (old.bias, old.sink))
         terms = terms._replace(score=score, visible=visible)
-        call = Call(terms, change(old.query), change(old.keys), bias, tuple(get_score_parameters(score).values()))
+        parameters = tuple(get_score_parameters(score).values())
+        call = Call(terms, change(old.query), change(old.keys), bias, parameters, sink)
         return LazyWeights(call, change(self.statistic), grad=self.grad)
 
     def check_unchanged(self) -> None:
@@ -118,7 +118,7 @@ class LazyWeights(Weights):
             )
         if [get_version(tensor) for tensor in self.iter_tensors()] != self._versions:
             raise RegardError(
-                "weights: query, keys, visible, bias or parameters were modified in place after the call; "
+                "weights: query, keys, visible, bias, sink or parameters were modified in place after the call; "
                 "use the weights before that, or call attend with lazy=False"
             )
 
@@ -127,9 +127,11 @@ class _Block(torch.autograd.Function):
     """Some rows and columns of lazy weights, with gradients for the keys outside of them, too."""
 
     @staticmethod
-    def forward(ctx: Any, terms: Terms, statistic: Tensor, rows: Index, cols: Index, *inputs: Any) -> Tensor:
+    def forward(
+        ctx: Any, terms: Terms, statistic: Tensor, rows: Index, cols: Index, sink: Tensor | None, *inputs: Any
+    ) -> Tensor:
         ctx.terms, ctx.rows, ctx.cols = terms, rows, cols
-        ctx.save_for_backward(statistic, *inputs)
+        ctx.save_for_backward(statistic, sink, *inputs)
         query, keys, bias, *parameters = inputs
         call = Call(terms, query, keys, bias, tuple(parameters)).bind_parameters()
         block = statistic.new_empty(*terms.shape[:-2], count_indices(rows), count_indices(cols))
@@ -144,19 +146,27 @@ class _Block(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         refuse_second_derivative()
-        statistic, query, keys, bias, *parameters = ctx.saved_tensors
+        statistic, sink, query, keys, bias, *parameters = ctx.saved_tensors
         call = Call(ctx.terms, query, keys, bias, tuple(parameters))
-        sums = GradientSums(call, ctx.needs_input_grad[4:])
+        needs_sink, *needs_inputs = ctx.needs_input_grad[4:]
+        sums = GradientSums(call, tuple(needs_inputs))
+        of_sink = torch.zeros_like(sink) if needs_sink else None
         with call.autocast():
-            for local, row_index in split_rows(call, ctx.rows) if any(sums.requires_grad) else ():
-                backward_rows(
-                    sums, row_index, ctx.cols, select_index(statistic, -2, row_index), select_index(gradient, -2, local)
-                )
-        return None, None, None, None, *sums.collect()
+            for local, row_index in split_rows(call, ctx.rows) if needs_sink or any(sums.requires_grad) else ():
+                row_statistic = select_index(statistic, -2, row_index)
+                mean = backward_rows(sums, row_index, ctx.cols, row_statistic, select_index(gradient, -2, local))
+                if of_sink is not None:
+                    of_sink += sink_gradient(sink, row_statistic, mean)
+        return None, None, None, None, of_sink, *sums.collect()
 
 
-def backward_rows(sums: GradientSums, rows: Index, cols: Index, statistic: Tensor, gradient: Tensor) -> None:
-    """Add the gradients of some rows, given the gradient of their weights at `cols`."""
+def backward_rows(
+    sums: GradientSums, rows: Index, cols: Index, statistic: Tensor, gradient: Tensor
+) -> Float[Tensor, "*batch rows 1"]:
+    """Add the gradients of some rows, given the gradient of their weights at `cols`.
+
+    Returns the mean gradient of each row, the sum of each weight's share times its gradient.
+    """
     call, normalizer = sums.call, sums.call.terms.normalizer
     everything = slice(0, call.terms.shape[-1])
     scores = call.span(rows, everything)
@@ -169,6 +179,7 @@ def backward_rows(sums: GradientSums, rows: Index, cols: Index, statistic: Tenso
         tile_scores, accumulate = sums.tile(rows, tile)
         if accumulate is not None:
             accumulate(select_index(of_scores, -1, tile).sum_to_size(tile_scores.shape))
+    return mean
 
 
 def split_rows(call: Call, rows: Index) -> Iterator[tuple[slice, Index]]:

@@ -50,6 +50,10 @@ class Dot(Score):
         check_same_width(self, query, keys)
         return DotForm(query, keys, self.scale(query))
 
+    @property
+    def has_head_parameters(self) -> bool:
+        return False
+
     def scale(self, query: Tensor) -> float:
         """Return the factor of the product."""
         return 1.0

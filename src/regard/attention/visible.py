@@ -184,6 +184,29 @@ def documents(keys: Integers, queries: Integers | None = None) -> Rule:
     return Documents(key_ids, query_ids)
 
 
+def key_indices(indices: Integers) -> Rule:
+    """Hide all keys except those chosen for each query, as sparse attention does (DeepSeek-AI 2025, V3.2).
+
+    Args:
+        indices: The keys of each query, (*batch, queries, k). As for `lengths`, the leading axes are the
+            first axes of *batch. A number that is no key, such as -1, is padding.
+
+    Returns:
+        A rule for the `visible` argument of `attend`.
+
+    Raises:
+        RegardError: If the indices are not integers, or there is no axis for the queries.
+
+    Example:
+        >>> best = index_scores.topk(2048).indices  # (batch, queries, 2048)
+        >>> out = attend(query, keys, values, visible=causal() & key_indices(best))
+    """
+    tensor = as_integers("key_indices", indices)
+    if tensor.ndim < 2:
+        raise RegardError(f"key_indices: expected shape (*batch, queries, k), got {tuple(tensor.shape)}")
+    return KeyIndices(tensor)
+
+
 def as_integers(name: str, values: object) -> Int[Tensor, "..."]:
     """Return integers as a tensor; raise a `RegardError` if they are not integers."""
     try:
@@ -293,6 +316,27 @@ class Documents(Rule):
                 f"documents: expected numbers for {shape[-1]} keys and {shape[-2]} queries, "
                 f"got {self.keys.shape[-1]} and {self.queries.shape[-1]}"
             )
+
+
+@dataclass(frozen=True, eq=False)
+class KeyIndices(Rule):
+    """The rule that only the keys at the indices of a query are visible from it."""
+
+    indices: Int[Tensor, "*batch queries k"]
+
+    def tile(self, rows: Index, cols: Index, shape: torch.Size, device: torch.device) -> Tile:
+        if isinstance(cols, Tensor):
+            return self.tile(rows, slice(0, shape[-1]), shape, device).index_select(-1, cols)
+        chosen = select_index(insert_batch_axes(self.indices.to(device), 2, shape), -2, rows).long() - cols.start
+        width = count_indices(cols)
+        chosen = chosen.masked_fill((chosen < 0) | (chosen >= width), width)  # a column that is dropped
+        visible = torch.zeros(*chosen.shape[:-1], width + 1, dtype=torch.bool, device=device)
+        return visible.scatter_(-1, chosen, True)[..., :width]
+
+    def check(self, shape: torch.Size) -> None:
+        check_batch_prefix("key_indices", self.indices.shape[:-2], shape)
+        if self.indices.shape[-2] != shape[-2]:
+            raise RegardError(f"key_indices: expected indices for {shape[-2]} queries, got {self.indices.shape[-2]}")
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,7 +23,7 @@ class Weights(ABC):
     `weights[..., 3:7, :]` computes just these rows, exactly as indexing the dense tensor would.
     Indexing and `dense` are differentiable. The reductions (`top`, `received`, `entropy`, `argmax`)
     work block by block in little memory and are not differentiable. Each row sums to one, or to zero
-    if its query sees no key; with normalizer `none` rows have any sum.
+    if its query sees no key; with a sink rows sum to less, with normalizer `none` they have any sum.
 
     Attributes:
         shape: (*batch, queries, keys).
@@ -69,7 +69,10 @@ class Weights(ABC):
         return total
 
     def entropy(self) -> Float[Tensor, "*batch queries"]:
-        """Return the entropy of each query's weights in nats; zero for a query that sees no key."""
+        """Return the entropy of each query's weights in nats; zero for a query that sees no key.
+
+        It is -sum(w log w) over the keys; the part that goes to a sink is no key and does not count.
+        """
         (spread,) = self.reduce("entropy")
         return spread
 

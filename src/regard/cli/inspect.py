@@ -62,8 +62,9 @@ def inspect(run: Path, /, *, as_json: Annotated[Flag, Parameter("--json")] = Fal
     recipe = to_recipe(table, str(run_folder.recipe_file))
     if as_json:
         print(json.dumps({"card": card, "recipe": table, "metrics": metrics}, ensure_ascii=False))
-        return
-    print(escape_lines("\n".join(describe_run(run_folder, card, recipe, metrics))))
+    else:
+        print(escape_lines("\n".join(describe_run(run_folder, card, recipe, metrics))))
+    run_folder.check_files()  # after the description, which helps to find out what is left
 
 
 def describe_run(run: Run, card: dict[str, Any], recipe: Recipe, metrics: list[dict[str, Any]]) -> Iterator[str]:
@@ -126,5 +127,5 @@ def describe_best_validation(card: Mapping[str, Any], location: str) -> str:
 
 
 def format_number(value: Any) -> str:
-    """Format a number with four digits, or any other value as it is."""
-    return f"{value:.4g}" if isinstance(value, (int, float)) else format_value(value)
+    """Format a fraction with four digits, or any other value as it is."""
+    return f"{value:.4g}" if isinstance(value, float) else format_value(value)

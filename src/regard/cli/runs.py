@@ -14,6 +14,7 @@ from typing import Annotated, Any, get_args
 from cyclopts import App, Group, Parameter
 
 from regard import aliases
+from regard.cli.hugging_face import get_folder, get_hugging_face_action, is_hugging_face
 from regard.cli.options import Command, keyword, with_parameters
 from regard.cli.threads import with_threads
 from regard.errors import RegardError
@@ -32,7 +33,6 @@ OTHER_OPTIONS = "More options: regard {name} RUN --help, or regard {name} --help
 NO_NEGATIVES = Parameter(negative=())
 """Do not add --no-quick for --quick."""
 
-RUN = Annotated[Path, Parameter(help="Run folder made by regard train.")]
 TEXT = Annotated[OptionalText, Parameter(help="Text; read from stdin by default.")]
 DEVICE = Annotated[str, Parameter(help="auto, cpu, cuda or cuda:1.")]
 QUIET = Annotated[Flag, Parameter(alias="-q", help="Print no progress and no notes.")]
@@ -109,6 +109,8 @@ def get_action(name: str, run: Path) -> type[Action]:
     """Return the action of a command for a run, or raise a `RegardError` if its task does not have the command."""
     from regard.tasks.loading import get_run_task
 
+    if is_hugging_face(run):
+        return get_hugging_face_action(name, run)
     if other_task := describe_other_task(name, run):
         raise RegardError(other_task)
     return find_actions(name)[get_run_task(run).name]
@@ -131,7 +133,7 @@ def describe_other_task_option(words: Sequence[str], option: str) -> str | None:
     name, key = words[0], option.lstrip("-").replace("-", "_")
     task_names = [task for task, kind in find_actions(name).items() if key in get_field_names(kind)]
     run = parse_run(name, words[1:]) if task_names else None
-    if run is None:
+    if run is None or is_hugging_face(run):
         return None
     return f"{name}: {option} is for the task {' or '.join(task_names)}; {run} is of the task {get_run_task(run).name}"
 
@@ -141,7 +143,7 @@ def add_options(function: Command, action: type[Action], options: Sequence[inspe
     positional = inspect.Parameter.POSITIONAL_ONLY
     text = inspect.Parameter("text", positional, annotation=TEXT, default=None)
     parameters = [
-        inspect.Parameter("run", positional, annotation=RUN),
+        inspect.Parameter("run", positional, annotation=Annotated[Path, Parameter(help=action.run_help)]),
         *([text] if action.reads_text else []),
         *(build_argument(each) for name in action.positional for each in options if each.name == name),
         *options,
@@ -225,14 +227,24 @@ def check_option_names(words: Sequence[str]) -> None:
 def run_action(action: Action, invocation: Invocation) -> None:
     """Check the options, load the run and run the action."""
     from regard.cli.devices import resolve_device
-    from regard.tasks.loading import load
 
     action.check()
     device = resolve_device(invocation.device)
-    predictor = load(invocation.run, device)
+    predictor = load_model(invocation.run, device)
     unvalidated = predictor.card.get("unvalidated")
     if isinstance(unvalidated, dict) and not invocation.quiet:
         print_message(
             f"note: {invocation.run}: training stopped at step {unvalidated.get('step')}, before the first validation"
         )
     action.run(predictor, replace(invocation, device=device))
+
+
+def load_model(run: Path, device: str) -> Any:
+    """Load a run, or a local Hugging Face model."""
+    if is_hugging_face(run):
+        from regard.interop.hugging_face import load_hugging_face
+
+        return load_hugging_face(get_folder(run), device)
+    from regard.tasks.loading import load
+
+    return load(run, device)

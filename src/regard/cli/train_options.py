@@ -143,7 +143,7 @@ def parse_option_value(option: str, key: str, text: str | None, fields: Mapping[
     return True
 
 
-def get_corpus_fields(table: Mapping[str, Any]) -> dict[str, Field]:
+def get_corpus_fields(table: Mapping[str, Any]) -> Mapping[str, Field]:
     """Return the settings of the built-in corpus that a table names; none if it names a file."""
     corpus = table.get("data", {}).get("train")
     return get_fields(CORPORA[corpus]) if corpus in CORPORA else {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -68,7 +69,8 @@ def target_log_probabilities(
     at a time, which bounds the memory of long texts and large vocabularies.
     """
     has_target = targets != PAD
-    flat_features, flat_targets = features[has_target], targets[has_target]
+    flat_features: Any = features[has_target]
+    flat_targets = targets[has_target]
     parts = [slice(start, start + MAX_POSITIONS) for start in range(0, max(1, len(flat_targets)), MAX_POSITIONS)]
     logs = [
         log_probabilities(model.output(flat_features[part])).gather(-1, flat_targets[part, None])[:, 0]

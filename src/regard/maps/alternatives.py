@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -31,10 +32,12 @@ def compute_alternatives(
     `features` are the hidden states before each token; there may be one more, after the last token.
     """
     alternatives: list[TokenAlternatives] = []
+    part: Any
     for start in range(0, len(features), MAX_POSITIONS):
         stop = start + MAX_POSITIONS
+        part = features[start:stop]
         alternatives += find_top_alternatives(
-            allowed_log_probabilities(model.output(features[start:stop]), allow_unknown=False).exp(),
+            allowed_log_probabilities(model.output(part), allow_unknown=False).exp(),
             tokens[start:stop],
             tokenizer.ids_to_tokens,
         )

@@ -135,15 +135,15 @@ def get_max_positions(model: Any) -> int | None:
     return max_positions
 
 
-def check_length(model: Any, ids: Ids, name: str) -> None:
+def check_length(model: Any, ids: Int[Tensor, "_ _"], name: str, caller: str = "look") -> None:
     """Raise `RegardError` if there are no tokens, or more than the model has positions for."""
     max_positions = get_max_positions(model)
     if max_positions is not None and ids.shape[1] > max_positions:
         raise RegardError(
-            f"look: {name} must have at most {max_positions} tokens for {type(model).__name__}, got {ids.shape[1]}"
+            f"{caller}: {name} must have at most {max_positions} tokens for {type(model).__name__}, got {ids.shape[1]}"
         )
     if not ids.shape[1]:
-        raise RegardError(f"look: {name} is empty")
+        raise RegardError(f"{caller}: {name} is empty")
 
 
 def look_at_self_attention(model: Any, formatter: TokenFormatter, ids: Ids, options: LookOptions) -> AttentionMap:

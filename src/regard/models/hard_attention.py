@@ -131,7 +131,8 @@ class HardAttention(Seq2Seq):
         emissions = tokens.gather(-1, written)[..., 0].masked_fill((batch.target_out == PAD)[..., None], 0)
         return AlignedFeatures(tokens, self.alignment(states, state.keys, state.visible, emissions))
 
-    def output(self, features: AlignedFeatures) -> Float[Tensor, "*places vocabulary"]:
+    def output(self, features: Float[Tensor, "*places width"] | Features) -> Float[Tensor, "*places vocabulary"]:
+        assert isinstance(features, AlignedFeatures)
         return (features.tokens + features.positions[..., None]).logsumexp(-2)
 
     @torch.no_grad()

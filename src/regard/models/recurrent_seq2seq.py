@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -20,6 +21,7 @@ from regard.layers.dropout import Dropout
 from regard.layers.embedding import Embedding, new_embedding
 from regard.layers.recurrent import Cell, LayerState, Recurrent
 from regard.layers.source_attention import Composition, Memory, SourceAttention
+from regard.models.features import Features
 from regard.models.pointer import CopyFeatures, CopySource, Pointer, to_known_tokens
 from regard.models.seq2seq import Seq2Seq
 from regard.models.state import State
@@ -107,6 +109,14 @@ class DecoderStep(NamedTuple):
     weights: Float[Tensor, "*places source"] | None = None
 
 
+def stack_steps(steps: Sequence[DecoderStep]) -> DecoderStep:
+    """Stack single steps of all rows to (rows, target, ...)."""
+    gates = [step.gate for step in steps if step.gate is not None]
+    weights = [step.weights for step in steps if step.weights is not None]
+    composed = torch.stack([step.composed for step in steps], 1)
+    return DecoderStep(composed, torch.stack(gates, 1), torch.stack(weights, 1)) if gates else DecoderStep(composed)
+
+
 class RecurrentSeq2Seq(Seq2Seq):
     """A recurrent encoder, a decoder that starts from its last state, and attention between them.
 
@@ -136,6 +146,7 @@ class RecurrentSeq2Seq(Seq2Seq):
             width = self.compose.width
             fed = self.attention.width if config.attention == "before" else width if config.feeds else 0
         self.copies, self.pointer = config.copy is True, None
+        self.generated_size = config.target_vocab_size
         if self.copies and self.attention is not None:
             self.pointer = Pointer(self.attention.width, config.hidden, config.embedding)
         self.decoder = None if config.tied else new_stack(config, config.embedding + fed)
@@ -158,8 +169,7 @@ class RecurrentSeq2Seq(Seq2Seq):
         if self.config.feeds:
             state = self._encode(batch, looks=embedded.shape[1])
             steps = [self._advance(step_input, state) for step_input in embedded.unbind(1)]
-            joined = [None if parts[0] is None else torch.stack(parts, 1) for parts in zip(*steps, strict=True)]
-            return self._to_features(DecoderStep(*joined), state)
+            return self._to_features(stack_steps(steps), state)
         state = self._encode(batch, looks=1)
         states, _ = self._get_decoder()(embedded, state=state.layers)
         if self.attention is None or state.memory is None:
@@ -168,9 +178,10 @@ class RecurrentSeq2Seq(Seq2Seq):
         gate = None if self.pointer is None else self.pointer(summary, states, embedded)
         return self._to_features(DecoderStep(self.compose(states, summary, embedded), gate, weights), state)
 
-    def output(self, features: Float[Tensor, "*places width"] | CopyFeatures) -> Float[Tensor, "*places vocabulary"]:
+    def output(self, features: Float[Tensor, "*places width"] | Features) -> Float[Tensor, "*places vocabulary"]:
         if isinstance(features, CopyFeatures):
             return features.mix(self.output(features.hidden))
+        assert isinstance(features, Tensor)
         if self.config.tied_embeddings:
             return nn.functional.linear(features, self._get_target_embedding().weight, self.bias)
         return self.vocabulary(features)

@@ -25,6 +25,7 @@ class Seq2Seq(Model):
 
     reverses_source: bool = False  # whether the source is read from its end, with <eos> still last
     copies: bool = False  # whether source tokens are copied, so that batches need `copy_ids`
+    generated_size: int = 0  # with copying, the number of tokens that can be generated; further ones are only copied
 
     @abstractmethod
     def features(self, batch: Batch) -> Float[Tensor, "batch target width"] | Features:

@@ -21,6 +21,7 @@ from regard.layers.dropout import Dropout
 from regard.layers.embedding import Embedding, new_embedding
 from regard.layers.positions import EncodedPositions, PositionalEncoding, check_positions
 from regard.layers.transformer import LayerConfig, LayerMemory, TransformerStack
+from regard.models.features import Features
 from regard.models.pointer import CopyFeatures, CopySource, Pointer, to_known_tokens
 from regard.models.seq2seq import Seq2Seq
 from regard.models.state import State
@@ -106,7 +107,7 @@ class Transformer(Seq2Seq):
         self.encoder = TransformerStack(config, config.encoder_layers)
         self.decoder = TransformerStack(config, config.decoder_layers, cross=True)
         self.vocabulary = new_vectors(config.target_vocab_size) if config.tied == "none" else None
-        self.copies = config.copy is True
+        self.copies, self.generated_size = config.copy is True, config.target_vocab_size
         self.pointer = Pointer(config.width, config.width, config.width) if self.copies else None
         self.attentions = {
             "cross": self.decoder.get_attention_paths("decoder", "cross"),
@@ -138,10 +139,11 @@ class Transformer(Seq2Seq):
         copy_source = self._get_copy_source(batch)
         return hidden if copy_source is None else self._point(hidden, embedded, weights[0], source, copy_source)
 
-    def output(self, features: Float[Tensor, "*places width"] | CopyFeatures) -> Float[Tensor, "*places vocabulary"]:
+    def output(self, features: Float[Tensor, "*places width"] | Features) -> Float[Tensor, "*places vocabulary"]:
         """Return the logits of the next token."""
         if isinstance(features, CopyFeatures):
             return features.mix(self.output(features.hidden))
+        assert isinstance(features, Tensor)
         tokens = self.target_embedding if self.vocabulary is None else self.vocabulary
         return functional.linear(features, tokens.weight)
 

@@ -43,6 +43,11 @@ NO_STORE = {"cache-control": "no-store", "x-accel-buffering": "no"}
 JSON = json.JSONEncoder(allow_nan=False)
 EventStream = AsyncGenerator[Event, None]
 Handler = TypeVar("Handler", bound=Callable[..., Any])
+BodyMark = Callable[[Callable[..., Any]], Callable[..., Any]]
+"""A decorator that sets the body type of a route."""
+
+RequestStarter = Callable[[Request, RequestBody, ActionName], tuple[ServedModel, EventStream]]
+"""Sends a request to its model; returns the model and the events of the answer."""
 
 Responses = dict[int | str, dict[str, Any]]
 """Descriptions of responses by status."""
@@ -132,7 +137,6 @@ def add_model_routes(app: FastAPI, pool: ModelPool, settings: ServeSettings) -> 
 
 def add_request_routes(app: FastAPI, pool: ModelPool, settings: ServeSettings) -> None:
     """Add /api/predict, /api/look and /api/stream."""
-    to_predict, to_look = accept_body(build_predict_body()), accept_body(build_look_body())
 
     def start_request(request: Request, body: RequestBody, action: ActionName) -> tuple[ServedModel, EventStream]:
         model = pool.find(body.model)
@@ -143,6 +147,15 @@ def add_request_routes(app: FastAPI, pool: ModelPool, settings: ServeSettings) -
         log = {"model": model.name, "action": action, "characters": len(body.text)}
         request.scope["regard"] = log
         return model, stream_events(model.worker, server_request, request.receive, settings.timeout, log)
+
+    to_predict = accept_body(build_predict_body())
+    add_predict_route(app, start_request, to_predict)
+    add_look_route(app, start_request)
+    add_stream_route(app, start_request, to_predict)
+
+
+def add_predict_route(app: FastAPI, start_request: RequestStarter, to_predict: BodyMark) -> None:
+    """Add /api/predict."""
 
     @app.post(
         "/api/predict",
@@ -155,17 +168,24 @@ def add_request_routes(app: FastAPI, pool: ModelPool, settings: ServeSettings) -
         model, events = start_request(request, body, "predict")
         return build_json_response({"model": model.name, **await wait_for_answer(events)})
 
+
+def add_look_route(app: FastAPI, start_request: RequestStarter) -> None:
+    """Add /api/look."""
+
     @app.post(
         "/api/look",
         response_model=AttentionMapRecord,
         responses=ERROR_RESPONSES,
         summary="Return the attention map of a text",
     )
-    @to_look
+    @accept_body(build_look_body())
     async def look(request: Request, body: RequestBody) -> Response:
         _, events = start_request(request, body, "look")
         return await asyncio.to_thread(build_json_response, await wait_for_answer(events))
 
+
+def add_stream_route(app: FastAPI, start_request: RequestStarter, to_predict: BodyMark) -> None:
+    """Add /api/stream."""
     stream_responses = {**ERROR_RESPONSES, 200: {"content": {"text/event-stream": {}}, "description": "Events."}}
 
     @app.post(

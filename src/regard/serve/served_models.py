@@ -30,7 +30,7 @@ class ServedModel:
         """Return why the model is not ready, or None if it is."""
         if not self.worker.is_alive():
             return f'model "{self.name}" has stopped after an internal error; see the server log'
-        if self.run is not None and not self.predictor.is_ensemble and not self.run.model_file.exists():
+        if self.run is not None and not self.predictor.is_ensemble and not self.run.has_model():
             return f'the run folder of model "{self.name}" is missing or incomplete'
         return None
 

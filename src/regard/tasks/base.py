@@ -15,9 +15,10 @@ from regard.errors import RegardError
 from regard.settings import format_value, parse_known_settings
 
 if TYPE_CHECKING:
+    from regard.card import Card
     from regard.models import Model
     from regard.recipe import Recipe
-    from regard.run import Card, Run
+    from regard.run import Run
     from regard.tasks.actions import Action
     from regard.tasks.item_scores import ItemScores
     from regard.tasks.predictor import Predictor

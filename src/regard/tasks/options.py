@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
+from functools import cache
+from types import MappingProxyType
 from typing import Any, NamedTuple, get_type_hints
 
 
-def parse_field_help(kind: type[Any]) -> dict[str, str]:
+@cache
+def parse_field_help(kind: type[Any]) -> Mapping[str, str]:
     """Return the help text of each field, from the docstrings of a dataclass and its bases."""
     from docstring_parser import parse
 
@@ -17,7 +20,13 @@ def parse_field_help(kind: type[Any]) -> dict[str, str]:
         descriptions |= {
             parameter.arg_name: (parameter.description or "").replace("\n", " ") for parameter in document.params
         }
-    return {field.name: descriptions.get(field.name, "") for field in fields(kind)}
+    return MappingProxyType({field.name: descriptions.get(field.name, "") for field in fields(kind)})
+
+
+@cache
+def get_option_types(kind: type[Any]) -> Mapping[str, Any]:
+    """Return the annotated type of each field of a dataclass."""
+    return MappingProxyType(get_type_hints(kind, include_extras=True))
 
 
 def get_field_names(kind: type[Any]) -> set[str]:
@@ -61,7 +70,8 @@ def merge_options(kinds: Iterable[tuple[str, type[Any]]]) -> dict[str, Option]:
     """Merge the options of several tasks by name."""
     merged: dict[str, Option] = {}
     for task, kind in kinds:
-        hints, meanings = get_type_hints(kind, include_extras=True), parse_field_help(kind)
+        plain: type = kind
+        hints, meanings = get_option_types(plain), parse_field_help(plain)
         for field in fields(kind):
             option = merged.setdefault(field.name, Option(hints[field.name], field.default, {}))
             option.help[task] = meanings[field.name]

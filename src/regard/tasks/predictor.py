@@ -15,11 +15,11 @@ import torch
 
 from regard.attention.watch import watch
 from regard.attention.weights import Weights
+from regard.card import Card
 from regard.errors import RegardError
 from regard.maps.options import check_not_empty
 from regard.models import Model
 from regard.recipe import Recipe
-from regard.run import Card
 from regard.tasks.base import Task
 from regard.tasks.options import get_field_names
 from regard.tasks.progress import Progress
@@ -103,6 +103,12 @@ class Predictor(ABC, Generic[AnswerT]):
         from regard.models.ensemble import Ensemble
 
         return isinstance(self.model, Ensemble)
+
+    @property
+    def attentions(self) -> Mapping[str, Sequence[str]]:
+        """The kinds of attention of the model, each with the paths of its modules."""
+        attentions: Mapping[str, Sequence[str]] = self.model.attentions
+        return attentions
 
     @property
     def parameters(self) -> int:

@@ -136,6 +136,16 @@ class Trainer:
         self.reporter.info(f"stopped; run the same command again to resume at {resume_point}")
         self.reporter.stop_reported = True
 
+    def report_wait(self) -> None:
+        """Log what a stop waits for, and what a second signal does."""
+        kept = f"keeps the checkpoint of step {self.saved_step:,}" if self.saved_step else "keeps nothing so far"
+        self.reporter.info(f"stopping after the running update, to save it; a second Ctrl-C stops at once and {kept}")
+
+    def report_exit(self) -> None:
+        """Log what is kept of a training whose process is ended."""
+        self.reporter.close_progress()
+        self.report_stop()
+
     def describe_best(self) -> str:
         """Describe the best validation so far; empty if there is none."""
         counters, metric = self.counters, self.settings.metric
@@ -149,7 +159,7 @@ class Trainer:
         assert self.settings.steps is not None
         self.resume()
         with ExitStack() as stack:
-            stop = stack.enter_context(StopRequest())
+            stop = stack.enter_context(StopRequest(self.report_wait, self.report_exit))
             events = stack.enter_context(
                 self.reporter.open_tensorboard(self.run, self.settings.tensorboard, self.counters.step)
             )

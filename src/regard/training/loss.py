@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from regard.batch import PAD, Batch, TextBatch
 from regard.models.language_model import SegmentState
+from regard.models.seq2seq import Seq2Seq
 
 
 class Loss(NamedTuple):
@@ -50,7 +51,7 @@ class PairStep(TrainingStep):
         logits, tokens = self.model(batch), (batch.target_out != PAD).sum()
         if batch.copy_ids is None:
             return Loss(summed_loss(logits, batch.target_out, self.smoothing), tokens)
-        vocab_size = self.model.config.target_vocab_size
+        vocab_size = cast(Seq2Seq, self.model).generated_size
         return Loss(summed_copy_loss(logits, batch.target_out, self.smoothing, vocab_size), tokens)
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from regard.card import Card
 from regard.recipe import Recipe
-from regard.run import Card
 from regard.training.loop import Batches, Validate
 from regard.training.loss import TrainingStep
 

@@ -88,6 +88,11 @@ class Reporter:
             finally:
                 self._bar = self._task = None
 
+    def close_progress(self) -> None:
+        """Remove the progress bar, which hides the cursor, before the process ends."""
+        if self._bar is not None:
+            self._bar.stop()
+
     @contextmanager
     def show_count(self, unit: str) -> Iterator[Callable[[int], None]]:
         """Show a running count; yields a function to call with the current count."""

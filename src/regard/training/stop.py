@@ -1,14 +1,24 @@
-"""Stop on Ctrl-C or SIGTERM: never inside an import, and during training only after the current step."""
+"""Stop on Ctrl-C or SIGTERM: never inside an import, and during training after the running update, or else at once."""
 
 from __future__ import annotations
 
 import _thread
+import select
 import signal
+import socket
 import threading
+from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
 
 RETRY_SECONDS = 0.02
+REPORT_SECONDS = 1.0
+"""Time after the first signal until a training that still runs says what it waits for."""
+INTERRUPT_SECONDS = 2.0
+"""Time after the second signal until a process is ended in which Python has not run since."""
+
+exit_process: Callable[[int], object] | None = None
+"""Ends this process with a status. The command sets it; in Python, the process is not ours to end."""
 
 
 class Terminated(KeyboardInterrupt):
@@ -48,18 +58,66 @@ class SignalHandler:
 
 
 class StopRequest(SignalHandler):
-    """A flag that the first Ctrl-C (or SIGTERM) sets; a second one raises KeyboardInterrupt."""
+    """A flag that the first Ctrl-C (or SIGTERM) sets; a second one raises KeyboardInterrupt.
 
-    def __init__(self) -> None:
+    Python handles a signal only between two operations, and one of a large model can take minutes. So a thread watches
+    the signals, too.
+
+    Args:
+        report_wait: Called in the thread if the context is not left soon after the first signal.
+        report_exit: Called in the thread before it ends the process (see `exit_process`), since no exception could be
+            raised soon after the second signal.
+    """
+
+    def __init__(
+        self, report_wait: Callable[[], object] = lambda: None, report_exit: Callable[[], object] = lambda: None
+    ) -> None:
         super().__init__()
+        self.report_wait, self.report_exit = report_wait, report_exit
         self.signal_number: int | None = None
+        self._thread: threading.Thread | None = None
 
     def __bool__(self) -> bool:
         return self.signal_number is not None
 
     def __enter__(self) -> StopRequest:
         super().__enter__()
+        if self._previous_handlers:
+            self._receiver, self._sender = socket.socketpair()
+            self._sender.setblocking(False)
+            self._previous_sender = signal.set_wakeup_fd(self._sender.fileno(), warn_on_full_buffer=False)
+            self._thread = threading.Thread(target=self.watch, name="regard-signals", daemon=True)
+            self._thread.start()
         return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        if self._thread is not None:
+            signal.set_wakeup_fd(self._previous_sender)
+            self._sender.close()  # which ends the thread
+            self._thread.join()
+            self._receiver.close()
+        super().__exit__()
+
+    def watch(self) -> None:
+        """Watch the signals of the process, in a thread; each is a byte with its number."""
+        if not self.receive() or self.is_left(REPORT_SECONDS):
+            return
+        self.report_wait()
+        if (signal_number := self.receive()) and not self.is_left(INTERRUPT_SECONDS) and exit_process is not None:
+            self.report_exit()
+            exit_process(128 + signal_number)
+
+    def receive(self) -> int:
+        """Wait for a signal that stops, and return its number; 0 once the context is left."""
+        while received := self._receiver.recv(1):
+            if received[0] in self._previous_handlers:
+                return received[0]
+        return 0
+
+    def is_left(self, seconds: float) -> bool:
+        """Wait for some time, or until the context is left; return whether it is."""
+        ready, _, _ = select.select([self._receiver], [], [], seconds)
+        return bool(ready) and self._receiver.recv(1, socket.MSG_PEEK) == b""
 
     def handle(self, signal_number: int, frame: FrameType | None) -> None:
         if self:

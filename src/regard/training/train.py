@@ -49,7 +49,7 @@ def clean_up_on_failure(run: Run, reporter: Reporter) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        is_new = not run.card_file.exists()
+        is_new = not run.has_card()
         if is_new:
             run.discard()
         if isinstance(error, KeyboardInterrupt) and not reporter.stop_reported:

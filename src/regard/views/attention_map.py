@@ -243,7 +243,8 @@ class AttentionMap:
         alternatives = as_alternatives(record.get("alternatives"), len(rows))
         alternatives_for = record.get("alternatives_for", "row")
         labels = (record["title"], record["merged"])
-        return cls(rows, columns, weights, *labels, links, alternatives, alternatives_for, record.get("generated"))
+        generated = as_generated(record.get("generated"), len(rows))
+        return cls(rows, columns, weights, *labels, links, alternatives, alternatives_for, generated)
 
     def draw(self, *, layer: IndexOrMean = "mean", head: IndexOrMean = "mean") -> str:
         """Return the map as text for the terminal. `regard.views.terminal.draw` has more options."""

@@ -226,11 +226,10 @@ def test_a_text_or_a_value_may_begin_with_hyphens(reverse_run, capsys):
     assert output(capsys, reverse_run, "a b", "--target", "--b").startswith("bahdanau: a b → --b")
 
 
-def test_a_hugging_face_model_is_answered_with_the_python_that_shows_it(tmp_path, capsys):
+def test_a_hugging_face_model_is_answered_with_the_command_that_shows_it(tmp_path, capsys):
     (tmp_path / "config.json").write_text("{}")
     assert refusal(capsys, tmp_path, "a") == (
-        f"regard: {tmp_path} is a Hugging Face model, not a run; to look at it, use Python: "
-        "regard.look(AutoModel.from_pretrained(path), AutoTokenizer.from_pretrained(path), text)\n"
+        f'regard: {tmp_path} is a Hugging Face model, not a run; to look at it: regard look hf:{tmp_path} "TEXT"\n'
     )
 
 

@@ -1,8 +1,10 @@
+from random import Random
+
 import pytest
 
-from regard.batch import BOS, EOS, PAD
+from regard.batch import BOS, EOS, PAD, UNKNOWN, Pair
 from regard.data.example import Example
-from regard.tasks.pairs.batches import PairBatches, encode_examples
+from regard.tasks.pairs.batches import PairBatches, encode_examples, hide_tokens
 from regard.text import learn_tokenizer_pair
 
 EXAMPLES = [Example("a b c", "c b a"), Example("a", "a"), Example("b c", "c b"), Example("c", "c")]
@@ -66,3 +68,26 @@ def test_with_dropout_texts_are_cut_anew_in_each_epoch_and_the_same_when_it_come
             assert tokenizers.source.decode(row) == examples[index].source  # the same text, however it is cut
     other = corpus(tokenizers, examples, dropout=0.5, seed=1)
     assert other.batch([0, 3], 0).source.tolist() != first.source.tolist()
+
+
+def test_pairs_that_copy_know_what_their_sources_copy(tokenizers):
+    pairs = encode_examples(EXAMPLES, tokenizers, copy=True)
+    batch = PairBatches(EXAMPLES, pairs, tokenizers, tokens=8, seed=0).batch([0, 1], 0)
+    assert batch.copy_ids.tolist() == [[A, B, C, EOS], [A, EOS, PAD, PAD]]
+    assert batch.copy_size == C + 1
+
+
+def test_hidden_tokens_are_unknown_on_both_sides_and_can_still_be_copied():
+    pair = Pair([4, 5, 6, 4, 7], [5, 9, 12, 4], [5, 12, 4, 5, 8])  # 12 is no token of the target vocabulary
+    hidden = hide_tokens(pair, 1.0, 10, Random(0))
+    assert hidden == Pair([UNKNOWN] * 4 + [7], [13, 9, 14, 15], [13, 14, 15, 13, 8])  # the target has no 8
+    assert hide_tokens(pair, 0.0, 10, Random(0)) == pair
+
+
+def test_tokens_are_hidden_anew_in_each_epoch_and_the_same_when_it_comes_again(tokenizers):
+    pairs = encode_examples(EXAMPLES, tokenizers, copy=True)
+    batches = PairBatches(EXAMPLES, pairs, tokenizers, tokens=8, seed=0, hide=0.5)
+    epochs = [batches.batch([0, 1, 2, 3], epoch).source.tolist() for epoch in (0, 1, 2, 3, 0)]
+    assert epochs[0] == epochs[4]
+    assert len({str(epoch) for epoch in epochs}) > 1
+    assert any(UNKNOWN in row for epoch in epochs for row in epoch)

@@ -6,9 +6,7 @@ from regard.batch import Pair
 from regard.errors import RegardError
 from regard.models import build
 from regard.tasks.pairs.defaults import (
-    LARGE,
     PairFacts,
-    choose_pair_model,
     choose_pair_model_sizes,
     choose_pair_settings,
     is_symbols,
@@ -50,20 +48,6 @@ def test_letters_apart_by_spaces_are_spelt(letters, text):
     assert is_character_level(learn_tokenizer_pair(["ab"], ["ba"], kind="characters")[0].source)
     assert not is_character_level(text.target)
     assert not is_character_level(learn_tokenizer_pair(["two words"], ["two words"], kind="words")[0].source)
-
-
-def test_only_much_running_text_is_for_a_transformer(letters, text):
-    assert choose_pair_model(LARGE - 1, text) == "bahdanau"
-    assert choose_pair_model(LARGE, text) == "transformer"
-    assert choose_pair_model(LARGE, letters) == "bahdanau"
-
-
-def test_settings_that_only_one_model_has_choose_it(text):
-    assert choose_pair_model(LARGE, text, {"hidden": 8}) == "bahdanau"
-    assert choose_pair_model(10, text, {"encoder_layers": 2}) == "transformer"
-    assert choose_pair_model(10, text, {"dropout": 0.5}) == "bahdanau"
-    with pytest.raises(RegardError, match=r'^recipe: unknown setting "hiden" in \[model\]; did you mean "hidden"\?$'):
-        choose_pair_model(10, text, {"hiden": 8})
 
 
 def test_what_is_left_open_is_worked_out_of_the_data():
@@ -109,8 +93,14 @@ def test_bounds_hold_for_the_least_and_for_the_most_data():
 @pytest.mark.parametrize(("tokens", "width"), [(399_999, 128), (400_000, 256), (10_000_000, 512)])
 def test_a_model_grows_with_its_data(tokens, width):
     facts = replace(FACTS, target_tokens=tokens, words=False)
-    assert choose_pair_model_sizes(True, facts) == {"hidden": width, "embedding": width}
-    assert choose_pair_model_sizes(False, facts) == {"width": width}
+    assert choose_pair_model_sizes("bahdanau", facts) == {"hidden": width, "embedding": width}
+    assert choose_pair_model_sizes("transformer", facts) == {"width": width}
+
+
+def test_hard_attention_has_two_layers_and_drops_more_of_little_data():
+    sizes = {"hidden": 256, "embedding": 128, "layers": 2}
+    assert choose_pair_model_sizes("hard-monotonic", FACTS) == {**sizes, "dropout": 0.4}
+    assert choose_pair_model_sizes("hard-monotonic", replace(FACTS, target_tokens=400_000)) == {**sizes, "dropout": 0.3}
 
 
 def test_letters_turn_where_the_heads_of_a_transformer_allow_it():
@@ -125,18 +115,21 @@ def test_letters_turn_where_the_heads_of_a_transformer_allow_it():
         assert choose_pair_settings(recipe("transformer", given), letters).model.get("positions") == positions
     assert "positions" not in choose_pair_settings(recipe("transformer"), FACTS).model
     assert "positions" not in choose_pair_settings(recipe(), letters).model
-    assert choose_pair_model_sizes(False, letters) == {"width": 128, "dropout": 0.3}
-    assert choose_pair_model_sizes(False, replace(letters, target_tokens=400_000)) == {"width": 256, "dropout": 0.2}
+    assert choose_pair_model_sizes("transformer", letters) == {"width": 128, "dropout": 0.3}
+    assert choose_pair_model_sizes("transformer", replace(letters, target_tokens=400_000)) == {
+        "width": 256,
+        "dropout": 0.2,
+    }
 
 
 def test_few_words_want_more_dropout_than_letters_or_many_words():
-    assert choose_pair_model_sizes(True, FACTS)["dropout"] == 0.3
-    assert choose_pair_model_sizes(False, FACTS)["dropout"] == 0.2
-    assert "dropout" not in choose_pair_model_sizes(True, replace(FACTS, words=False))
-    assert "dropout" not in choose_pair_model_sizes(True, replace(FACTS, target_tokens=10_000_000))
+    assert choose_pair_model_sizes("bahdanau", FACTS)["dropout"] == 0.3
+    assert choose_pair_model_sizes("transformer", FACTS)["dropout"] == 0.2
+    assert "dropout" not in choose_pair_model_sizes("bahdanau", replace(FACTS, words=False))
+    assert "dropout" not in choose_pair_model_sizes("bahdanau", replace(FACTS, target_tokens=10_000_000))
 
 
-@pytest.mark.parametrize("name", ["bahdanau", "transformer"])
+@pytest.mark.parametrize("name", ["bahdanau", "hard-monotonic", "transformer"])
 def test_a_model_can_be_built_of_what_was_chosen(name):
     settings = {key: value for key, value in choose_pair_settings(recipe(name), FACTS).model.items() if key != "name"}
     assert build(name, source_vocab_size=9, target_vocab_size=9, **settings) is not None

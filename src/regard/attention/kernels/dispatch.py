@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.attention.base_score import upcast
 from regard.attention.call import Call
 from regard.attention.gradients import refuse_second_derivative
 from regard.attention.kernels.dot_rows import DOT_ROWS
@@ -23,6 +24,7 @@ from regard.attention.kernels.reference import REFERENCE
 from regard.attention.kernels.sdpa import SDPA
 from regard.attention.kernels.tiled import TILED
 from regard.attention.reductions import Rows
+from regard.attention.sink import include_sink, sink_gradient
 from regard.errors import RegardError, unknown_name
 
 KERNELS = (MEAN, SDPA, DOT_ROWS, REFERENCE, TILED)
@@ -58,15 +60,26 @@ def get_kernel(path: object, call: Call) -> AttentionKernel:
 
 
 def run_kernel(kernel: AttentionKernel, call: Call, values: Float[Tensor, "*values_batch keys width"]) -> Result:
-    """Run a kernel, with gradients if enabled."""
+    """Run a kernel, with gradients if enabled; the sink is included here for kernels without torch's autograd."""
     assert kernel.forward is not None
     if kernel.differentiable:
         return kernel.forward(call, values)
     prepared = call.prepared
     if not torch.is_grad_enabled():
-        return kernel.forward(prepared, values)
-    output, statistic, used_rng = _Attention.apply(kernel, prepared, values, *prepared.inputs)
+        return run_forward(kernel, prepared, values)
+    output, statistic, used_rng = _Attention.apply(kernel, prepared, values, prepared.sink, *prepared.inputs)
     return Result(output, statistic, used_rng=used_rng)
+
+
+def run_forward(kernel: AttentionKernel, call: Call, values: Float[Tensor, "*values_batch keys width"]) -> Result:
+    """Run a kernel's forward, and include the sink in its result."""
+    assert kernel.forward is not None
+    result = kernel.forward(call, values)
+    if call.sink is None:
+        return result
+    assert result.statistic is not None
+    output, statistic = include_sink(result.output, result.statistic, call.sink)
+    return result._replace(output=output, statistic=statistic)
 
 
 class _Attention(torch.autograd.Function):
@@ -74,26 +87,30 @@ class _Attention(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, kernel: AttentionKernel, call: Call, values: Tensor, *inputs: Tensor | None
+        ctx: Any, kernel: AttentionKernel, call: Call, values: Tensor, sink: Tensor | None, *inputs: Tensor | None
     ) -> tuple[Tensor, Tensor, bool]:
-        assert kernel.forward is not None
-        result = kernel.forward(call, values)
+        result = run_forward(kernel, call, values)
         assert result.statistic is not None
         ctx.kernel, ctx.terms, ctx.extra = kernel, call.terms, result.extra
-        ctx.save_for_backward(values, result.output, result.statistic, result.mean, *inputs)
+        ctx.save_for_backward(values, result.output, result.statistic, result.mean, sink, *inputs)
         ctx.mark_non_differentiable(result.statistic)
         return result.output, result.statistic, result.used_rng
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
         refuse_second_derivative()
-        values, output, statistic, mean, query, keys, bias, *parameters = ctx.saved_tensors
+        values, output, statistic, mean, sink, query, keys, bias, *parameters = ctx.saved_tensors
         result = Result(output, statistic, mean, extra=ctx.extra)
         run_backward = ctx.kernel.backward
         if run_backward is None:
             run_backward, result = TILED.backward, result._replace(extra=None)
         call = Call(ctx.terms, query, keys, bias, tuple(parameters))
-        return None, None, *run_backward(call, values, result, gradient, ctx.needs_input_grad[2:])
+        _, _, needs_values, needs_sink, *needs_inputs = ctx.needs_input_grad
+        of_values, *of_inputs = run_backward(call, values, result, gradient, (needs_values, *needs_inputs))
+        of_sink = None
+        if needs_sink:
+            of_sink = sink_gradient(sink, statistic, (upcast(gradient) * output).sum(-1, keepdim=True))
+        return None, None, of_values, of_sink, *of_inputs
 
 
 def reduce(call: Call, statistic: Float[Tensor, "*batch queries 1"], names: Sequence[str]) -> dict[str, Any]:

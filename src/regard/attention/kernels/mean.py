@@ -30,8 +30,8 @@ def forward(call: Call, values: Float[Tensor, "*values_batch keys width"]) -> Re
 def unsupported_reason(call: Call, job: str) -> str | None:
     """Return why the weights are not equal for all keys and queries; None if they are."""
     terms = call.terms
-    if not isinstance(terms.normalizer, Softmax) or call.bias is not None or terms.dropout:
-        return "it supports neither bias nor dropout nor normalizers other than softmax"
+    if not isinstance(terms.normalizer, Softmax) or call.bias is not None or call.sink is not None or terms.dropout:
+        return "it supports neither bias nor a sink nor dropout nor normalizers other than softmax"
     if not all(is_query_independent(rule) for rule in split_conjunction(terms.visible)):
         return "not all queries see the same keys"
     return None

@@ -11,6 +11,7 @@ from torch import Tensor
 from regard.attention.base_score import upcast_matmul
 from regard.attention.call import Call
 from regard.attention.kernels.kernel import AttentionKernel, Result
+from regard.attention.sink import share_of_keys
 
 SMALL = 2**18  # score elements up to which saving them for backward is cheaper than recomputing
 
@@ -34,7 +35,10 @@ def compute_weights(call: Call) -> Float[Tensor, "*batch queries keys"]:
         return scores
     blind = (scores == -math.inf).all(-1, keepdim=True)  # masked, or the gradient of their sum would be NaN
     scores = scores.masked_fill(blind, 0)
-    weights = terms.normalizer.row_weights(scores, terms.normalizer.statistic(scores, everything), everything)
+    statistic = terms.normalizer.statistic(scores, everything)
+    weights = terms.normalizer.row_weights(scores, statistic, everything)
+    if call.sink is not None:
+        weights = weights * share_of_keys(statistic, call.sink)
     return weights.masked_fill(blind, 0)
 
 

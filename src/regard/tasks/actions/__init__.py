@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from regard.bounds import check_bounds
 
-__all__ = ["FILE_OR_STDIN", "Action", "File", "Flag", "Invocation", "OptionalText"]
+__all__ = ["FILE_OR_STDIN", "RUN_OR_HUGGING_FACE", "Action", "File", "Flag", "Invocation", "OptionalText"]
 
 
 def check_file_option(_: Any, value: object) -> None:
@@ -19,6 +19,9 @@ def check_file_option(_: Any, value: object) -> None:
     if str(value).startswith("-") and str(value) != "-":
         raise ValueError("Expected a file, or - for stdin.")
 
+
+RUN_OR_HUGGING_FACE = "Run folder made by regard train, or hf:FOLDER, a local Hugging Face model."
+"""Help for the run of a command that also takes models of Hugging Face."""
 
 FILE_OR_STDIN = Parameter(allow_leading_hyphen=True, validator=check_file_option)
 
@@ -49,6 +52,7 @@ class Action(ABC):
     summary: ClassVar[str]  # what the command does, in the list of commands
     example: ClassVar[str]  # an example, without `regard`
     hint: ClassVar[str]  # advice for unexpected arguments: all {words}, or the {first}
+    run_help: ClassVar[str] = "Run folder made by regard train."
     reads_text: ClassVar[bool] = False  # whether the command takes a text after the run
     positional: ClassVar[tuple[str, ...]] = ()  # options that can be given after the run without their names
 

@@ -12,7 +12,7 @@ from regard.bounds import Bounds
 from regard.errors import RegardError
 from regard.maps.options import LookOptions, check_not_empty
 from regard.messages import print_message
-from regard.tasks.actions import Action, Invocation
+from regard.tasks.actions import RUN_OR_HUGGING_FACE, Action, Invocation
 
 if TYPE_CHECKING:
     from regard.views.attention_map import AttentionMap
@@ -44,6 +44,7 @@ class Look(Action, LookOptions):
     summary: ClassVar[str] = "Show the attention of a model: in the terminal, a picture or a page."
     example: ClassVar[str] = 'look runs/dates "3 mars 2017"'
     hint: ClassVar[str] = "put quotes around the text"
+    run_help: ClassVar[str] = RUN_OR_HUGGING_FACE
     reads_text: ClassVar[bool] = True
 
     words: Annotated[bool, Parameter(negative="--tokens", show_default=False)] = True
@@ -68,8 +69,8 @@ class Look(Action, LookOptions):
     def run(self, predictor: Any, invocation: Invocation) -> None:
         from regard.alignment import parse_pharaoh
 
-        if predictor.model.attentions:
-            self.resolve_kind(predictor.name, predictor.model.attentions)
+        if predictor.attentions:
+            self.resolve_kind(predictor.name, predictor.attentions)
         text = check_not_empty(read_text(invocation.text))
         picture = predictor.look(text, replace(self, words=self.words and self.view != "time"))
         if self.gold is not None:

@@ -45,7 +45,7 @@ class PairTask(Task):
     example = "regard train dates --model bahdanau --out runs/dates"
     next_command = "predict {run} < in.txt > out.txt"
     recipe = PairRecipe
-    presets = ("bahdanau", "transformer")
+    presets = ("bahdanau", "hard-monotonic", "transformer")
     unit = "pair"
     options: ClassVar[Mapping[str, type]] = {
         "request": SearchOptions,

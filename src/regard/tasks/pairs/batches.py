@@ -77,13 +77,14 @@ class PairBatches:
 def hide_tokens(pair: Pair, share: float, vocab_size: int, random: Random) -> Pair:
     """Make tokens of a source unknown, and their copies in the target, so that a model learns to copy unknown tokens.
 
-    Each different token is hidden with probability `share`, at all of its positions.
+    Each different token that the target has is hidden with probability `share`, at all of its positions. Others, such
+    as the features of an inflected form, stay: they decide what the target is.
     """
     assert pair.copy_ids is not None and pair.target is not None
     first_free = max(vocab_size, 1 + max(pair.copy_ids, default=0))
     hidden: dict[int, int] = {}
     for token in dict.fromkeys(pair.copy_ids):
-        if random.random() < share:
+        if token in pair.target and random.random() < share:
             hidden[token] = first_free + len(hidden)
     source = [UNKNOWN if copied in hidden else token for token, copied in zip(pair.source, pair.copy_ids, strict=True)]
     target = [hidden.get(token, token) for token in pair.target]

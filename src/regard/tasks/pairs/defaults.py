@@ -7,32 +7,17 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from regard.batch import Pair
-from regard.data.example import Example
-from regard.errors import RegardError
 from regard.models import MODELS
+from regard.models.hard_attention import HardAttention
 from regard.models.transformer import TransformerConfig
-from regard.recipe import find_compatible_models
-from regard.settings import get_fields
-from regard.tasks.pairs import PairTask
 from regard.tasks.pairs.settings import PairRecipe
 from regard.tasks.pairs.validation import METRICS
-from regard.text import Tokenizer, TokenizerPair
-from regard.text.column_tokenizer import ColumnTokenizer
-from regard.text.copying import CopyTable, count_copied
+from regard.text import Tokenizer
 from regard.text.tokenizer import is_character_level
 from regard.training.defaults import check_metric, choose_training
 
-LARGE = 20_000
-"""Number of pairs of running text from which a Transformer is the default."""
-
 SHORT = 25
 """Mean target length, in tokens, up to which exact match is a useful metric."""
-
-COPIED = 0.5
-"""Share of target tokens that occur in their source, in the same order, from which a model copies by default."""
-
-COPY_SAMPLE = 1000
-"""Number of pairs in which that share is measured."""
 
 SMALL = 500
 """Vocabulary size below which words are treated as symbols."""
@@ -67,49 +52,11 @@ def is_symbols(tokenizer: Tokenizer) -> bool:
     return tokenizer.kind == "characters" or (tokenizer.kind == "words" and tokenizer.size < SMALL)
 
 
-def choose_pair_model(pairs: int, tokenizers: TokenizerPair, settings: Mapping[str, Any] | None = None) -> str:
-    """Return the default preset: a recurrent model with attention needs less data than a Transformer.
-
-    If it lacks one of the given settings, return the first preset that has all of them.
-    """
-    preferred = "transformer" if pairs >= LARGE and not is_symbols(tokenizers.target) else "bahdanau"
-    compatible = find_compatible_models(settings or {}, "recipe", PairTask.presets)
-    return preferred if preferred in compatible else compatible[0]
-
-
-def supports_copy(model: Mapping[str, Any]) -> bool:
-    """Return whether a model has attention that it can copy by."""
-    fields = get_fields(MODELS[model["name"]].config)
-    settings = {**MODELS[model["name"]].settings, **model}
-    return "copy" in fields and "none" not in (settings.get("attention"), settings.get("normalizer"))
-
-
-def choose_copy(
-    model: Mapping[str, Any], examples: Sequence[Example], tokenizers: TokenizerPair, *, is_new: bool
-) -> tuple[bool, str]:
-    """Return whether a model copies, and the reason; one that continues a run without this setting does not."""
-    setting = model.get("copy", "auto")
-    if isinstance(tokenizers.target, ColumnTokenizer):
-        if setting is True:
-            raise RegardError("model.copy requires a target of one column")
-        return False, "no: the target has several columns"
-    if setting != "auto" or not is_new:
-        return setting is True, f"{'yes' if setting is True else 'no'}: as configured"
-    table = CopyTable(tokenizers)
-    sample = [table.encode_pair(e.source, e.target) for e in examples[:: max(1, len(examples) // COPY_SAMPLE)]]
-    copied = sum(count_copied(pair.copy_ids or (), pair.target or ()) for pair in sample)
-    share = copied / max(1, sum(len(pair.target or ()) for pair in sample))
-    answer, other = ("yes", "no") if share >= COPIED else ("no", "yes")
-    return share >= COPIED, (
-        f"{answer}: {share:.0%} of the target tokens occur in their source, in the same order; "
-        f"--copy {other} to change it"
-    )
-
-
 def choose_pair_settings(recipe: PairRecipe, facts: PairFacts) -> PairRecipe:
     """Return the recipe with every open setting filled in."""
     check_metric(recipe.training, (*METRICS, "loss"))
-    recurrent = recipe.model["name"] != "transformer"
+    name = recipe.model["name"]
+    recurrent = name != "transformer"
     training = choose_training(
         recipe.training,
         facts.tokens,
@@ -121,7 +68,7 @@ def choose_pair_settings(recipe: PairRecipe, facts: PairFacts) -> PairRecipe:
         metric=choose_metric(facts),
         precision=choose_precision(recurrent, facts),
     )
-    model = {**choose_pair_model_sizes(recurrent, facts), **recipe.model}
+    model = {**choose_pair_model_sizes(name, facts), **recipe.model}
     if not recurrent and facts.symbols and has_even_heads(model):
         model.setdefault("positions", "rotary")
     return replace(recipe, training=training, model=model)
@@ -139,13 +86,17 @@ def choose_precision(recurrent: bool, facts: PairFacts) -> Literal["float32", "b
     return "bfloat16" if facts.on_gpu and not recurrent else "float32"
 
 
-def choose_pair_model_sizes(recurrent: bool, facts: PairFacts) -> dict[str, object]:
+def choose_pair_model_sizes(name: str, facts: PairFacts) -> dict[str, object]:
     """Return model sizes that fit the amount of data, with more dropout for little text."""
-    width = 128 if facts.target_tokens < 400_000 else 256 if facts.target_tokens < 10_000_000 else 512
+    tokens = facts.target_tokens
+    if MODELS[name].model is HardAttention:
+        return {"hidden": 256, "embedding": 128, "layers": 2, "dropout": 0.4 if tokens < 400_000 else 0.3}
+    width = 128 if tokens < 400_000 else 256 if tokens < 10_000_000 else 512
+    recurrent = name != "transformer"
     sizes: dict[str, object] = {"hidden": width, "embedding": width} if recurrent else {"width": width}
     if not recurrent and facts.symbols and width == 128:
         return {**sizes, "dropout": 0.3}
-    few = facts.words and facts.target_tokens < 10_000_000
+    few = facts.words and tokens < 10_000_000
     return {**sizes, "dropout": 0.3 if recurrent else 0.2} if few else sizes
 
 

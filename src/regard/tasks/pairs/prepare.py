@@ -13,7 +13,8 @@ from regard.data.pair_check import compute_unknown_share, pluralize, summarize_p
 from regard.errors import RegardError
 from regard.run import Run
 from regard.tasks.pairs.batches import PairBatches, encode_examples
-from regard.tasks.pairs.defaults import PairFacts, choose_copy, choose_pair_model, choose_pair_settings, supports_copy
+from regard.tasks.pairs.choose_model import choose_copy, choose_pair_model, supports_copy
+from regard.tasks.pairs.defaults import PairFacts, choose_pair_settings
 from regard.tasks.pairs.load import PairSplit, load_pair_split, name_columns, resolve_columns
 from regard.tasks.pairs.settings import PairRecipe, PairText
 from regard.tasks.pairs.validation import PairValidation
@@ -55,8 +56,11 @@ def prepare_pairs(recipe: PairRecipe, existing_run: Run | None, device: str, rep
         raise RegardError(
             "text.bpe_dropout requires a bpe tokenizer; set --source-tokenizer or --target-tokenizer to bpe"
         )
-    name = recipe.model.get("name") or choose_pair_model(len(train), tokenizers, recipe.model)
-    recipe = replace(recipe, model={**recipe.model, "name": name})
+    if "name" not in recipe.model:
+        name, because = choose_pair_model(train, tokenizers, recipe.model)
+        recipe = replace(recipe, model={**recipe.model, "name": name})
+        if because is not None:
+            reporter.info(f"model: {name}: {because}")
     if supports_copy(recipe.model):
         copy, reason = choose_copy(recipe.model, corpus.train, tokenizers, is_new=existing_run is None)
         reporter.info(f"copy: {reason}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from regard.maps.options import LookOptions
 from regard.tasks.actions import Action
+from regard.tasks.actions.heads import Heads
 from regard.tasks.base import Task
 from regard.tasks.text.actions import EvaluateText, ExplainWord, Generate, LookAtText, PredictText
 from regard.tasks.text.options import GenerationOptions, TextExplainOptions
@@ -47,6 +48,7 @@ class TextTask(Task):
         "evaluate": EvaluateText,
         "look": LookAtText,
         "explain": ExplainWord,
+        "heads": Heads,
     }
     record = TextRecord
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from regard.attribution.methods import Subject
     from regard.maps.options import LookOptions
     from regard.tasks.text.actions import PredictText
+    from regard.views.head_scores import HeadScores
 
 TOKENS, SEGMENT = 8192, 2048
 """Batch size in tokens, and tokens per segment for models without a maximum length."""
@@ -354,6 +355,19 @@ class TextPredictor(Predictor[GeneratedText]):
         from regard.tasks.text.look import look_at_language_model
 
         return look_at_language_model(self, text, options)
+
+    def encode_start(self, text: str, max_tokens: int) -> tuple[Int[Tensor, "1 time"], int]:
+        """Return the first tokens of a text, at most as many as the model can read, and how many there are."""
+        ids = [BOS, *self.tokenizer.encode(text)]
+        limit = min(max_tokens, self.model.max_length or max_tokens)
+        return torch.tensor([ids[:limit]], device=self.device), len(ids)
+
+    def score_heads(self, tokens: Int[Tensor, "1 time"], queries: int | None) -> HeadScores:
+        """Measure the heads of the model while it reads tokens; see `regard.heads`."""
+        from regard.maps.heads import score_heads
+
+        self.check_attention()
+        return score_heads(self.model, tokens, self.model.read, self.name, queries)
 
     def build_subject(self, text: Any, options: TextExplainOptions) -> Subject:
         from regard.tasks.text.explain import TextSubject

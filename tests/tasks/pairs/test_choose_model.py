@@ -1,0 +1,105 @@
+from itertools import product
+
+import pytest
+
+from regard.batch import Pair
+from regard.data.example import Example
+from regard.errors import RegardError
+from regard.tasks.pairs.choose_model import (
+    LARGE,
+    choose_copy,
+    choose_pair_model,
+    measure_copied_shares,
+    supports_copy,
+)
+from regard.text import learn_tokenizer_pair
+
+FEW = [Pair([4, 5], [6, 5, 4])] * 10
+MANY = [Pair([4, 5], [6, 5, 4])] * LARGE
+
+
+@pytest.fixture(scope="module")
+def text():
+    return learn_tokenizer_pair(["some words here"] * 9, ["other words there"] * 9, kind="bpe", vocab_size=270)[0]
+
+
+def test_only_much_running_text_is_for_a_transformer(text):
+    assert choose_pair_model(MANY[1:], text)[0] == "bahdanau"
+    assert choose_pair_model(MANY, text)[0] == "transformer"
+    reversed_letters, tokenizers = encode(WORDS, [word[::-1] for word in WORDS])
+    assert choose_pair_model(reversed_letters * (LARGE // len(WORDS) + 1), tokenizers)[0] == "bahdanau"
+
+
+def encode(sources, targets):
+    tokenizers = learn_tokenizer_pair(sources, targets, kind="characters")[0]
+    pairs = [
+        Pair(tokenizers.source.encode(source), tokenizers.target.encode(target))
+        for source, target in zip(sources, targets, strict=True)
+    ]
+    return pairs, tokenizers
+
+
+WORDS = ["".join(letters) for letters in product("abcdef", repeat=3)]
+
+
+def test_targets_in_the_order_of_their_sources_are_for_hard_monotonic_attention():
+    spelt = [word.translate({97: "xy", 98: "z"}) for word in WORDS]
+    because = "100% of the steps of a target do not move back in its source; --model bahdanau to change it"
+    assert choose_pair_model(*encode(WORDS, spelt)) == ("hard-monotonic", because)
+    assert choose_pair_model(*encode(WORDS, spelt), {"heads": 2}) == ("bahdanau", None)
+    assert choose_pair_model(*encode(WORDS, [word[::-1] for word in WORDS])) == ("bahdanau", None)
+
+
+def test_long_targets_are_not_for_hard_attention():
+    long = [word * 17 for word in WORDS]
+    assert choose_pair_model(*encode(long, long)) == ("bahdanau", None)
+
+
+def test_settings_that_only_one_model_has_choose_it(text):
+    assert choose_pair_model(MANY, text, {"hidden": 8})[0] == "bahdanau"
+    assert choose_pair_model(FEW, text, {"encoder_layers": 2})[0] == "transformer"
+    assert choose_pair_model(FEW, text, {"dropout": 0.5})[0] == "bahdanau"
+    with pytest.raises(RegardError, match=r'^recipe: unknown setting "hiden" in \[model\]; did you mean "hidden"\?$'):
+        choose_pair_model(FEW, text, {"hiden": 8})
+
+
+@pytest.mark.parametrize(
+    ("targets", "reason"),
+    [
+        (["walked", "grins"], "yes: 73% of the target tokens occur in their source in the same order, 0% in that of "),
+        (["klaw", "nirg"], "no: 25% of the target tokens occur in their source in the same order, 0% in that of "),
+    ],
+)
+def test_a_model_copies_if_targets_mostly_do(targets, reason):
+    sources = ["walk", "grin"]
+    tokenizers = learn_tokenizer_pair(sources, targets, kind="characters")[0]
+    examples = [Example(*pair) for pair in zip(sources, targets, strict=True)]
+    model, copies = {"name": "bahdanau"}, reason.startswith("yes")
+    change = f"another pair; --copy {'no' if copies else 'yes'} to change it"
+    assert choose_copy(model, examples, tokenizers, is_new=True) == (copies, reason + change)
+    assert choose_copy({**model, "copy": True}, examples, tokenizers, is_new=True) == (True, "yes: as configured")
+    assert choose_copy({**model, "copy": False}, examples, tokenizers, is_new=True) == (False, "no: as configured")
+    assert choose_copy(model, examples, tokenizers, is_new=False) == (False, "no: as configured")
+
+
+def test_few_letters_in_another_order_are_no_copies():
+    sources = ["".join(letters) for letters in product("abc", repeat=4)]
+    examples = [Example(source, source[::-1]) for source in sources]
+    tokenizers = learn_tokenizer_pair(sources, sources, kind="characters")[0]
+    assert measure_copied_shares(examples, tokenizers)[0] > 0.5  # by chance
+    assert not choose_copy({"name": "bahdanau"}, examples, tokenizers, is_new=True)[0]
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        ({"name": "bahdanau"}, True),
+        ({"name": "transformer"}, True),
+        ({"name": "seq2seq"}, False),
+        ({"name": "seq2seq", "attention": "after"}, True),
+        ({"name": "luong-dot", "normalizer": "none"}, False),
+        ({"name": "hard-monotonic"}, False),
+    ],
+)
+def test_copying_requires_attention(model, expected):
+    assert supports_copy(model) == expected
