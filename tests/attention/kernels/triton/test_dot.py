@@ -94,9 +94,9 @@ def test_bias_groups_and_sink():
     check(make_weights(1, 3, n=6, m=9, width=8, sink=torch.randn(3, device=DEVICE)))
 
 
-def test_half_precision():
-    check(make_weights(1, n=5, m=70, width=64, dtype=torch.bfloat16))
-    check(make_weights(1, n=5, m=70, width=64, dtype=torch.float16))
+@pytest.mark.parametrize("dtype", [torch.float16, *([torch.bfloat16] if DEVICE == "cuda" else [])])  # not interpreted
+def test_half_precision(dtype):
+    check(make_weights(1, n=5, m=70, width=64, dtype=dtype))
 
 
 def test_rows_in_chunks_give_the_same(monkeypatch):

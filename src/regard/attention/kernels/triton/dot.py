@@ -53,7 +53,7 @@ class Inputs:
         bias = unused if call.bias is None else spread(call.bias, shape)
         matrix = unused if parts.matrix is None else spread(parts.matrix.matrix, shape).view(torch.uint8)
         lengths = unused if not parts.lengths else collect_lengths(parts, shape, query.device)
-        documents = (unused, unused)
+        documents: tuple[Tensor, ...] = (unused, unused)
         if parts.documents is not None:
             queries = parts.documents.queries[..., parts.documents.queries.shape[-1] - n :]
             documents = tuple(per_sequence(ids, 1, shape, query.device) for ids in (queries, parts.documents.keys))
