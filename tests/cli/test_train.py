@@ -90,7 +90,7 @@ def test_a_recipe_is_changed_by_what_is_typed(here, capsys):
     ]
     talk(capsys, "recipes/mine.toml", *options, "--out", "run", *TINY)
     result = Run(here / "run").read_recipe()
-    model = {"name": "luong-dot", "cell": "lstm", "dropout": 0.3, "layers": 2, "hidden": 6, "embedding": 6}
+    model = {"name": "luong-dot", "cell": "lstm", "dropout": 0.3, "layers": 2, "hidden": 6, "embedding": 6, "copy": False}
     assert result["model"] == model
     assert (result["training"]["seed"], result["data"]["train"]) == (3, str(here / "recipes/pairs.tsv"))
     assert Run(here / "run").read_card()["data"]["validation"] == 3
@@ -233,6 +233,8 @@ def test_help_fits_on_a_screen_and_its_options_exist(arguments, capsys):
         "help-all",
         "model",
         "lr",
+        "seeds",
+        "jobs",
     }
     assert len(options) >= 10
     assert options <= known
@@ -299,7 +301,8 @@ def test_help_for_a_model_that_there_is_not(capsys):
 
 def test_help_leaves_out_defaults_that_are_chosen_to_suit_the_data():
     facts = PairFacts(1, 2, 2, symbols=False, words=True, on_gpu=False)
-    assert {*choose_pair_model_sizes(True, facts), *choose_pair_model_sizes(False, facts)} == set(DATA_DEPENDENT)
+    names = ("bahdanau", "transformer")
+    assert {size for name in names for size in choose_pair_model_sizes(name, facts)} == set(DATA_DEPENDENT)
 
 
 NAMES = [
