@@ -10,8 +10,7 @@ from regard.run import Run
 from regard.tasks.pairs.settings import PairRecipe, PairText
 from regard.text import TextSteps, TokenizerPair, learn_tokenizer_pair
 from regard.text.choose_form import FormChoice, SideCharacters, choose_forms
-from regard.text.column_units import UNITS
-from regard.text.learn_columns import Column, learn_column_tokenizer
+from regard.text.learn_columns import Column, learn_column_tokenizer, select_spelled
 from regard.text.normal_forms import NormalForm
 from regard.text.tokenizer_pair import resolve_kind
 from regard.training.reporter import Reporter
@@ -75,11 +74,10 @@ def learn_column_tokenizers(
         setting = "model.tied" if recipe.ties_vocabularies else "text.shared_vocab"
         raise RegardError(f"{setting} requires one vocabulary for both sides, but every column has its own")
     sources, targets = [example.source for example in examples], [example.target for example in examples]
-    source_kind, target_kind = (
-        next((UNITS[column.unit] for column in side if column.unit is not None), kind)
-        for side, kind in zip(columns, text.tokenizers, strict=True)
-    )
-    forms = choose_normal_forms(text, (source_kind, target_kind), sources, targets)
+    spelled_source = select_spelled(columns[0], sources, targets, text.tokenizers[0])
+    spelled_target = select_spelled(columns[1], targets, sources, text.tokenizers[1])
+    kinds = (spelled_source.kind, spelled_target.kind)
+    forms = choose_normal_forms(text, kinds, spelled_source.texts, spelled_target.texts)
     source, target = (
         learn_column_tokenizer(
             side_columns,
