@@ -108,7 +108,7 @@ def test_references_are_composed_before_they_are_compared(folder, capsys):
     assert score_pair_items(model, str(data)).items.counts[:, 0].min() == 1.0
 
 
-@pytest.mark.parametrize("columns", ["1+3,2", "3+1,2"])
+@pytest.mark.parametrize("columns", ["1:letters+3:tokens,2:letters", "3:tokens+1:letters,2:letters"])
 def test_features_beside_the_letters_do_not_count_as_sounds(tmp_path, columns):
     rows = [f"{word}\t{word}{ending}\tV;{tag}\n" for word in WORDS for ending, tag in (("", "PRS"), ("다", "PST"))]
     (tmp_path / "forms.tsv").write_text(40 * "".join(rows))
