@@ -190,6 +190,11 @@ def join_tokenizers(names: Sequence[str], columns: Sequence[Tokenizer]) -> Colum
     return ColumnTokenizer(kind, model, steps, names=tuple(names), columns=tuple(columns))
 
 
+def count_columns(tokenizer: Tokenizer) -> int:
+    """Return the number of columns of the texts that a tokenizer reads."""
+    return len(tokenizer.columns) if isinstance(tokenizer, ColumnTokenizer) else 1
+
+
 def list_entries(tokenizer: Tokenizer) -> list[str]:
     """Return the entries of a vocabulary in the order of their ids, without the special tokens."""
     ids = tokenizer.model.get_vocab()

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from regard.data.example import Example
+from regard.data.formats.columns import parse_sides
+from regard.data.pair_check import pluralize
 from regard.errors import RegardError
 from regard.run import Run
 from regard.tasks.pairs.settings import PairRecipe, PairText
 from regard.text import TextSteps, TokenizerPair, learn_tokenizer_pair
 from regard.text.choose_form import FormChoice, SideCharacters, choose_forms
+from regard.text.column_tokenizer import count_columns
 from regard.text.learn_columns import Column, learn_column_tokenizer, select_spelled
 from regard.text.normal_forms import NormalForm
 from regard.text.tokenizer_pair import resolve_kind
@@ -53,8 +56,21 @@ def load_same_tokenizers(recipe: PairRecipe, existing_run: Run, reporter: Report
     tokenizers = load_tokenizers(existing_run)
     if recipe.ties_vocabularies and not tokenizers.shared_vocab:
         raise RegardError(f"model.tied requires a shared vocabulary, but {existing_run.path} has one per side")
+    check_column_counts(recipe, tokenizers, existing_run)
     reporter.info(f"tokens: loaded from {existing_run.path}")
     return tokenizers
+
+
+def check_column_counts(recipe: PairRecipe, tokenizers: TokenizerPair, existing_run: Run) -> None:
+    """Raise a `RegardError` if the data has other numbers of columns than the tokenizers of a run."""
+    columns = recipe.data.columns
+    counts = [len(side) for side in parse_sides(columns)] if columns else [1, 1]
+    expected = [count_columns(tokenizers.source), count_columns(tokenizers.target)]
+    if counts != expected:
+        raise RegardError(
+            f"data: {existing_run.path} has {pluralize(expected[0], 'source column')} and "
+            f"{pluralize(expected[1], 'target column')}, got {counts[0]} and {counts[1]}; select them with --columns"
+        )
 
 
 def check_bpe_dropout(text: PairText, tokenizers: TokenizerPair) -> None:
