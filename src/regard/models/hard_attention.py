@@ -184,28 +184,24 @@ class Alignment(nn.Module):
         states: Float[Tensor, "batch steps hidden"],
         keys: Float[Tensor, "batch source hidden"],
         visible: Bool[Tensor, "batch 1 source"],
-        emissions: Float[Tensor, "batch steps source"] | None = None,
+        emissions: Float[Tensor, "batch target source"] | None = None,
         before: tuple[Float[Tensor, "rows source"], Float[Tensor, "rows source"]] | None = None,
-    ) -> Float[Tensor, "batch steps source"]:
-        """Return log p(a_i | y_1 ... y_{i-1}) of all steps of a target or, without emissions, of all hypotheses.
+    ) -> Float[Tensor, "batch target source"]:
+        """Return log p(a_i | y_1 ... y_{i-1}).
 
-        The weights of a target are p(a_i | y), those of hypotheses what is returned.
-
-        Args:
-            states: The decoder states of all steps, or of the hypotheses of each source at one step.
-            keys: The projected source.
-            visible: Which source positions are real.
-            emissions: log p(y_i | a_i) of a target.
-            before: For hypotheses, the result of the step before and log p(y_{i-1} | a_{i-1}); None at the first step.
+        With `emissions`, log p(y_i | a_i), of every step of a given target; the weights reported are p(a_i | y).
+        Without, of the next step of each hypothesis, grouped by source; the weights reported are what is returned.
+        `before` then has what was returned for the last step, and log p(y_{i-1} | a_{i-1}); it is None at the start.
         """
         transitions = self.compute_transitions(states, keys, visible)
         if emissions is not None:
             if is_watching():
                 report(DenseWeights(compute_posterior(transitions.detach(), emissions.detach())[:, None]))
             return predict_alignment(transitions, emissions)
-        rows = transitions.flatten(0, 1)
-        positions = start_alignment(rows) if before is None else move_alignment(*before, rows)
-        positions = positions.unflatten(0, states.shape[:2])
+        if before is None:
+            positions = start_alignment(transitions)
+        else:
+            positions = move_alignment(*before, transitions.flatten(0, 1)).unflatten(0, states.shape[:2])
         if is_watching():
             report(DenseWeights(positions.exp()[:, None]))
         return positions
