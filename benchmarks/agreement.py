@@ -22,7 +22,8 @@ from regard.attribution.explanation import rank_correlation
 from regard.attribution.methods import drop_unit
 from regard.batch import Pair, collate
 from regard.decoding.forced import token_log_probabilities
-from regard.tasks.pairs.predictor import PairPredictor, Prediction
+from regard.tasks.pairs.prediction import Prediction
+from regard.tasks.pairs.predictor import PairPredictor
 from regard.text.units import TextUnit, split_into_units
 
 ROWS = 400

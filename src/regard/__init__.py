@@ -25,7 +25,7 @@ _HOME = {
     "LabelPredictor": "regard.tasks.label.predictor",
     "Labeling": "regard.tasks.label.predictor",
     "PairPredictor": "regard.tasks.pairs.predictor",
-    "Prediction": "regard.tasks.pairs.predictor",
+    "Prediction": "regard.tasks.pairs.prediction",
     "Predictor": "regard.tasks.predictor",
     "RegardError": "regard.errors",
     "Run": "regard.run",
@@ -72,8 +72,8 @@ if TYPE_CHECKING:
     from regard.run import Run as Run
     from regard.tasks.label.predictor import Labeling as Labeling
     from regard.tasks.label.predictor import LabelPredictor as LabelPredictor
+    from regard.tasks.pairs.prediction import Prediction as Prediction
     from regard.tasks.pairs.predictor import PairPredictor as PairPredictor
-    from regard.tasks.pairs.predictor import Prediction as Prediction
     from regard.tasks.predictor import Predictor as Predictor
     from regard.tasks.tag.predictor import Tagging as Tagging
     from regard.tasks.tag.predictor import TagPredictor as TagPredictor

@@ -34,6 +34,10 @@ def test_syllables_stay_whole_where_the_other_side_has_no_more_symbols():
     assert [choice.form for choice in choose(frequent, 300 * ["A"] * len(HANGUL))] == ["nfc", "nfc"]
 
 
+def test_more_syllables_do_not_spell_sounds():
+    assert [choice.form for choice in choose(300 * HANGUL, 300 * [2 * word for word in HANGUL])] == ["nfc", "nfc"]
+
+
 def test_words_and_subwords_stay_whole():
     for kind in ("words", "bpe", "unigram", "bytes"):
         assert choose(HANGUL, PHONES, kind, "words")[0] == ("nfc", ())

@@ -118,6 +118,13 @@ def test_subwords_beside_a_tag():
     assert dropped[-1] == encoded.ids[-1] == words.size + 1
 
 
+def test_the_kind_does_not_depend_on_the_order_of_the_columns():
+    letters, tags = learn_tokenizer("characters", ["ab"]), learn_tokenizer("words", ["N PL"])
+    assert join_tokenizers(["lemma", "tags"], [letters, tags]).kind == "characters"
+    assert join_tokenizers(["tags", "lemma"], [tags, letters]).kind == "characters"
+    assert join_tokenizers(["tags", "more"], [tags, tags]).kind == "words"
+
+
 CELL = st.text(st.characters(exclude_categories=("Cs", "Z", "C")), min_size=1, max_size=8)
 TOKEN = st.text(st.sampled_from("abV.1;+"), min_size=1, max_size=3).filter(lambda token: ";" not in token)
 

@@ -3,7 +3,7 @@ import pytest
 from regard import RegardError
 from regard.text import TextSteps
 from regard.text.column_units import ColumnUnit, choose_column_unit
-from regard.text.learn_columns import Column, learn_column_tokenizer
+from regard.text.learn_columns import Column, learn_column_tokenizer, select_spelled
 
 LEMMAS, FORMS = ["gehen", "laufen", "sehen", "stehen"], ["gingst", "liefen", "sah", "stand"]
 SENTENCES = [f"the {a} cat sees a {b} dog in the garden" for a in LEMMAS for b in FORMS]
@@ -46,6 +46,14 @@ def test_what_is_given_is_taken():
     assert side.tokenizer.encode_with_words("ab\tV;PL").tokens == ["ab", "V", ";", "P", "L"]
     side = learn(Column("a"), Column("b", "tokens"), texts=texts, beside=["abcd"] * 8, kind="bytes")
     assert side.description == "a (bytes) + b (whole tokens separated by ;)"
+
+
+def test_what_is_spelled_leaves_out_whole_tokens_unless_there_is_nothing_else():
+    texts, forms = ["N;PL\tgo on", "N;SG\tgo"] * 4, ["going on", "go"] * 4
+    tags, lemma = Column("tags", "tokens"), Column("lemma", "letters")
+    assert select_spelled([tags, lemma], texts, forms) == (["go on", "go"] * 4, "characters")
+    assert select_spelled([lemma], forms, texts) == (forms, "characters")
+    assert select_spelled([tags, Column("more", "tokens")], texts, forms) == (texts, "words")
 
 
 def test_tokens_of_one_column_are_separated_by_what_is_there():

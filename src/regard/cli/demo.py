@@ -14,7 +14,7 @@ from regard.tasks.actions import Flag
 
 if TYPE_CHECKING:
     from regard.data.example import Example
-    from regard.tasks.pairs.predictor import Prediction
+    from regard.tasks.pairs.prediction import Prediction
 
 RECIPE: dict[str, Any] = {
     "data": {"train": "dates", "corpus_size": 20_000},

@@ -181,7 +181,7 @@ class Alignment(nn.Module):
 
     def forward(
         self,
-        states: Float[Tensor, "batch target hidden"],
+        states: Float[Tensor, "batch steps hidden"],
         keys: Float[Tensor, "batch source hidden"],
         visible: Bool[Tensor, "batch 1 source"],
         emissions: Float[Tensor, "batch target source"] | None = None,

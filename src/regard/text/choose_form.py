@@ -143,7 +143,7 @@ def explain_decomposition(side: SideCharacters, other: SideCharacters) -> str | 
     if side.kind != "characters":
         return None
     symbols = other.symbols / max(side.counts.total(), 1)
-    if side.syllable_share >= MIN_SYLLABLE_SHARE and symbols >= MIN_SYMBOLS:
+    if other.syllable_share < MIN_SYLLABLE_SHARE <= side.syllable_share and symbols >= MIN_SYMBOLS:
         return f"the {other.name} has {symbols:.1f} symbols per syllable"
     if side.unseen_share >= MIN_UNSEEN_SHARE:
         return (

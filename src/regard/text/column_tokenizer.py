@@ -176,10 +176,10 @@ class ColumnTokenizer(Tokenizer):
 
 
 def join_tokenizers(names: Sequence[str], columns: Sequence[Tokenizer]) -> ColumnTokenizer:
-    """Join the tokenizers of several columns into one; the kind is that of subwords if a column has them."""
+    """Join the tokenizers of several columns into one; the kind is subwords if a column has them, else characters."""
     entries = [f"{index} {entry}" for index, column in enumerate(columns) for entry in list_entries(column)]
-    kinds: list[Kind] = [column.kind for column in columns]
-    kind = next((kind for kind in kinds if kind in SUBWORD_KINDS), kinds[0])
+    kinds: tuple[Kind, ...] = (*SUBWORD_KINDS, "characters", "words")
+    kind = next(kind for kind in kinds if any(column.kind == kind for column in columns))
     steps = ColumnSteps(
         names=tuple(names),
         columns=tuple(column.steps for column in columns),
@@ -188,6 +188,11 @@ def join_tokenizers(names: Sequence[str], columns: Sequence[Tokenizer]) -> Colum
     )
     model = build_word_model(build_vocabulary(entries))
     return ColumnTokenizer(kind, model, steps, names=tuple(names), columns=tuple(columns))
+
+
+def count_columns(tokenizer: Tokenizer) -> int:
+    """Return the number of columns of the texts that a tokenizer reads."""
+    return len(tokenizer.columns) if isinstance(tokenizer, ColumnTokenizer) else 1
 
 
 def list_entries(tokenizer: Tokenizer) -> list[str]:

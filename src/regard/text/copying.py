@@ -45,13 +45,13 @@ class CopyTable:
 
     def encode(self, text: str) -> CopiedTokens:
         """Return what the tokens of a source text copy."""
-        return self._find_copies(self.tokenizers.source.encode_to_pieces(text)[1])
+        return self._match_pieces(self.tokenizers.source.encode_to_pieces(text)[1])
 
-    def map_ids(self, ids: Sequence[int]) -> list[int]:
+    def find_copies(self, ids: Sequence[int]) -> CopiedTokens:
         """Return what the tokens of a source copy, given their ids, of which none is unknown."""
-        return self._find_copies([self.tokenizers.source.id_to_piece(token_id) for token_id in ids]).ids
+        return self._match_pieces([self.tokenizers.source.id_to_piece(token_id) for token_id in ids])
 
-    def _find_copies(self, pieces: Sequence[bytes]) -> CopiedTokens:
+    def _match_pieces(self, pieces: Sequence[bytes]) -> CopiedTokens:
         """Return what source tokens copy, given their bytes."""
         further: dict[bytes, int] = {}
         ids = []

@@ -21,6 +21,13 @@ class Column(NamedTuple):
     number: str = ""  # number in the table, if the name is not in its header
 
 
+class SpelledSide(NamedTuple):
+    """What is spelled or written in words on a side: its texts without columns of whole tokens, and their kind."""
+
+    texts: list[str]
+    kind: Kind
+
+
 class LearnedSide(NamedTuple):
     """The tokenizer of a side, and its columns with their units as text: lemma (letters) + tags (whole tokens)."""
 
@@ -61,10 +68,8 @@ def learn_column_tokenizer(
         >>> side.description
         'lemma (letters) + tags (whole tokens separated by ;)'
     """
-    rows = [text.split(TAB) for text in texts] if len(columns) > 1 else [[text] for text in texts]
     tokenizers, descriptions = [], []
-    for index, column in enumerate(columns):
-        cells = [row[index] for row in rows]
+    for column, cells in zip(columns, split_columns(columns, texts), strict=True):
         unit = choose_unit(column, cells, beside, kind)
         is_text = unit.unit != TOKENS
         tokenizers.append(
@@ -80,6 +85,23 @@ def learn_column_tokenizer(
     names = [column.name for column in columns]
     tokenizer = tokenizers[0] if len(columns) == 1 else join_tokenizers(names, tokenizers)
     return LearnedSide(tokenizer, " + ".join(descriptions))
+
+
+def select_spelled(
+    columns: Sequence[Column], texts: Sequence[str], beside: Sequence[str], kind: str = "auto"
+) -> SpelledSide:
+    """Return a side without its columns of whole tokens, unless it has no others; arguments as in learning."""
+    cells = split_columns(columns, texts)
+    units = [choose_unit(column, own, beside, kind) for column, own in zip(columns, cells, strict=True)]
+    spelled = [index for index, unit in enumerate(units) if unit.unit != TOKENS] or list(range(len(columns)))
+    rows = zip(*(cells[index] for index in spelled), strict=True)
+    return SpelledSide([TAB.join(row) for row in rows], units[spelled[0]].kind)
+
+
+def split_columns(columns: Sequence[Column], texts: Sequence[str]) -> list[list[str]]:
+    """Return the cells of each column of the texts of a side."""
+    rows = [text.split(TAB) for text in texts] if len(columns) > 1 else [[text] for text in texts]
+    return [[row[index] for row in rows] for index in range(len(columns))]
 
 
 def choose_unit(column: Column, cells: Sequence[str], beside: Sequence[str], kind: str) -> ColumnUnit:

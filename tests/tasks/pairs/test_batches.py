@@ -70,6 +70,25 @@ def test_with_dropout_texts_are_cut_anew_in_each_epoch_and_the_same_when_it_come
     assert other.batch([0, 3], 0).source.tolist() != first.source.tolist()
 
 
+def test_with_dropout_unknown_target_tokens_are_copies_of_the_new_source_tokens():
+    examples = [Example("bad zig zag", "zag bad"), Example("bad zig zag", "bad")] * 4
+    known = ["bad"] * 9
+    tokenizers = learn_tokenizer_pair(
+        [e.source for e in examples], known, source_kind="bpe", target_kind="words", vocab_size=290
+    )[0]
+    pairs = encode_examples(examples, tokenizers, copy=True)
+    assert tokenizers.source.encode_to_pieces("bad zig zag")[1] == [b" bad", b" zig", b" zag"]
+    batches = PairBatches(examples, pairs, tokenizers, tokens=80, seed=0, dropout=0.5)
+    lost = set()
+    for epoch in range(20):
+        batch = batches.batch([0], epoch)
+        ids, first = batch.copy_ids[0].tolist(), int(batch.target_out[0, 0])
+        whole = [index for index, token in enumerate(batch.source[0].tolist()) if token == pairs[0].source[2]]
+        lost.add(not whole)
+        assert first == (ids[whole[0]] if whole else UNKNOWN)
+    assert lost == {True, False}
+
+
 def test_pairs_that_copy_know_what_their_sources_copy(tokenizers):
     pairs = encode_examples(EXAMPLES, tokenizers, copy=True)
     batch = PairBatches(EXAMPLES, pairs, tokenizers, tokens=8, seed=0).batch([0, 1], 0)

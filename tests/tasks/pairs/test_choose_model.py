@@ -55,6 +55,12 @@ def test_long_targets_are_not_for_hard_attention():
     assert choose_pair_model(*encode(long, long)) == ("bahdanau", None)
 
 
+def test_many_different_target_characters_are_not_for_hard_attention():
+    for size, name in ((400, "hard-monotonic"), (600, "bahdanau")):
+        words = [chr(0x4E00 + index) + chr(0x4E00 + (index + 1) % size) for index in range(size)]
+        assert choose_pair_model(*encode(words, words))[0] == name
+
+
 def test_settings_that_only_one_model_has_choose_it(text):
     assert choose_pair_model(MANY, text, {"hidden": 8})[0] == "bahdanau"
     assert choose_pair_model(FEW, text, {"encoder_layers": 2})[0] == "transformer"

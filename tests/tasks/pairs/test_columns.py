@@ -172,3 +172,19 @@ def test_three_columns_without_features_are_refused(here):
         "b.tsv, line 1: expected 2 columns, got 3 columns (2 tabs); choose source and target by number or name: "
         "--data.columns 1,2, or join columns on one side: --data.columns 1+3,2"
     )
+
+
+def test_a_training_from_another_run_reads_as_many_columns(tmp_path, toy, capsys):
+    pairs = write(tmp_path / "pairs.tsv", [(lemma, form) for lemma, form, _ in make_rows(30, 2)])
+    plain = str(tmp_path / "plain")
+    assert main(["train", pairs, "--out", plain, "--quiet", *TINY]) == 0
+    table, steps = write(tmp_path / "table.tsv", make_rows(30, 3)), ["--steps", "1", "--quiet"]
+    for data, base, message in (
+        (table, plain, f"{plain} has 1 source column and 1 target column, got 2 and 1"),
+        (pairs, str(toy / "run"), f"{toy / 'run'} has 2 source columns and 1 target column, got 1 and 1"),
+    ):
+        capsys.readouterr()
+        assert main(["train", data, "--out", str(tmp_path / "new"), "--from", base, *steps]) == 2
+        assert capsys.readouterr().err == f"regard: data: {message}; select them with --columns\n"
+    selected = ["--columns", "1,2", *steps]
+    assert main(["train", table, "--out", str(tmp_path / "new"), "--from", plain, *selected]) == 0

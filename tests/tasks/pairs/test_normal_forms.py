@@ -106,3 +106,14 @@ def test_references_are_composed_before_they_are_compared(folder, capsys):
     assert list(report) == ["text"]
     assert report["text"]["exact_match"]["value"] == 1.0
     assert score_pair_items(model, str(data)).items.counts[:, 0].min() == 1.0
+
+
+@pytest.mark.parametrize("columns", ["1:letters+3:tokens,2:letters", "3:tokens+1:letters,2:letters"])
+def test_features_beside_the_letters_do_not_count_as_sounds(tmp_path, columns):
+    rows = [f"{word}\t{word}{ending}\tV;{tag}\n" for word in WORDS for ending, tag in (("", "PRS"), ("다", "PST"))]
+    (tmp_path / "forms.tsv").write_text(40 * "".join(rows))
+    data = {"train": str(tmp_path / "forms.tsv"), "columns": columns.split(",")}
+    train({**TINY, "data": data, "training": {**STEPS, "max_validation": 1}}, tmp_path / "run", quiet=True)
+    tokenizers = load(tmp_path / "run").tokenizers
+    assert not tokenizers.source.steps.takes_apart
+    assert not tokenizers.target.steps.takes_apart

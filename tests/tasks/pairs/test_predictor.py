@@ -11,7 +11,7 @@ from regard.batch import BOS, EOS, Pair, collate
 from regard.errors import RegardError
 from regard.tasks.loading import load
 from regard.tasks.pairs.options import SearchOptions
-from regard.tasks.pairs.predictor import drop_duplicates
+from regard.tasks.pairs.prediction import drop_duplicates
 
 SOURCES = ["a b c d", "d c", "", "b a b", "a zz b", "c c c", "  d a "]
 

@@ -32,7 +32,8 @@ from regard.tasks.progress import Progress, iter_chunks, offset_progress, show_c
 if TYPE_CHECKING:
     from regard.alignment import AttentionExample, GoldLinks, HeadSelection
     from regard.data.example import Example, Links
-    from regard.tasks.pairs.predictor import PairPredictor, Prediction
+    from regard.tasks.pairs.prediction import Prediction
+    from regard.tasks.pairs.predictor import PairPredictor
 
 Symmetrization = Literal["grow-diag-final-and", "grow-diag-final", "grow-diag", "intersection", "union"]
 

@@ -59,11 +59,12 @@ class PairBatches:
         return hide_tokens(pair, self.hide, self.tokenizers.target.size, Random(seed))
 
     def _tokenize_with_dropout(self, index: int, seed: int) -> Pair:
-        example, pair = self.examples[index], self.pairs[index]
-        source, target, copy_ids = pair
+        example, (source, target, copy_ids) = self.examples[index], self.pairs[index]
         if self.tokenizers.source.kind == "bpe":
             source = self.tokenizers.source.encode(example.source, dropout=self.dropout, seed=seed)
-            copy_ids = None if copy_ids is None else self.copy_table.map_ids(source)
+            if copy_ids is not None:  # of other tokens now, so that the unknown ones of the target have other ids
+                copied = self.copy_table.find_copies(source)
+                copy_ids, target = copied.ids, self.copy_table.encode_target(example.target, copied)
         if self.tokenizers.target.kind == "bpe":
             target = self.tokenizers.target.encode(example.target, dropout=self.dropout, seed=seed + 1)
         return Pair(source, target, copy_ids)

@@ -13,7 +13,7 @@ from regard.models import MODELS
 from regard.recipe import find_compatible_models
 from regard.settings import get_fields
 from regard.tasks.pairs import PairTask
-from regard.tasks.pairs.defaults import SHORT, is_symbols
+from regard.tasks.pairs.defaults import SHORT, SMALL, is_symbols
 from regard.text import TokenizerPair
 from regard.text.column_tokenizer import ColumnTokenizer
 from regard.text.copying import CopyTable, count_copied
@@ -37,14 +37,15 @@ def choose_pair_model(
     """Return the default preset and, unless it depends on the size of the data alone, the reason.
 
     A recurrent model with attention needs less data than a Transformer, and letters to phones or inflected forms are
-    learned best with one source position for each target token, in order. If that preset lacks one of the given
-    settings, return the first preset that has all of them.
+    learned best with one source position for each target token, in order. That takes memory for every target token at
+    every source position, so many different target characters, such as those of Chinese, are not for it. If the preset
+    lacks one of the given settings, return the first preset that has all of them.
     """
     compatible = find_compatible_models(settings or {}, "recipe", PairTask.presets)
     preferred, reason = "bahdanau", None
     if not is_symbols(tokenizers.target):
         preferred = "transformer" if len(pairs) >= LARGE else preferred
-    elif "hard-monotonic" in compatible and is_short(pairs):
+    elif "hard-monotonic" in compatible and tokenizers.target.size < SMALL and has_short_sides(pairs):
         share = measure_monotonicity([(pair.source, pair.target or ()) for pair in take_sample(pairs)])
         if share >= MONOTONIC:
             preferred = "hard-monotonic"
@@ -54,7 +55,7 @@ def choose_pair_model(
     return (preferred, reason) if preferred in compatible else (compatible[0], None)
 
 
-def is_short(pairs: Sequence[Pair]) -> bool:
+def has_short_sides(pairs: Sequence[Pair]) -> bool:
     """Return whether both sides are short on average: hard attention needs memory for every pair of tokens."""
     return all(
         sum(len(pair[side] or ()) for pair in pairs) <= limit * len(pairs)

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from regard.alignment import HeadSelection
     from regard.data.example import Example
     from regard.metrics import AlignmentScore, TextPredictionReport
-    from regard.tasks.pairs.predictor import PairPredictor, Prediction
+    from regard.tasks.pairs.prediction import Prediction
+    from regard.tasks.pairs.predictor import PairPredictor
 
 VALIDATED_BY = {"exact": "exact_match", "chrf": "chrf"}
 """Validation metric of a run -> score to report first; BLEU for all others, where it is meaningful."""

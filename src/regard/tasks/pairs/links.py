@@ -12,7 +12,8 @@ from regard.errors import RegardError
 if TYPE_CHECKING:
     from regard.alignment import AttentionExample, GoldLinks
     from regard.data.example import Example
-    from regard.tasks.pairs.predictor import PairPredictor, Prediction
+    from regard.tasks.pairs.prediction import Prediction
+    from regard.tasks.pairs.predictor import PairPredictor
     from regard.text import Tokenizer
     from regard.text.units import TextUnit
 

@@ -25,7 +25,8 @@ from regard.views.attention_map import AttentionMap
 from regard.views.display import ELLIPSIS, truncate
 
 if TYPE_CHECKING:
-    from regard.tasks.pairs.predictor import PairPredictor, Prediction
+    from regard.tasks.pairs.prediction import Prediction
+    from regard.tasks.pairs.predictor import PairPredictor
 
 TAIL = 40
 """Number of final characters of a hypothesis to show: those of one beam mostly differ near their ends."""

@@ -8,7 +8,6 @@ from dataclasses import replace
 from itertools import compress
 
 from regard.batch import Pair, collate
-from regard.data.example import Example
 from regard.data.pair_check import compute_unknown_share, pluralize, summarize_pair_data
 from regard.errors import RegardError
 from regard.run import Run
@@ -16,19 +15,14 @@ from regard.tasks.pairs.batches import PairBatches, encode_examples
 from regard.tasks.pairs.choose_model import choose_copy, choose_pair_model, supports_copy
 from regard.tasks.pairs.defaults import PairFacts, choose_pair_settings
 from regard.tasks.pairs.load import PairSplit, load_pair_split, name_columns, resolve_columns
-from regard.tasks.pairs.settings import PairRecipe, PairText
+from regard.tasks.pairs.settings import PairRecipe
+from regard.tasks.pairs.tokenizers import check_bpe_dropout, learn_tokenizers, load_same_tokenizers
 from regard.tasks.pairs.validation import PairValidation
 from regard.tasks.settings import get_split_seed
-from regard.text import TextSteps, TokenizerPair, learn_tokenizer_pair
-from regard.text.choose_form import FormChoice, SideCharacters, choose_forms
-from regard.text.column_units import UNITS
-from regard.text.learn_columns import Column, learn_column_tokenizer
-from regard.text.normal_forms import NormalForm
-from regard.text.tokenizer_pair import resolve_kind
+from regard.text import TokenizerPair
 from regard.training.loss import PairStep
 from regard.training.prepared import Prepared
 from regard.training.reporter import Reporter
-from regard.training.resume import load_tokenizers
 
 
 def prepare_pairs(recipe: PairRecipe, existing_run: Run | None, device: str, reporter: Reporter) -> Prepared:
@@ -39,23 +33,13 @@ def prepare_pairs(recipe: PairRecipe, existing_run: Run | None, device: str, rep
     reporter.info(f"data: {corpus.origin}")
     for line in summarize_pair_data(corpus.train, corpus.valid).lines():
         reporter.info(f"  {line}")
-    if existing_run is None and (columns := name_columns(data, labels)) is not None:
-        tokenizers, described, reasons = learn_column_tokenizers(recipe, columns, corpus.train)
-        hint = f"; to say otherwise: --columns {','.join(data.columns)}" if detected else ""
-        reporter.info(f"columns: {described}{hint}")
-    elif existing_run is None:
-        tokenizers, reasons = learn_tokenizers(recipe, corpus.train)
+    if existing_run is None:
+        columns = name_columns(data, labels)
+        tokenizers = learn_tokenizers(recipe, columns, corpus.train, reporter, detected=detected)
     else:
-        tokenizers, reasons = load_tokenizers(existing_run), [f"loaded from {existing_run.path}"]
-        if recipe.ties_vocabularies and not tokenizers.shared_vocab:
-            raise RegardError(f"model.tied requires a shared vocabulary, but {existing_run.path} has one per side")
-    for reason in reasons:
-        reporter.info(f"tokens: {reason}")
-    corpus, train, valid = encode_split(corpus, tokenizers, recipe.data.max_tokens, reporter)
-    if recipe.text.bpe_dropout and "bpe" not in (tokenizers.source.kind, tokenizers.target.kind):
-        raise RegardError(
-            "text.bpe_dropout requires a bpe tokenizer; set --source-tokenizer or --target-tokenizer to bpe"
-        )
+        tokenizers = load_same_tokenizers(recipe, existing_run, reporter)
+    check_bpe_dropout(recipe.text, tokenizers)
+    corpus, train, valid = encode_split(corpus, tokenizers, data.max_tokens, reporter)
     if "name" not in recipe.model:
         name, because = choose_pair_model(train, tokenizers, recipe.model)
         recipe = replace(recipe, model={**recipe.model, "name": name})
@@ -112,87 +96,6 @@ def build_prepared_pairs(
         },
         batch_unit="tokens per side",
         summary=f"{len(first_plan)} per epoch, {100 * first_plan.padding:.1f} % padding",
-    )
-
-
-def learn_column_tokenizers(
-    recipe: PairRecipe, columns: tuple[Sequence[Column], Sequence[Column]], examples: Sequence[Example]
-) -> tuple[TokenizerPair, str, list[str]]:
-    """Learn the tokenizers of sides of table columns; return them with a description, and reasons for normal forms."""
-    text = recipe.text
-    if recipe.ties_vocabularies or text.shared_vocab is True:
-        setting = "model.tied" if recipe.ties_vocabularies else "text.shared_vocab"
-        raise RegardError(f"{setting} requires one vocabulary for both sides, but every column has its own")
-    sources, targets = [example.source for example in examples], [example.target for example in examples]
-    source_kind, target_kind = (
-        next((UNITS[column.unit] for column in side if column.unit is not None), kind)
-        for side, kind in zip(columns, text.tokenizers, strict=True)
-    )
-    forms = choose_normal_forms(text, (source_kind, target_kind), sources, targets)
-    source, target = (
-        learn_column_tokenizer(
-            side_columns,
-            texts,
-            beside,
-            kind=kind,
-            vocab_size=text.vocab_size,
-            min_frequency=text.min_frequency,
-            steps=get_steps(recipe, form.form, moses),
-        )
-        for side_columns, texts, beside, kind, form, moses in (
-            (columns[0], sources, targets, text.tokenizers[0], forms[0], text.moses_source),
-            (columns[1], targets, sources, text.tokenizers[1], forms[1], text.moses_target),
-        )
-    )
-    reasons = [*forms[0].reasons, *forms[1].reasons]
-    return TokenizerPair(source.tokenizer, target.tokenizer), f"{source.description} -> {target.description}", reasons
-
-
-def get_steps(recipe: PairRecipe, form: NormalForm, moses: str | None) -> TextSteps:
-    """Return the preprocessing of a side in a normal form and in the language `moses`, if it is given."""
-    return TextSteps(
-        normal_form=form, lowercase=recipe.text.lowercase, normalize_punctuation=moses is not None, moses=moses
-    )
-
-
-def learn_tokenizers(recipe: PairRecipe, examples: Sequence[Example]) -> tuple[TokenizerPair, list[str]]:
-    """Learn the tokenizers of both sides; return them with the reasons for their kinds and normal forms."""
-    text, tied = recipe.text, recipe.ties_vocabularies
-    sources, targets = [example.source for example in examples], [example.target for example in examples]
-    source_kind, target_kind = text.tokenizers
-    source_form, target_form = choose_normal_forms(text, text.tokenizers, sources, targets)
-    tokenizers, reasons = learn_tokenizer_pair(
-        sources,
-        targets,
-        source_kind=source_kind,
-        target_kind=target_kind,
-        vocab_size=text.vocab_size,
-        min_frequency=text.min_frequency,
-        shared_vocab=True if tied else text.shared_vocab,
-        source_steps=get_steps(recipe, source_form.form, text.moses_source),
-        target_steps=get_steps(recipe, target_form.form, text.moses_target),
-    )
-    if tied and text.shared_vocab == "auto":
-        reasons.append("shared vocabulary: model.tied uses one embedding for both sides")
-    return tokenizers, [*source_form.reasons, *target_form.reasons, *reasons]
-
-
-def choose_normal_forms(
-    text: PairText, kinds: tuple[str, str], sources: Sequence[str], targets: Sequence[str]
-) -> tuple[FormChoice, FormChoice]:
-    """Return the normal form of each side: as set or, for auto, chosen from the texts."""
-    source, target = text.normal_forms
-    if source != "auto" and target != "auto":
-        return FormChoice(source), FormChoice(target)
-    source_kind, target_kind = (
-        resolve_kind(kind, texts)[0] for kind, texts in zip(kinds, (sources, targets), strict=True)
-    )
-    source_choice, target_choice = choose_forms(
-        SideCharacters("source", sources, source_kind), SideCharacters("target", targets, target_kind)
-    )
-    return (
-        source_choice if source == "auto" else FormChoice(source),
-        target_choice if target == "auto" else FormChoice(target),
     )
 
 
