@@ -354,3 +354,46 @@ def test_packed_flash_attention_is_seen(flash_attn):
     scores = query.transpose(0, 1) @ query.permute(1, 2, 0) * 0.4
     visible = torch.block_diag(torch.ones(3, 3), torch.ones(4, 4)).bool().tril()
     torch.testing.assert_close(call.dense()[0], scores.masked_fill(~visible, float("-inf")).softmax(-1))
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_nested_recordings_leave_torch_as_it_was(training):
+    torch.manual_seed(0)
+    model = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True), 2).train(training)
+    with torch.no_grad(), watch(model) as outer, watch(model.layers[1]) as inner:
+        model(X)
+        assert torch._C._is_torch_function_enabled()
+        model.layers[0].self_attn(X, Y, Y)
+    assert torch._C._is_torch_function_enabled()
+    assert {path: len(calls) for path, calls in outer.items()} == {"layers.0.self_attn": 2, "layers.1.self_attn": 1}
+    assert {path: len(calls) for path, calls in inner.items()} == {"self_attn": 1}
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_an_error_inside_leaves_torch_as_it_was(error):
+    layer = nn.MultiheadAttention(8, 2)
+
+    def interrupt(*_):
+        raise error
+
+    layer.out_proj.register_forward_pre_hook(interrupt)
+    model = Calls(lambda: (layer(X, X, X), layer.out_proj(X)))
+    model.layer = layer
+    with pytest.raises(error), watch(model) as seen:
+        model()
+    with pytest.raises(error), watch(layer, keep=interrupt) as refused:
+        layer(X, X, X)
+    assert torch._C._is_torch_function_enabled()
+    assert seen._mode.frame is refused._mode.frame is None
+
+
+def test_a_module_that_returns_nothing_is_seen():
+    scores, values = torch.randn(2, 3, 5, 7), torch.randn(2, 3, 7, 4)
+    store = []
+    model = Calls(lambda: store.append(scores.softmax(-1) @ values))
+    try:
+        raise ValueError
+    except ValueError:  # an error that is handled while the model runs is not the model's
+        with watch(model) as seen:
+            model()
+    torch.testing.assert_close(seen[""][0].dense(), scores.softmax(-1))

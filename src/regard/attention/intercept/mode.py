@@ -102,6 +102,8 @@ class AttentionMode(TorchFunctionMode):
         return super().__enter__()
 
     def __exit__(self, *error: Any) -> None:
+        while self.frame is not None:  # an interrupt calls no hooks
+            self.close(self.frame)
         super().__exit__(*error)
         self._contexts.close()
 
@@ -122,9 +124,11 @@ class AttentionMode(TorchFunctionMode):
         if not self._eager and "torch._dynamo" in sys.modules:  # compiled graphs call neither hooks nor modes
             self._eager = True
             self._contexts.enter_context(disable_compile())
-        self.frame = Frame(path, module, self.frame)
+        self.frame = Frame(path, module, self.frame, sys.exc_info()[1])
         self.ran[path] = self.ran.get(path, 0) + 1
-        if multi_head.runs_in_one_piece(module):
+        self.frame.in_one_piece = multi_head.runs_in_one_piece(module)
+        # only the outermost of nested modules and recordings has a guard: hooks do not return in reverse order
+        if self.frame.in_one_piece and not torch._C._is_torch_function_all_disabled():
             self.frame.guard = torch._C.DisableTorchFunction()
             self.frame.guard.__enter__()
 
@@ -137,13 +141,15 @@ class AttentionMode(TorchFunctionMode):
             frame = frame.parent
         if frame is None:
             return
-        failed = rest[-1] is None
         while self.frame is not None and self.frame is not frame:  # left by an exception
             self.close(self.frame)
-        with torch._C.DisableTorchFunction():
+        failed = rest[-1] is None and sys.exc_info()[1] is not frame.handled
+        try:
             if not failed:
-                self.finish(frame, args, rest[0])
-        self.close(frame)
+                with torch._C.DisableTorchFunction():
+                    self.finish(frame, args, rest[0])
+        finally:
+            self.close(frame)
 
     def close(self, frame: Frame) -> None:
         """Forget a module that has returned."""
@@ -158,7 +164,7 @@ class AttentionMode(TorchFunctionMode):
 
     def finish(self, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Record what a module leaves to record when it returns, and tell of which kind its attention was."""
-        if frame.guard is not None and not frame.attended:
+        if frame.in_one_piece and not frame.attended:
             for captured in self.capture_fast_path(frame.module, args, kwargs):
                 self.add(captured)
         self.settle(frame, frame.pending)
