@@ -397,3 +397,49 @@ def test_a_module_that_returns_nothing_is_seen():
         with watch(model) as seen:
             model()
     torch.testing.assert_close(seen[""][0].dense(), scores.softmax(-1))
+
+
+def write_item(weights):
+    weights[..., 0] = 7.0
+
+
+WRITES = {
+    "zero_": lambda w: w.zero_(),
+    "a list": lambda w: torch._foreach_zero_([w]),
+    "a view": lambda w: w.view(6, 5, 7)[0].mul_(3),
+    "an item": write_item,
+    "dropout": lambda w: functional.dropout(w, 0.5, training=True, inplace=True),
+    "the next softmax": lambda w: torch.softmax(w * 5, -1, out=w),
+}
+
+
+@pytest.mark.parametrize("inference", [False, True])
+@pytest.mark.parametrize("write", WRITES)
+def test_weights_overwritten_after_use_were_copied(write, inference):
+    scores, values = torch.randn(2, 3, 5, 7), torch.randn(2, 3, 7, 4)
+
+    def run():
+        weights = scores.softmax(-1)
+        context = weights @ values
+        WRITES[write](weights)
+        return context
+
+    with torch.inference_mode(inference), torch.random.fork_rng():
+        call = see(run)
+    torch.testing.assert_close(call.dense(), scores.softmax(-1))
+
+
+def test_weights_overwritten_unseen_are_reported():
+    scores, values = torch.randn(2, 3, 5, 7), torch.randn(2, 3, 7, 4)
+
+    def run():
+        weights = scores.softmax(-1)
+        context = weights @ values
+        torch.ops.aten.zero_.default(weights)
+        return context
+
+    model = Calls(run)
+    with watch(model) as seen:
+        model()
+    assert len(seen) == 0
+    assert "(model): its weights were overwritten in place before they could be kept" in str(seen.report())

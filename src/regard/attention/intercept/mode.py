@@ -180,7 +180,11 @@ class AttentionMode(TorchFunctionMode):
             frame.pending.remove(one)
             if SAMPLING in self.hints.get(frame.path, ""):
                 continue
-            self.add(softmax.capture(one, grad=self.grad), frame)
+            captured = softmax.capture(one, grad=self.grad)
+            if captured is None:
+                self.unread.append(frame.path)
+            else:
+                self.add(captured, frame)
 
     def add(self, captured: Captured, frame: Frame | None = None) -> None:
         """Record an attention call for the module that makes it."""

@@ -20,6 +20,7 @@ from regard.attention.intercept.axes import PRODUCTS, REORDERING, find_contracte
 from regard.attention.intercept.captured import Captured
 from regard.attention.intercept.frames import Frame
 from regard.attention.intercept.recorded_weights import HeldWeights
+from regard.attention.lazy_weights import get_version
 
 NAME = "softmax"
 SOFTMAXES = {functional.softmax, torch.softmax, Tensor.softmax, torch.special.softmax, functional.gumbel_softmax}
@@ -110,6 +111,7 @@ SUMS = {"sum"}
 MIXING = {"linear": -1, "conv2d": 1}  # products with a parameter, which may mix heads -> the axis they sum over
 DIVISIONS = {"div", "__truediv__", "div_", "__itruediv__"}
 MULTIPLIED = {"mul", "__mul__", "__rmul__"}
+WRITING = {"__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__", "__ipow__", "__iand__", "__ior__"}
 
 
 @dataclass(eq=False)
@@ -122,6 +124,14 @@ class Softmax:
     features: dict[str, object] = field(default_factory=dict)
     uses: dict[int, Matrix] = field(default_factory=dict)  # the matrices that were contracted with values
 
+    def keep_used(self) -> None:
+        """Copy what was contracted so far, since the model is about to write into it."""
+        if self.uses:
+            self.matrix = self.matrix.clone()
+            copies = [Matrix(use.tensor.clone(), use.axis) for use in self.uses.values() if not use.is_written()]
+            written = [use for use in self.uses.values() if use.is_written()]
+            self.uses = {id(use.tensor): use for use in (*copies, *written)}
+
 
 @dataclass(frozen=True, eq=False)
 class Matrix:
@@ -129,6 +139,11 @@ class Matrix:
 
     tensor: Tensor
     axis: int
+    version: int = 0  # of the tensor when it was used
+
+    def is_written(self) -> bool:
+        """Return whether the tensor was written into since it was used."""
+        return get_version(self.tensor) != self.version
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,8 +230,13 @@ class SoftmaxFlow:
                 self.begin(output, axis)
 
     def before(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Copy weights that dropout is about to overwrite."""
+        """Copy weights that are about to be overwritten, by dropout or after they were used."""
         name = function.__name__
+        written = args[:1] if is_written(name, kwargs) else ()
+        for _, _, operand in iter_tensors((*written, kwargs.get("out"))):
+            track = self.get(operand)
+            if track is not None:
+                track.softmax.keep_used()
         if name not in DROPOUTS or not args or not isinstance(args[0], Tensor):
             return
         training = kwargs.get("training", kwargs.get("train", args[2] if len(args) > 2 else True))
@@ -318,7 +338,7 @@ class SoftmaxFlow:
             alive = {id(track.softmax) for reference, track in self.tracks.values() if reference() is not None}
             self.settle(frame, [other for other in frame.pending if id(other) not in alive])
             frame.pending.append(softmax)
-        softmax.uses[id(track.matrix.tensor)] = matrix
+        softmax.uses[id(track.matrix.tensor)] = replace(matrix, version=get_version(matrix.tensor))
 
 
 def iter_tensors(args: tuple[Any, ...]) -> Iterator[tuple[int, int, Tensor]]:
@@ -344,6 +364,11 @@ def is_change(operand: Tensor, result: Tensor, axis: int) -> bool:
     return operand.ndim == result.ndim and all(same[:axis] + same[axis + 1 :])
 
 
+def is_written(name: str, kwargs: dict[str, Any]) -> bool:
+    """Return whether a function writes into its first argument."""
+    return (name.endswith("_") and not name.endswith("__")) or name in WRITING or bool(kwargs.get("inplace"))
+
+
 def find_normalized(args: tuple[Any, ...], operand: Tensor) -> frozenset[int]:
     """Return the axes over which a division has one divisor each."""
     divisors = [part for part in args if isinstance(part, Tensor) and part is not operand]
@@ -353,9 +378,14 @@ def find_normalized(args: tuple[Any, ...], operand: Tensor) -> frozenset[int]:
     return frozenset(axis for axis, (one, size) in enumerate(sizes) if one == 1 < size)
 
 
-def capture(softmax: Softmax, *, grad: bool) -> Captured:
-    """Return the weights of a softmax that was attention: what was contracted, or all if parts were."""
+def capture(softmax: Softmax, *, grad: bool) -> Captured | None:
+    """Return the weights of a softmax that was attention: what was contracted, or all if parts were.
+
+    None if they were overwritten after that, in a way that could not be seen before.
+    """
     uses = list(softmax.uses.values())
+    if any(use.is_written() for use in uses):
+        return None
     matrix = uses[0] if len(uses) == 1 else Matrix(softmax.matrix, softmax.axis)
     whole = softmax.matrix.shape[softmax.axis]
     features = dict(softmax.features)
