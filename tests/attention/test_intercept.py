@@ -443,3 +443,48 @@ def test_weights_overwritten_unseen_are_reported():
         model()
     assert len(seen) == 0
     assert "(model): its weights were overwritten in place before they could be kept" in str(seen.report())
+
+
+@pytest.mark.parametrize("keep", ["dense", "top:2"])
+def test_a_gradient_of_a_function_of_parameters_is_unchanged(keep):
+    torch.manual_seed(0)
+    layer = nn.MultiheadAttention(8, 2)
+    parameters = dict(layer.named_parameters())
+    gradient = torch.func.grad(lambda given: torch.func.functional_call(layer, given, (X, X, X))[0].sum())
+    expected = gradient(parameters)
+    with watch(layer, keep) as seen:
+        actual = gradient(parameters)
+    torch.testing.assert_close(actual, expected, rtol=0, atol=0)
+    assert len(seen[""]) == 1
+
+
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_nested_tensors_are_padded(layout):
+    parts = [torch.randn(3, 2, 8), torch.randn(5, 2, 8)]
+    nested = torch.nested.nested_tensor(parts, layout=layout).transpose(1, 2)
+    nested = nested if layout is torch.jagged else nested.contiguous()
+    with torch.no_grad(), watch(Calls(functional.scaled_dot_product_attention)) as seen:
+        seen._model(nested, nested, nested)
+    expected = torch.zeros(2, 2, 5, 5)
+    for sequence, part in zip(expected, parts, strict=True):
+        length = len(part)
+        sequence[:, :length, :length] = torch.softmax(part.transpose(0, 1) @ part.permute(1, 2, 0) * 8**-0.5, -1)
+    torch.testing.assert_close(seen[""][0].dense(), expected)
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_nested_sequences_of_torch_see_no_padding():
+    torch.manual_seed(0)
+    layer = nn.MultiheadAttention(8, 2, batch_first=True).eval()
+    parts = [X[0, :4], X[1]]
+    nested = torch.nested.nested_tensor(parts)
+    with torch.no_grad():
+        plain = layer(nested, nested, nested, need_weights=False)[0]
+        with watch(layer) as seen:
+            output = layer(nested, nested, nested, need_weights=False)[0]
+        assert all(map(torch.equal, output.unbind(), plain.unbind()))
+        expected = torch.zeros(2, 2, 6, 6)
+        for sequence, part in zip(expected, parts, strict=True):
+            sequence[:, : len(part), : len(part)] = layer(part, part, part, average_attn_weights=False)[1]
+    torch.testing.assert_close(seen[""][0].dense(), expected)
