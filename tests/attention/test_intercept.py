@@ -3,6 +3,7 @@
 import sys
 import types
 import warnings
+import weakref
 
 import pytest
 import torch
@@ -488,3 +489,19 @@ def test_nested_sequences_of_torch_see_no_padding():
         for sequence, part in zip(expected, parts, strict=True):
             sequence[:, : len(part), : len(part)] = layer(part, part, part, average_attn_weights=False)[1]
     torch.testing.assert_close(seen[""][0].dense(), expected)
+
+
+@pytest.mark.parametrize("keep", ["top:2", "received"])
+def test_no_matrix_outlives_its_layer(keep):
+    references = []
+
+    def run(x):
+        assert all(reference() is None for reference in references)
+        weights = (x @ x.mT).softmax(-1)
+        references.append(weakref.ref(weights))
+        return weights @ x
+
+    model = nn.Sequential(*[Calls(run) for _ in range(3)])
+    with torch.no_grad(), watch(model, keep) as seen:
+        model(X)
+    assert len(references) == len(seen) == 3

@@ -67,7 +67,7 @@ class AttentionMode(TorchFunctionMode):
         super().__init__()
         self.modules, self.record, self.is_active, self.grad = modules, record, is_active, grad
         self.frame: Frame | None = None
-        self.flow = softmax.SoftmaxFlow(lambda: self.frame, self.settle)
+        self.flow = softmax.SoftmaxFlow(lambda: self.frame, self.settle, grad=grad)
         self.ran: dict[str, int] = {}  # how often each module ran
         self.hints: dict[str, str] = {}  # why a module that ran may have no attention to see
         self.unread: list[str] = []  # modules whose matrix was overwritten before it was recorded

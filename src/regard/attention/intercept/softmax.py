@@ -164,10 +164,13 @@ class SoftmaxFlow:
     Args:
         locate: Returns the innermost running frame, or None.
         settle: Records softmaxes of a frame that were attention and that nothing can use any more.
+        grad: Whether the weights keep their gradient.
     """
 
-    def __init__(self, locate: Callable[[], Frame | None], settle: Callable[[Frame, list[Softmax]], None]) -> None:
-        self.locate, self.settle = locate, settle
+    def __init__(
+        self, locate: Callable[[], Frame | None], settle: Callable[[Frame, list[Softmax]], None], *, grad: bool
+    ) -> None:
+        self.locate, self.settle, self.grad = locate, settle, grad
         self.tracks: dict[int, tuple[weakref.ref[Tensor], Track]] = {}
         self.logarithms: dict[int, tuple[weakref.ref[Tensor], int]] = {}  # logarithms of weights -> axis
         self.log_sums: dict[int, tuple[weakref.ref[Tensor], weakref.ref[Tensor], int]] = {}
@@ -207,14 +210,22 @@ class SoftmaxFlow:
         frame = self.locate()
         if frame is not None:
             frame.softmaxes += 1
-            alias = output.view_as(output)  # so that the model alone keeps its tensor alive
+            alias = self.share(output)
             self.put(output, Track(Softmax(frame, alias, axis), Matrix(alias, axis), axis))
 
+    def share(self, tensor: Tensor) -> Tensor:
+        """Return a tensor in the same memory, which without gradient does not keep the other alive."""
+        return tensor.view_as(tensor) if self.grad else tensor.detach()
+
     def put(self, tensor: Tensor, track: Track) -> None:
-        """Follow a tensor."""
-        if len(self.tracks) > 256:
-            self.tracks = {key: entry for key, entry in self.tracks.items() if entry[0]() is not None}
-        self.tracks[id(tensor)] = weakref.ref(tensor), track
+        """Follow a tensor for as long as the model keeps it."""
+        key = id(tensor)
+
+        def forget(reference: weakref.ref[Tensor]) -> None:
+            if self.tracks.get(key, (None,))[0] is reference:
+                del self.tracks[key]
+
+        self.tracks[key] = weakref.ref(tensor, forget), track
 
     def follow_logarithms(self, name: str, args: tuple[Any, ...], output: Any) -> None:
         """Follow `scores - logsumexp(scores)` and its exponential, which is a softmax too."""
@@ -285,7 +296,7 @@ class SoftmaxFlow:
             return
         if name in CHANGES and axis is not None and is_change(operand, result, axis):
             if not track.dropped:
-                track = replace(track, matrix=Matrix(result.view_as(result), axis))
+                track = replace(track, matrix=Matrix(self.share(result), axis))
             elif operand.shape == track.matrix.tensor.shape == result.shape and not name.endswith("_"):
                 again = [track.matrix.tensor if part is operand else part for part in args]
                 track = replace(track, matrix=Matrix(function(*again, **kwargs), axis))
@@ -301,7 +312,7 @@ class SoftmaxFlow:
         """Follow weights whose heads are mixed by a parameter: the mixed ones are used."""
         axis = track.axis
         if axis is not None and axis != summed and axis < result.ndim and result.shape[axis] == operand.shape[axis]:
-            self.put(result, replace(track, matrix=Matrix(result.view_as(result), axis)))
+            self.put(result, replace(track, matrix=Matrix(self.share(result), axis)))
 
     def multiply(self, args: tuple[Any, ...], operand: Tensor, result: Tensor, track: Track) -> None:
         """Follow a product with values of which each gets one weight, as pooling over a sequence computes it."""
