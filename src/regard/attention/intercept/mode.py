@@ -28,6 +28,9 @@ CAPTURES: dict[str, Callable[..., Captured]] = {
 """Functions that compute attention, by name -> what builds the weights from their arguments."""
 
 SOFTMAXES = softmax.SOFTMAXES | softmax.LOG_SOFTMAXES | softmax.LOG_SUMS
+COMPILING = ("torch._dynamo", "torch.nn.attention.flex_attention")
+"""Modules that compile graphs, which call neither hooks nor modes; the second one imports the first when it runs."""
+
 REORDERINGS = {"index_select", "__getitem__"}
 SAMPLING = "it samples values at learned positions (deformable attention)"
 OPERATORS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
@@ -121,7 +124,7 @@ class AttentionMode(TorchFunctionMode):
         path = self.modules.get(module)
         if path is None or not self.is_active():
             return
-        if not self._eager and "torch._dynamo" in sys.modules:  # compiled graphs call neither hooks nor modes
+        if not self._eager and any(name in sys.modules for name in COMPILING):
             self._eager = True
             self._contexts.enter_context(disable_compile())
         self.frame = Frame(path, module, self.frame, sys.exc_info()[1])
