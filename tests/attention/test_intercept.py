@@ -168,6 +168,14 @@ def log_softmax(scores):
     return functional.log_softmax(scores, -1).exp()
 
 
+def log_softmax_in_place(scores):
+    return functional.log_softmax(scores, -1).exp_()
+
+
+def softmin(scores):
+    return functional.softmin(-scores, dim=-1)
+
+
 def log_sum(scores):
     return torch.exp(scores - torch.logsumexp(scores, -1, keepdim=True))
 
@@ -183,7 +191,10 @@ WRITTEN = {
 }
 
 
-@pytest.mark.parametrize("softmax", [lambda s: s.softmax(-1), lambda s: torch.softmax(s, dim=3), log_softmax, log_sum])
+SOFTMAXES = [lambda s: s.softmax(-1), lambda s: torch.softmax(s, dim=3), log_softmax, log_softmax_in_place, softmin, log_sum]
+
+
+@pytest.mark.parametrize("softmax", SOFTMAXES)
 @pytest.mark.parametrize("way", WRITTEN)
 def test_a_softmax_contracted_with_values_is_attention(way, softmax):
     scores, values = torch.randn(2, 3, 5, 7), torch.randn(2, 3, 7, 4)
@@ -197,6 +208,12 @@ def test_changed_weights_are_those_that_were_used():
     torch.testing.assert_close(call.dense(), scores.softmax(-1) * visible)
     sinks = see(lambda: torch.cat([scores, scores[..., :1]], -1).softmax(-1)[..., :-1] @ values)
     torch.testing.assert_close(sinks.dense(), torch.cat([scores, scores[..., :1]], -1).softmax(-1)[..., :-1])
+
+
+def test_a_difference_of_weights_is_what_was_used():
+    scores, values = torch.randn(2, 2, 3, 5, 7), torch.randn(2, 3, 7, 4)
+    call = see(lambda: (scores[0].softmax(-1) - 0.3 * scores[1].softmax(-1)) @ values)
+    torch.testing.assert_close(call.dense(), scores[0].softmax(-1) - 0.3 * scores[1].softmax(-1))
 
 
 def test_heads_mixed_after_the_softmax_are_those_that_were_used():
@@ -505,3 +522,33 @@ def test_no_matrix_outlives_its_layer(keep):
     with torch.no_grad(), watch(model, keep) as seen:
         model(X)
     assert len(references) == len(seen) == 3
+
+
+class Typed(torch.Tensor):
+    """A tensor type of its own."""
+
+
+class CountCalls(torch.overrides.TorchFunctionMode):
+    """Counts the functions of torch that are called."""
+
+    calls = 0
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        self.calls += 1
+        return function(*args, **(kwargs or {}))
+
+
+def test_tensor_types_and_modes_of_others_are_respected():
+    torch.manual_seed(0)
+    layer = nn.MultiheadAttention(8, 2).eval()
+    with torch.no_grad(), CountCalls() as plain:
+        layer(X, X, X)
+    with torch.no_grad(), CountCalls() as around, watch(layer) as seen, CountCalls() as inside:
+        layer(X, X, X)
+    assert around.calls >= plain.calls
+    assert inside.calls >= plain.calls > 0
+    assert len(seen[""]) == 1
+    layer.out_proj.weight = nn.Parameter(layer.out_proj.weight.detach().as_subclass(Typed))
+    with watch(layer) as seen:
+        assert isinstance(layer(X, X, X)[0], Typed)
+    assert len(seen[""]) == 1

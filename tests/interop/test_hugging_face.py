@@ -78,7 +78,7 @@ def test_heads_follow_from_eager_attention(tiny, name, tokenizer, folders, tmp_p
 @pytest.mark.parametrize("queries", [0, -1, 1.5])
 def test_queries_of_heads_must_be_counted(queries):
     with pytest.raises(RegardError) as error:
-        regard.heads(nn.Embedding(5, 4), torch.arange(4)[None], queries=queries)
+        regard.heads(nn.Embedding(5, 4).eval(), torch.arange(4)[None], queries=queries)
     assert str(error.value) == f"heads: queries must be a positive integer, got {queries}"
 
 

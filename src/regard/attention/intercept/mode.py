@@ -54,6 +54,15 @@ BACKWARD = {
 Record = Callable[[Captured, Frame], None]
 
 
+def is_overridden(module: nn.Module, args: Any) -> bool:
+    """Return whether tensors of other types, or other function modes, keep torch from running a module in one piece."""
+    modes = map(torch._C._get_function_stack_at, range(torch._C._len_torch_function_stack()))
+    tensors = (*module.parameters(), *(part for part in args if isinstance(part, Tensor)))
+    return any(type(tensor) not in (Tensor, nn.Parameter) for tensor in tensors) or any(
+        not isinstance(mode, AttentionMode) for mode in modes
+    )
+
+
 class AttentionMode(TorchFunctionMode):
     """Sees the torch functions that the modules of a model call, and captures attention; it replaces nothing.
 
@@ -129,7 +138,7 @@ class AttentionMode(TorchFunctionMode):
             self._contexts.enter_context(disable_compile())
         self.frame = Frame(path, module, self.frame, sys.exc_info()[1])
         self.ran[path] = self.ran.get(path, 0) + 1
-        self.frame.in_one_piece = multi_head.runs_in_one_piece(module)
+        self.frame.in_one_piece = multi_head.runs_in_one_piece(module) and not is_overridden(module, args)
         # only the outermost of nested modules and recordings has a guard: hooks do not return in reverse order
         if self.frame.in_one_piece and not torch._C._is_torch_function_all_disabled():
             self.frame.guard = torch._C.DisableTorchFunction()

@@ -23,7 +23,8 @@ from regard.attention.intercept.recorded_weights import HeldWeights
 from regard.attention.lazy_weights import get_version
 
 NAME = "softmax"
-SOFTMAXES = {functional.softmax, torch.softmax, Tensor.softmax, torch.special.softmax, functional.gumbel_softmax}
+SOFTMAXES = {functional.softmax, torch.softmax, Tensor.softmax, torch.special.softmax}
+SOFTMAXES |= {functional.gumbel_softmax, functional.softmin}
 LOG_SOFTMAXES = {functional.log_softmax, torch.log_softmax, Tensor.log_softmax, torch.special.log_softmax}
 LOG_SUMS = {torch.logsumexp, Tensor.logsumexp, torch.special.logsumexp}
 
@@ -104,6 +105,8 @@ CHANGES = {
     "add",
     "__add__",
     "__radd__",
+    "sub",
+    "__sub__",
 }
 DROPOUTS = {"dropout", "dropout_", "feature_dropout", "feature_dropout_", "alpha_dropout", "alpha_dropout_"}
 FOLLOWED = VIEWS | CHANGES | DROPOUTS
@@ -235,7 +238,7 @@ class SoftmaxFlow:
             reference, scores, axis = self.log_sums.get(id(args[1]), (None, None, 0))
             if reference is not None and reference() is args[1] and scores is not None and scores() is args[0]:
                 self.logarithms[id(output)] = weakref.ref(output), axis
-        elif name == "exp":
+        elif name in ("exp", "exp_"):
             known, axis = self.logarithms.get(id(args[0]), (None, 0))
             if known is not None and known() is args[0]:
                 self.begin(output, axis)
