@@ -191,7 +191,14 @@ WRITTEN = {
 }
 
 
-SOFTMAXES = [lambda s: s.softmax(-1), lambda s: torch.softmax(s, dim=3), log_softmax, log_softmax_in_place, softmin, log_sum]
+SOFTMAXES = [
+    lambda s: s.softmax(-1),
+    lambda s: torch.softmax(s, dim=3),
+    log_softmax,
+    log_softmax_in_place,
+    softmin,
+    log_sum,
+]
 
 
 @pytest.mark.parametrize("softmax", SOFTMAXES)

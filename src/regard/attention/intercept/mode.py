@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode
 
-from regard.attention.intercept import dot_product, flash, flex, multi_head, roles, softmax
+from regard.attention.intercept import dot_product, flash, flex, functions, multi_head, roles, softmax
 from regard.attention.intercept.captured import Captured
 from regard.attention.intercept.frames import Frame
 from regard.attention.shared_context import disable_compile
@@ -27,7 +27,7 @@ CAPTURES: dict[str, Callable[..., Captured]] = {
 }
 """Functions that compute attention, by name -> what builds the weights from their arguments."""
 
-SOFTMAXES = softmax.SOFTMAXES | softmax.LOG_SOFTMAXES | softmax.LOG_SUMS
+SOFTMAXES = functions.SOFTMAXES | functions.LOG_SOFTMAXES | functions.LOG_SUMS
 COMPILING = ("torch._dynamo", "torch.nn.attention.flex_attention")
 """Modules that compile graphs, which call neither hooks nor modes; the second one imports the first when it runs."""
 

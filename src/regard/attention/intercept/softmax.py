@@ -8,113 +8,36 @@ attention, and these were its weights.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from regard.attention.intercept.axes import PRODUCTS, REORDERING, find_contracted, move_axis
 from regard.attention.intercept.captured import Captured
 from regard.attention.intercept.frames import Frame
+from regard.attention.intercept.functions import (
+    CHANGES,
+    DIVISIONS,
+    DROPOUTS,
+    FOLLOWED,
+    LOG_SOFTMAXES,
+    LOG_SUMS,
+    MIXING,
+    MULTIPLIED,
+    SUMS,
+    find_normalized,
+    has_values,
+    is_change,
+    iter_tensors,
+    writes_in_place,
+)
 from regard.attention.intercept.recorded_weights import HeldWeights
 from regard.attention.lazy_weights import get_version
 
 NAME = "softmax"
-SOFTMAXES = {functional.softmax, torch.softmax, Tensor.softmax, torch.special.softmax}
-SOFTMAXES |= {functional.gumbel_softmax, functional.softmin}
-LOG_SOFTMAXES = {functional.log_softmax, torch.log_softmax, Tensor.log_softmax, torch.special.log_softmax}
-LOG_SUMS = {torch.logsumexp, Tensor.logsumexp, torch.special.logsumexp}
-
-VIEWS = {
-    "view",
-    "reshape",
-    "transpose",
-    "permute",
-    "contiguous",
-    "to",
-    "type",
-    "type_as",
-    "float",
-    "half",
-    "bfloat16",
-    "double",
-    "unsqueeze",
-    "squeeze",
-    "expand",
-    "flatten",
-    "unflatten",
-    "clone",
-    "detach",
-    "swapaxes",
-    "swapdims",
-    "movedim",
-    "moveaxis",
-    "view_as",
-    "reshape_as",
-    "expand_as",
-    "t",
-    "adjoint",
-    "__get__",
-    "repeat",
-    "repeat_interleave",
-    "as_strided",
-    "pad",
-    "roll",
-    "flip",
-    "index_select",
-    "gather",
-    "cat",
-    "concat",
-    "stack",
-    "unfold",
-    "alias",
-    "requires_grad_",
-    "cpu",
-    "cuda",
-    "unbind",
-    "select",
-    "masked_select",
-    "scatter",
-}
-CHANGES = {
-    "__getitem__",
-    "narrow",
-    "split",
-    "chunk",
-    "tensor_split",
-    "split_with_sizes",
-    "mul",
-    "__mul__",
-    "__rmul__",
-    "mul_",
-    "__imul__",
-    "masked_fill",
-    "masked_fill_",
-    "where",
-    "nan_to_num",
-    "nan_to_num_",
-    "clamp",
-    "div",
-    "__truediv__",
-    "div_",
-    "__itruediv__",
-    "index_fill",
-    "add",
-    "__add__",
-    "__radd__",
-    "sub",
-    "__sub__",
-}
-DROPOUTS = {"dropout", "dropout_", "feature_dropout", "feature_dropout_", "alpha_dropout", "alpha_dropout_"}
-FOLLOWED = VIEWS | CHANGES | DROPOUTS
-SUMS = {"sum"}
-MIXING = {"linear": -1, "conv2d": 1}  # products with a parameter, which may mix heads -> the axis they sum over
-DIVISIONS = {"div", "__truediv__", "div_", "__itruediv__"}
-MULTIPLIED = {"mul", "__mul__", "__rmul__"}
-WRITING = {"__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__", "__ipow__", "__iand__", "__ior__"}
 
 
 @dataclass(eq=False)
@@ -246,7 +169,7 @@ class SoftmaxFlow:
     def before(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Copy weights that are about to be overwritten, by dropout or after they were used."""
         name = function.__name__
-        written = args[:1] if is_written(name, kwargs) else ()
+        written = args[:1] if writes_in_place(name, kwargs) else ()
         for _, _, operand in iter_tensors((*written, kwargs.get("out"))):
             track = self.get(operand)
             if track is not None:
@@ -353,43 +276,6 @@ class SoftmaxFlow:
             self.settle(frame, [other for other in frame.pending if id(other) not in alive])
             frame.pending.append(softmax)
         softmax.uses[id(track.matrix.tensor)] = replace(matrix, version=get_version(matrix.tensor))
-
-
-def iter_tensors(args: tuple[Any, ...]) -> Iterator[tuple[int, int, Tensor]]:
-    """Iterate over the tensors among arguments, and in lists of them, with their places."""
-    for place, part in enumerate(args):
-        if isinstance(part, Tensor):
-            yield place, 0, part
-        elif isinstance(part, (tuple, list)):
-            for number, inner in enumerate(part):
-                if isinstance(inner, Tensor):
-                    yield place, number, inner
-
-
-def has_values(args: tuple[Any, ...], operand: Tensor) -> bool:
-    """Return whether another argument may hold values: a batched tensor that is no parameter."""
-    others = (other for _, _, other in iter_tensors(args) if other is not operand)
-    return any(other.ndim >= 3 and not isinstance(other, nn.Parameter) for other in others)
-
-
-def is_change(operand: Tensor, result: Tensor, axis: int) -> bool:
-    """Return whether a result has the same queries: other weights for them, or some of their keys."""
-    same = [a == b for a, b in zip(operand.shape, result.shape, strict=False)]
-    return operand.ndim == result.ndim and all(same[:axis] + same[axis + 1 :])
-
-
-def is_written(name: str, kwargs: dict[str, Any]) -> bool:
-    """Return whether a function writes into its first argument."""
-    return (name.endswith("_") and not name.endswith("__")) or name in WRITING or bool(kwargs.get("inplace"))
-
-
-def find_normalized(args: tuple[Any, ...], operand: Tensor) -> frozenset[int]:
-    """Return the axes over which a division has one divisor each."""
-    divisors = [part for part in args if isinstance(part, Tensor) and part is not operand]
-    if not divisors or divisors[0].ndim != operand.ndim:
-        return frozenset()
-    sizes = zip(divisors[0].shape, operand.shape, strict=True)
-    return frozenset(axis for axis, (one, size) in enumerate(sizes) if one == 1 < size)
 
 
 def capture(softmax: Softmax, *, grad: bool) -> Captured | None:
