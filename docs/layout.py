@@ -65,6 +65,7 @@ ORDER = [  # a module imports only from lines above its own; a package stands fo
     "attention.intercept.multi_head",
     "attention.intercept.frames",
     "attention.intercept.axes",
+    "attention.intercept.functions",
     "attention.intercept.softmax",
     "attention.intercept.roles",
     "attention.intercept.mode",

@@ -3,6 +3,7 @@
 import sys
 import types
 import warnings
+import weakref
 
 import pytest
 import torch
@@ -167,6 +168,14 @@ def log_softmax(scores):
     return functional.log_softmax(scores, -1).exp()
 
 
+def log_softmax_in_place(scores):
+    return functional.log_softmax(scores, -1).exp_()
+
+
+def softmin(scores):
+    return functional.softmin(-scores, dim=-1)
+
+
 def log_sum(scores):
     return torch.exp(scores - torch.logsumexp(scores, -1, keepdim=True))
 
@@ -182,7 +191,17 @@ WRITTEN = {
 }
 
 
-@pytest.mark.parametrize("softmax", [lambda s: s.softmax(-1), lambda s: torch.softmax(s, dim=3), log_softmax, log_sum])
+SOFTMAXES = [
+    lambda s: s.softmax(-1),
+    lambda s: torch.softmax(s, dim=3),
+    log_softmax,
+    log_softmax_in_place,
+    softmin,
+    log_sum,
+]
+
+
+@pytest.mark.parametrize("softmax", SOFTMAXES)
 @pytest.mark.parametrize("way", WRITTEN)
 def test_a_softmax_contracted_with_values_is_attention(way, softmax):
     scores, values = torch.randn(2, 3, 5, 7), torch.randn(2, 3, 7, 4)
@@ -196,6 +215,12 @@ def test_changed_weights_are_those_that_were_used():
     torch.testing.assert_close(call.dense(), scores.softmax(-1) * visible)
     sinks = see(lambda: torch.cat([scores, scores[..., :1]], -1).softmax(-1)[..., :-1] @ values)
     torch.testing.assert_close(sinks.dense(), torch.cat([scores, scores[..., :1]], -1).softmax(-1)[..., :-1])
+
+
+def test_a_difference_of_weights_is_what_was_used():
+    scores, values = torch.randn(2, 2, 3, 5, 7), torch.randn(2, 3, 7, 4)
+    call = see(lambda: (scores[0].softmax(-1) - 0.3 * scores[1].softmax(-1)) @ values)
+    torch.testing.assert_close(call.dense(), scores[0].softmax(-1) - 0.3 * scores[1].softmax(-1))
 
 
 def test_heads_mixed_after_the_softmax_are_those_that_were_used():
@@ -354,3 +379,183 @@ def test_packed_flash_attention_is_seen(flash_attn):
     scores = query.transpose(0, 1) @ query.permute(1, 2, 0) * 0.4
     visible = torch.block_diag(torch.ones(3, 3), torch.ones(4, 4)).bool().tril()
     torch.testing.assert_close(call.dense()[0], scores.masked_fill(~visible, float("-inf")).softmax(-1))
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_nested_recordings_leave_torch_as_it_was(training):
+    torch.manual_seed(0)
+    model = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True), 2).train(training)
+    with torch.no_grad(), watch(model) as outer, watch(model.layers[1]) as inner:
+        model(X)
+        assert torch._C._is_torch_function_enabled()
+        model.layers[0].self_attn(X, Y, Y)
+    assert torch._C._is_torch_function_enabled()
+    assert {path: len(calls) for path, calls in outer.items()} == {"layers.0.self_attn": 2, "layers.1.self_attn": 1}
+    assert {path: len(calls) for path, calls in inner.items()} == {"self_attn": 1}
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_an_error_inside_leaves_torch_as_it_was(error):
+    layer = nn.MultiheadAttention(8, 2)
+
+    def interrupt(*_):
+        raise error
+
+    layer.out_proj.register_forward_pre_hook(interrupt)
+    model = Calls(lambda: (layer(X, X, X), layer.out_proj(X)))
+    model.layer = layer
+    with pytest.raises(error), watch(model) as seen:
+        model()
+    with pytest.raises(error), watch(layer, keep=interrupt) as refused:
+        layer(X, X, X)
+    assert torch._C._is_torch_function_enabled()
+    assert seen._mode.frame is refused._mode.frame is None
+
+
+def test_a_module_that_returns_nothing_is_seen():
+    scores, values = torch.randn(2, 3, 5, 7), torch.randn(2, 3, 7, 4)
+    store = []
+    model = Calls(lambda: store.append(scores.softmax(-1) @ values))
+    try:
+        raise ValueError
+    except ValueError:  # an error that is handled while the model runs is not the model's
+        with watch(model) as seen:
+            model()
+    torch.testing.assert_close(seen[""][0].dense(), scores.softmax(-1))
+
+
+def write_item(weights):
+    weights[..., 0] = 7.0
+
+
+WRITES = {
+    "zero_": lambda w: w.zero_(),
+    "a list": lambda w: torch._foreach_zero_([w]),
+    "a view": lambda w: w.view(6, 5, 7)[0].mul_(3),
+    "an item": write_item,
+    "dropout": lambda w: functional.dropout(w, 0.5, training=True, inplace=True),
+    "the next softmax": lambda w: torch.softmax(w * 5, -1, out=w),
+}
+
+
+@pytest.mark.parametrize("inference", [False, True])
+@pytest.mark.parametrize("write", WRITES)
+def test_weights_overwritten_after_use_were_copied(write, inference):
+    scores, values = torch.randn(2, 3, 5, 7), torch.randn(2, 3, 7, 4)
+
+    def run():
+        weights = scores.softmax(-1)
+        context = weights @ values
+        WRITES[write](weights)
+        return context
+
+    with torch.inference_mode(inference), torch.random.fork_rng():
+        call = see(run)
+    torch.testing.assert_close(call.dense(), scores.softmax(-1))
+
+
+def test_weights_overwritten_unseen_are_reported():
+    scores, values = torch.randn(2, 3, 5, 7), torch.randn(2, 3, 7, 4)
+
+    def run():
+        weights = scores.softmax(-1)
+        context = weights @ values
+        torch.ops.aten.zero_.default(weights)
+        return context
+
+    model = Calls(run)
+    with watch(model) as seen:
+        model()
+    assert len(seen) == 0
+    assert "(model): its weights were overwritten in place before they could be kept" in str(seen.report())
+
+
+@pytest.mark.parametrize("keep", ["dense", "top:2"])
+def test_a_gradient_of_a_function_of_parameters_is_unchanged(keep):
+    torch.manual_seed(0)
+    layer = nn.MultiheadAttention(8, 2)
+    parameters = dict(layer.named_parameters())
+    gradient = torch.func.grad(lambda given: torch.func.functional_call(layer, given, (X, X, X))[0].sum())
+    expected = gradient(parameters)
+    with watch(layer, keep) as seen:
+        actual = gradient(parameters)
+    torch.testing.assert_close(actual, expected, rtol=0, atol=0)
+    assert len(seen[""]) == 1
+
+
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_nested_tensors_are_padded(layout):
+    parts = [torch.randn(3, 2, 8), torch.randn(5, 2, 8)]
+    nested = torch.nested.nested_tensor(parts, layout=layout).transpose(1, 2)
+    nested = nested if layout is torch.jagged else nested.contiguous()
+    with torch.no_grad(), watch(Calls(functional.scaled_dot_product_attention)) as seen:
+        seen._model(nested, nested, nested)
+    expected = torch.zeros(2, 2, 5, 5)
+    for sequence, part in zip(expected, parts, strict=True):
+        length = len(part)
+        sequence[:, :length, :length] = torch.softmax(part.transpose(0, 1) @ part.permute(1, 2, 0) * 8**-0.5, -1)
+    torch.testing.assert_close(seen[""][0].dense(), expected)
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_nested_sequences_of_torch_see_no_padding():
+    torch.manual_seed(0)
+    layer = nn.MultiheadAttention(8, 2, batch_first=True).eval()
+    parts = [X[0, :4], X[1]]
+    nested = torch.nested.nested_tensor(parts)
+    with torch.no_grad():
+        plain = layer(nested, nested, nested, need_weights=False)[0]
+        with watch(layer) as seen:
+            output = layer(nested, nested, nested, need_weights=False)[0]
+        assert all(map(torch.equal, output.unbind(), plain.unbind()))
+        expected = torch.zeros(2, 2, 6, 6)
+        for sequence, part in zip(expected, parts, strict=True):
+            sequence[:, : len(part), : len(part)] = layer(part, part, part, average_attn_weights=False)[1]
+    torch.testing.assert_close(seen[""][0].dense(), expected)
+
+
+@pytest.mark.parametrize("keep", ["top:2", "received"])
+def test_no_matrix_outlives_its_layer(keep):
+    references = []
+
+    def run(x):
+        assert all(reference() is None for reference in references)
+        weights = (x @ x.mT).softmax(-1)
+        references.append(weakref.ref(weights))
+        return weights @ x
+
+    model = nn.Sequential(*[Calls(run) for _ in range(3)])
+    with torch.no_grad(), watch(model, keep) as seen:
+        model(X)
+    assert len(references) == len(seen) == 3
+
+
+class Typed(torch.Tensor):
+    """A tensor type of its own."""
+
+
+class CountCalls(torch.overrides.TorchFunctionMode):
+    """Counts the functions of torch that are called."""
+
+    calls = 0
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        self.calls += 1
+        return function(*args, **(kwargs or {}))
+
+
+def test_tensor_types_and_modes_of_others_are_respected():
+    torch.manual_seed(0)
+    layer = nn.MultiheadAttention(8, 2).eval()
+    with torch.no_grad(), CountCalls() as plain:
+        layer(X, X, X)
+    with torch.no_grad(), CountCalls() as around, watch(layer) as seen, CountCalls() as inside:
+        layer(X, X, X)
+    assert around.calls >= plain.calls
+    assert inside.calls >= plain.calls > 0
+    assert len(seen[""]) == 1
+    layer.out_proj.weight = nn.Parameter(layer.out_proj.weight.detach().as_subclass(Typed))
+    with watch(layer) as seen:
+        assert isinstance(layer(X, X, X)[0], Typed)
+    assert len(seen[""]) == 1

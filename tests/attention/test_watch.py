@@ -330,3 +330,35 @@ def test_a_compiled_model_is_watched_uncompiled():  # in a new process: shape ch
     run = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     assert run.stdout == "['0', '1'] ['regard.watch: the compiled model runs uncompiled while it is watched']\n"
+
+
+FLEX = """
+import torch
+from torch import nn
+from torch.nn.attention.flex_attention import flex_attention
+from regard import RegardError, watch
+
+offset = torch.zeros((), dtype=torch.long)
+
+class Model(nn.Module):
+    def forward(self, x):
+        return flex_attention(x, x, x, score_mod=lambda s, b, h, i, j: torch.where(j <= i + offset, s, -torch.inf))
+
+x = torch.randn(1, 2, 16, 16)
+with watch(Model()) as seen:
+    seen._model(x)  # compiles for the first time in this process
+expected = (x @ x.mT / 4).masked_fill(torch.ones(16, 16).triu(1).bool(), -torch.inf).softmax(-1)
+torch.testing.assert_close(seen[""][0].dense(), expected)
+offset.add_(3)
+try:
+    seen[""][0].dense()
+except RegardError as error:
+    print(error)
+"""
+
+
+@pytest.mark.slow
+def test_flex_attention_may_compile_first_while_watched():
+    run = subprocess.run([sys.executable, "-W", "ignore", "-c", FLEX], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.startswith("weights: query, keys or mask were modified in place after the recorded call;")

@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import regard
 from regard import RegardError
@@ -72,6 +73,13 @@ def test_heads_follow_from_eager_attention(tiny, name, tokenizer, folders, tmp_p
     np.testing.assert_allclose(got["entropy"], torch.special.entr(weights).sum(-1).mean(-1), rtol=1e-4)
     np.testing.assert_allclose(got["first"], weights[..., 1:, 0].mean(-1), rtol=1e-4)
     np.testing.assert_allclose(got["previous"], weights.diagonal(-1, -2, -1).mean(-1), rtol=1e-4)
+
+
+@pytest.mark.parametrize("queries", [0, -1])
+def test_queries_of_heads_must_be_counted(queries):
+    with pytest.raises(RegardError) as error:
+        regard.heads(nn.Embedding(5, 4).eval(), torch.arange(4)[None], queries=queries)
+    assert str(error.value) == f"heads: queries must be a positive integer, got {queries}"
 
 
 def test_heads_of_an_encoder_with_decoder_in_python(folders):

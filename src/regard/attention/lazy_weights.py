@@ -67,8 +67,10 @@ class LazyWeights(Weights):
 
     def block(self, rows: Index, cols: Index) -> Float[Tensor, "*batch rows cols"]:
         self.check_unchanged()
-        with torch.set_grad_enabled(self.grad and torch.is_grad_enabled()):
-            return _Block.apply(self.call.terms, self.statistic, rows, cols, self.call.sink, *self.call.inputs)
+        if not (self.grad and torch.is_grad_enabled()):
+            with torch.no_grad():
+                return compute_block(self.call, self.statistic, rows, cols)
+        return _Block.apply(self.call.terms, self.statistic, rows, cols, self.call.sink, *self.call.inputs)
 
     def select_batch(self, leading: list[Any]) -> Weights:
         call, batch = self.call, self.shape[:-2]
@@ -133,15 +135,7 @@ class _Block(torch.autograd.Function):
         ctx.terms, ctx.rows, ctx.cols = terms, rows, cols
         ctx.save_for_backward(statistic, sink, *inputs)
         query, keys, bias, *parameters = inputs
-        call = Call(terms, query, keys, bias, tuple(parameters)).bind_parameters()
-        block = statistic.new_empty(*terms.shape[:-2], count_indices(rows), count_indices(cols))
-        with call.autocast():
-            for local, row_index in split_rows(call, rows):
-                weights = terms.normalizer.weights(
-                    call.span(row_index, cols), select_index(statistic, -2, row_index), cols
-                )
-                select_index(block, -2, local)[:] = weights
-        return block
+        return compute_block(Call(terms, query, keys, bias, tuple(parameters)), statistic, rows, cols)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
@@ -158,6 +152,19 @@ class _Block(torch.autograd.Function):
                 if of_sink is not None:
                     of_sink += sink_gradient(sink, row_statistic, mean)
         return None, None, None, None, of_sink, *sums.collect()
+
+
+def compute_block(
+    call: Call, statistic: Float[Tensor, "*batch queries 1"], rows: Index, cols: Index
+) -> Float[Tensor, "*batch rows cols"]:
+    """Compute some rows and columns of the weights of a prepared call."""
+    terms, call = call.terms, call.bind_parameters()
+    block = statistic.new_empty(*terms.shape[:-2], count_indices(rows), count_indices(cols))
+    with call.autocast():
+        for local, row_index in split_rows(call, rows):
+            weights = terms.normalizer.weights(call.span(row_index, cols), select_index(statistic, -2, row_index), cols)
+            select_index(block, -2, local)[:] = weights
+    return block
 
 
 def backward_rows(

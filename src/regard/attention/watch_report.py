@@ -99,7 +99,10 @@ def build_report(model: nn.Module, calls: Mapping[str, Sequence[Captured]], mode
             "wrap them in a module"
         )
     if mode.unread:
-        notes += [f"{path}: its weights were overwritten in place before they could be kept" for path in mode.unread]
+        notes += [
+            f"{path or '(model)'}: its weights were overwritten in place before they could be kept"
+            for path in dict.fromkeys(mode.unread)
+        ]
     return AttentionReport(seen, tuple(find_unseen(modules, calls, mode)), tuple(notes))
 
 

@@ -40,6 +40,8 @@ def score_heads(
         queries: Number of evenly spaced queries to measure (default: all, of long texts 2,048).
     """
     length = tokens.shape[-1]
+    if queries is not None and queries < 1:
+        raise RegardError(f"heads: queries must be a positive integer, got {queries}")
     if length < 2:
         raise RegardError(f"heads: the text must have at least 2 tokens, got {length}")
     queries = min(length, queries or (length if length <= LONG else MEASURED))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -42,7 +44,12 @@ class FlexWeights(Weights):
         self.score_mod, self.mask_mod = score_mod, mask_mod
         self.shape, self.ranked = torch.Size((*query.shape[:-1], keys.shape[-2])), True
         self.device, self.dtype = query.device, torch.promote_types(query.dtype, torch.float32)
-        self._versions = [get_version(query), get_version(keys)]
+        self._versions = [get_version(tensor) for tensor in self.iter_tensors()]
+
+    def iter_tensors(self) -> Iterator[Tensor]:
+        """Iterate over the tensors that the weights are computed from, and those that the functions refer to."""
+        yield from (self.query, self.keys)
+        yield from iter_closure_tensors((self.score_mod, self.mask_mod), set())
 
     @property
     def groups(self) -> int:
@@ -51,7 +58,7 @@ class FlexWeights(Weights):
 
     def compute_rows(self, rows: Index) -> Float[Tensor, "batch heads rows keys"]:
         """Compute whole rows, as flex_attention defines them; zeros for a query that sees no key."""
-        if [get_version(self.query), get_version(self.keys)] != self._versions:
+        if [get_version(tensor) for tensor in self.iter_tensors()] != self._versions:
             raise RegardError(STALE)
         query = select_index(self.query, -2, rows).to(self.dtype)
         keys = self.keys.to(self.dtype).repeat_interleave(query.shape[1] // self.groups, 1)
@@ -83,6 +90,20 @@ class FlexWeights(Weights):
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Weights:
         return FlexWeights(change(self.query), change(self.keys), self.scale, self.score_mod, self.mask_mod)
+
+
+def iter_closure_tensors(part: Any, visited: set[int]) -> Iterator[Tensor]:
+    """Iterate over the tensors that functions refer to, also through other functions, as `and_masks` makes them."""
+    if isinstance(part, Tensor):
+        yield part
+    elif isinstance(part, (tuple, list)):
+        for inner in part:
+            yield from iter_closure_tensors(inner, visited)
+    elif inspect.isfunction(part) and id(part) not in visited:
+        visited.add(id(part))
+        variables = inspect.getclosurevars(part)
+        for inner in (*variables.nonlocals.values(), *variables.globals.values()):
+            yield from iter_closure_tensors(inner, visited)
 
 
 def map_positions(modify: Modify, leading: int) -> Callable[..., Tensor]:

@@ -15,6 +15,8 @@ class Frame:
     path: str
     module: nn.Module
     parent: Frame | None
+    handled: BaseException | None = None  # the exception that was handled when the module was called
+    in_one_piece: bool = False  # whether torch may run the module as one operator
     guard: Any = None  # switches interception off, so that torch keeps its fast path
     active: bool = True
     attended: bool = False  # whether attention was recorded here or below

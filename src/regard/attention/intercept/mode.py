@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode
 
-from regard.attention.intercept import dot_product, flash, flex, multi_head, roles, softmax
+from regard.attention.intercept import dot_product, flash, flex, functions, multi_head, roles, softmax
 from regard.attention.intercept.captured import Captured
 from regard.attention.intercept.frames import Frame
 from regard.attention.shared_context import disable_compile
@@ -27,7 +27,10 @@ CAPTURES: dict[str, Callable[..., Captured]] = {
 }
 """Functions that compute attention, by name -> what builds the weights from their arguments."""
 
-SOFTMAXES = softmax.SOFTMAXES | softmax.LOG_SOFTMAXES | softmax.LOG_SUMS
+SOFTMAXES = functions.SOFTMAXES | functions.LOG_SOFTMAXES | functions.LOG_SUMS
+COMPILING = ("torch._dynamo", "torch.nn.attention.flex_attention")
+"""Modules that compile graphs, which call neither hooks nor modes; the second one imports the first when it runs."""
+
 REORDERINGS = {"index_select", "__getitem__"}
 SAMPLING = "it samples values at learned positions (deformable attention)"
 OPERATORS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
@@ -51,6 +54,15 @@ BACKWARD = {
 Record = Callable[[Captured, Frame], None]
 
 
+def is_overridden(module: nn.Module, args: Any) -> bool:
+    """Return whether tensors of other types, or other function modes, keep torch from running a module in one piece."""
+    modes = map(torch._C._get_function_stack_at, range(torch._C._len_torch_function_stack()))
+    tensors = (*module.parameters(), *(part for part in args if isinstance(part, Tensor)))
+    return any(type(tensor) not in (Tensor, nn.Parameter) for tensor in tensors) or any(
+        not isinstance(mode, AttentionMode) for mode in modes
+    )
+
+
 class AttentionMode(TorchFunctionMode):
     """Sees the torch functions that the modules of a model call, and captures attention; it replaces nothing.
 
@@ -67,7 +79,7 @@ class AttentionMode(TorchFunctionMode):
         super().__init__()
         self.modules, self.record, self.is_active, self.grad = modules, record, is_active, grad
         self.frame: Frame | None = None
-        self.flow = softmax.SoftmaxFlow(lambda: self.frame, self.settle)
+        self.flow = softmax.SoftmaxFlow(lambda: self.frame, self.settle, grad=grad)
         self.ran: dict[str, int] = {}  # how often each module ran
         self.hints: dict[str, str] = {}  # why a module that ran may have no attention to see
         self.unread: list[str] = []  # modules whose matrix was overwritten before it was recorded
@@ -102,6 +114,8 @@ class AttentionMode(TorchFunctionMode):
         return super().__enter__()
 
     def __exit__(self, *error: Any) -> None:
+        while self.frame is not None:  # an interrupt calls no hooks
+            self.close(self.frame)
         super().__exit__(*error)
         self._contexts.close()
 
@@ -119,12 +133,14 @@ class AttentionMode(TorchFunctionMode):
         path = self.modules.get(module)
         if path is None or not self.is_active():
             return
-        if not self._eager and "torch._dynamo" in sys.modules:  # compiled graphs call neither hooks nor modes
+        if not self._eager and any(name in sys.modules for name in COMPILING):
             self._eager = True
             self._contexts.enter_context(disable_compile())
-        self.frame = Frame(path, module, self.frame)
+        self.frame = Frame(path, module, self.frame, sys.exc_info()[1])
         self.ran[path] = self.ran.get(path, 0) + 1
-        if multi_head.runs_in_one_piece(module):
+        self.frame.in_one_piece = multi_head.runs_in_one_piece(module) and not is_overridden(module, args)
+        # only the outermost of nested modules and recordings has a guard: hooks do not return in reverse order
+        if self.frame.in_one_piece and not torch._C._is_torch_function_all_disabled():
             self.frame.guard = torch._C.DisableTorchFunction()
             self.frame.guard.__enter__()
 
@@ -137,13 +153,15 @@ class AttentionMode(TorchFunctionMode):
             frame = frame.parent
         if frame is None:
             return
-        failed = rest[-1] is None
         while self.frame is not None and self.frame is not frame:  # left by an exception
             self.close(self.frame)
-        with torch._C.DisableTorchFunction():
+        failed = rest[-1] is None and sys.exc_info()[1] is not frame.handled
+        try:
             if not failed:
-                self.finish(frame, args, rest[0])
-        self.close(frame)
+                with torch._C.DisableTorchFunction():
+                    self.finish(frame, args, rest[0])
+        finally:
+            self.close(frame)
 
     def close(self, frame: Frame) -> None:
         """Forget a module that has returned."""
@@ -158,7 +176,7 @@ class AttentionMode(TorchFunctionMode):
 
     def finish(self, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Record what a module leaves to record when it returns, and tell of which kind its attention was."""
-        if frame.guard is not None and not frame.attended:
+        if frame.in_one_piece and not frame.attended:
             for captured in self.capture_fast_path(frame.module, args, kwargs):
                 self.add(captured)
         self.settle(frame, frame.pending)
@@ -174,7 +192,11 @@ class AttentionMode(TorchFunctionMode):
             frame.pending.remove(one)
             if SAMPLING in self.hints.get(frame.path, ""):
                 continue
-            self.add(softmax.capture(one, grad=self.grad), frame)
+            captured = softmax.capture(one, grad=self.grad)
+            if captured is None:
+                self.unread.append(frame.path)
+            else:
+                self.add(captured, frame)
 
     def add_reported(self, captured: Captured, module: nn.Module | None) -> None:
         """Record a call that was reported, by a module that may run without being called."""

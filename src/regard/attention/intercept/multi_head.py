@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from regard.attention.inputs import autocast_type
 from regard.attention.intercept.captured import Captured
-from regard.attention.intercept.dot_product import causal_from_start
+from regard.attention.intercept.dot_product import both_within, causal_from_start, find_positions
 from regard.attention.intercept.recorded_weights import RecordedWeights
 from regard.attention.visible import Rule, TensorRule
 
@@ -68,7 +68,8 @@ def capture_module(module: nn.MultiheadAttention, args: Any, kwargs: Any, *, gra
     query, keys = (as_batch(call[name], module.batch_first) for name in ("query", "key"))
     causal = call["is_causal"] and call["key_padding_mask"] is None and not call["need_weights"]
     masks = None if causal else call["attn_mask"], call["key_padding_mask"]
-    captured = capture_heads(query, keys, get_projections(module), masks, causal=causal, grad=grad)
+    within = find_lengths(call["query"], call["key"])
+    captured = capture_heads(query, keys, get_projections(module), masks, causal=causal, grad=grad, within=within)
     captured.kind = "self" if call["query"] is call["key"] else None
     return captured
 
@@ -79,17 +80,16 @@ def capture_encoder_layer(layer: nn.TransformerEncoderLayer, args: Any, kwargs: 
     given.apply_defaults()
     call = given.arguments
     source, padding = call["src"], call["src_key_padding_mask"]
-    if source.is_nested:
-        lengths = torch.tensor([len(sequence) for sequence in source.unbind()], device=source.device)
-        source = source.to_padded_tensor(0.0)
-        padding = torch.arange(source.shape[1], device=source.device) >= lengths[:, None]
+    within = find_lengths(source, source)
+    source = as_batch(source, batch_first=True)
     if layer.norm_first:
         source = functional.layer_norm(
             source, layer.norm1.normalized_shape, layer.norm1.weight, layer.norm1.bias, layer.norm1.eps
         )
     captured = capture_heads(
-        source, source, get_projections(layer.self_attn), (call["src_mask"], padding), causal=False, grad=grad
-    )
+        source, source, get_projections(layer.self_attn), (call["src_mask"], padding),
+        causal=False, grad=grad, within=within,
+    )  # fmt: skip
     captured.kind, captured.path = "self", "self_attn"
     return captured
 
@@ -114,6 +114,7 @@ def capture_heads(
     causal: bool,
     grad: bool,
     fixed_keys: Float[Tensor, "batch_heads keys width"] | None = None,
+    within: Rule | None = None,
 ) -> Captured:
     """Project query and keys as the module does, and return the weights of its heads."""
     heads = projections.heads
@@ -137,9 +138,9 @@ def capture_heads(
         if not grad:
             query, keys = query.detach(), keys.detach()
         rule, bias = merge_masks(*masks, heads=heads, keys=keys.shape[-2])
-    if causal:
-        causal_rule = causal_from_start(query.shape[-2], keys.shape[-2])
-        rule = causal_rule if rule is None else rule & causal_rule
+    for part in (within, causal_from_start(query.shape[-2], keys.shape[-2]) if causal else None):
+        if part is not None:
+            rule = part if rule is None else rule & part
     return Captured(RecordedWeights(query, keys, query.shape[-1] ** -0.5, rule, bias, grad=grad), NAME)
 
 
@@ -165,7 +166,12 @@ def merge_masks(
     return rule, bias
 
 
-def as_batch(tensor: Float[Tensor, "..."], batch_first: bool) -> Float[Tensor, "batch positions width"]:
+def find_lengths(query: Tensor, keys: Tensor) -> Rule | None:
+    """Return the rule that nothing sees, or is seen, beyond the sequences of nested tensors; None for others."""
+    return both_within(find_positions(query), find_positions(keys)) if query.is_nested else None
+
+
+def as_batch(tensor: Tensor, batch_first: bool) -> Float[Tensor, "batch positions width"]:
     """Return a sequence, or a batch of them in either layout, as a batch."""
     if tensor.is_nested:
         return tensor.to_padded_tensor(0.0)

@@ -8,108 +8,36 @@ attention, and these were its weights.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from regard.attention.intercept.axes import PRODUCTS, REORDERING, find_contracted, move_axis
 from regard.attention.intercept.captured import Captured
 from regard.attention.intercept.frames import Frame
+from regard.attention.intercept.functions import (
+    CHANGES,
+    DIVISIONS,
+    DROPOUTS,
+    FOLLOWED,
+    LOG_SOFTMAXES,
+    LOG_SUMS,
+    MIXING,
+    MULTIPLIED,
+    SUMS,
+    find_normalized,
+    has_values,
+    is_change,
+    iter_tensors,
+    writes_in_place,
+)
 from regard.attention.intercept.recorded_weights import HeldWeights
+from regard.attention.lazy_weights import get_version
 
 NAME = "softmax"
-SOFTMAXES = {functional.softmax, torch.softmax, Tensor.softmax, torch.special.softmax, functional.gumbel_softmax}
-LOG_SOFTMAXES = {functional.log_softmax, torch.log_softmax, Tensor.log_softmax, torch.special.log_softmax}
-LOG_SUMS = {torch.logsumexp, Tensor.logsumexp, torch.special.logsumexp}
-
-VIEWS = {
-    "view",
-    "reshape",
-    "transpose",
-    "permute",
-    "contiguous",
-    "to",
-    "type",
-    "type_as",
-    "float",
-    "half",
-    "bfloat16",
-    "double",
-    "unsqueeze",
-    "squeeze",
-    "expand",
-    "flatten",
-    "unflatten",
-    "clone",
-    "detach",
-    "swapaxes",
-    "swapdims",
-    "movedim",
-    "moveaxis",
-    "view_as",
-    "reshape_as",
-    "expand_as",
-    "t",
-    "adjoint",
-    "__get__",
-    "repeat",
-    "repeat_interleave",
-    "as_strided",
-    "pad",
-    "roll",
-    "flip",
-    "index_select",
-    "gather",
-    "cat",
-    "concat",
-    "stack",
-    "unfold",
-    "alias",
-    "requires_grad_",
-    "cpu",
-    "cuda",
-    "unbind",
-    "select",
-    "masked_select",
-    "scatter",
-}
-CHANGES = {
-    "__getitem__",
-    "narrow",
-    "split",
-    "chunk",
-    "tensor_split",
-    "split_with_sizes",
-    "mul",
-    "__mul__",
-    "__rmul__",
-    "mul_",
-    "__imul__",
-    "masked_fill",
-    "masked_fill_",
-    "where",
-    "nan_to_num",
-    "nan_to_num_",
-    "clamp",
-    "div",
-    "__truediv__",
-    "div_",
-    "__itruediv__",
-    "index_fill",
-    "add",
-    "__add__",
-    "__radd__",
-}
-DROPOUTS = {"dropout", "dropout_", "feature_dropout", "feature_dropout_", "alpha_dropout", "alpha_dropout_"}
-FOLLOWED = VIEWS | CHANGES | DROPOUTS
-SUMS = {"sum"}
-MIXING = {"linear": -1, "conv2d": 1}  # products with a parameter, which may mix heads -> the axis they sum over
-DIVISIONS = {"div", "__truediv__", "div_", "__itruediv__"}
-MULTIPLIED = {"mul", "__mul__", "__rmul__"}
 
 
 @dataclass(eq=False)
@@ -122,6 +50,14 @@ class Softmax:
     features: dict[str, object] = field(default_factory=dict)
     uses: dict[int, Matrix] = field(default_factory=dict)  # the matrices that were contracted with values
 
+    def keep_used(self) -> None:
+        """Copy what was contracted so far, since the model is about to write into it."""
+        if self.uses:
+            self.matrix = self.matrix.clone()
+            copies = [Matrix(use.tensor.clone(), use.axis) for use in self.uses.values() if not use.is_written()]
+            written = [use for use in self.uses.values() if use.is_written()]
+            self.uses = {id(use.tensor): use for use in (*copies, *written)}
+
 
 @dataclass(frozen=True, eq=False)
 class Matrix:
@@ -129,6 +65,11 @@ class Matrix:
 
     tensor: Tensor
     axis: int
+    version: int = 0  # of the tensor when it was used
+
+    def is_written(self) -> bool:
+        """Return whether the tensor was written into since it was used."""
+        return get_version(self.tensor) != self.version
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,10 +90,13 @@ class SoftmaxFlow:
     Args:
         locate: Returns the innermost running frame, or None.
         settle: Records softmaxes of a frame that were attention and that nothing can use any more.
+        grad: Whether the weights keep their gradient.
     """
 
-    def __init__(self, locate: Callable[[], Frame | None], settle: Callable[[Frame, list[Softmax]], None]) -> None:
-        self.locate, self.settle = locate, settle
+    def __init__(
+        self, locate: Callable[[], Frame | None], settle: Callable[[Frame, list[Softmax]], None], *, grad: bool
+    ) -> None:
+        self.locate, self.settle, self.grad = locate, settle, grad
         self.tracks: dict[int, tuple[weakref.ref[Tensor], Track]] = {}
         self.logarithms: dict[int, tuple[weakref.ref[Tensor], int]] = {}  # logarithms of weights -> axis
         self.log_sums: dict[int, tuple[weakref.ref[Tensor], weakref.ref[Tensor], int]] = {}
@@ -192,14 +136,22 @@ class SoftmaxFlow:
         frame = self.locate()
         if frame is not None:
             frame.softmaxes += 1
-            alias = output.view_as(output)  # so that the model alone keeps its tensor alive
+            alias = self.share(output)
             self.put(output, Track(Softmax(frame, alias, axis), Matrix(alias, axis), axis))
 
+    def share(self, tensor: Tensor) -> Tensor:
+        """Return a tensor in the same memory, which without gradient does not keep the other alive."""
+        return tensor.view_as(tensor) if self.grad else tensor.detach()
+
     def put(self, tensor: Tensor, track: Track) -> None:
-        """Follow a tensor."""
-        if len(self.tracks) > 256:
-            self.tracks = {key: entry for key, entry in self.tracks.items() if entry[0]() is not None}
-        self.tracks[id(tensor)] = weakref.ref(tensor), track
+        """Follow a tensor for as long as the model keeps it."""
+        key = id(tensor)
+
+        def forget(reference: weakref.ref[Tensor]) -> None:
+            if self.tracks.get(key, (None,))[0] is reference:
+                del self.tracks[key]
+
+        self.tracks[key] = weakref.ref(tensor, forget), track
 
     def follow_logarithms(self, name: str, args: tuple[Any, ...], output: Any) -> None:
         """Follow `scores - logsumexp(scores)` and its exponential, which is a softmax too."""
@@ -209,14 +161,19 @@ class SoftmaxFlow:
             reference, scores, axis = self.log_sums.get(id(args[1]), (None, None, 0))
             if reference is not None and reference() is args[1] and scores is not None and scores() is args[0]:
                 self.logarithms[id(output)] = weakref.ref(output), axis
-        elif name == "exp":
+        elif name in ("exp", "exp_"):
             known, axis = self.logarithms.get(id(args[0]), (None, 0))
             if known is not None and known() is args[0]:
                 self.begin(output, axis)
 
     def before(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Copy weights that dropout is about to overwrite."""
+        """Copy weights that are about to be overwritten, by dropout or after they were used."""
         name = function.__name__
+        written = args[:1] if writes_in_place(name, kwargs) else ()
+        for _, _, operand in iter_tensors((*written, kwargs.get("out"))):
+            track = self.get(operand)
+            if track is not None:
+                track.softmax.keep_used()
         if name not in DROPOUTS or not args or not isinstance(args[0], Tensor):
             return
         training = kwargs.get("training", kwargs.get("train", args[2] if len(args) > 2 else True))
@@ -265,7 +222,7 @@ class SoftmaxFlow:
             return
         if name in CHANGES and axis is not None and is_change(operand, result, axis):
             if not track.dropped:
-                track = replace(track, matrix=Matrix(result.view_as(result), axis))
+                track = replace(track, matrix=Matrix(self.share(result), axis))
             elif operand.shape == track.matrix.tensor.shape == result.shape and not name.endswith("_"):
                 again = [track.matrix.tensor if part is operand else part for part in args]
                 track = replace(track, matrix=Matrix(function(*again, **kwargs), axis))
@@ -281,7 +238,7 @@ class SoftmaxFlow:
         """Follow weights whose heads are mixed by a parameter: the mixed ones are used."""
         axis = track.axis
         if axis is not None and axis != summed and axis < result.ndim and result.shape[axis] == operand.shape[axis]:
-            self.put(result, replace(track, matrix=Matrix(result.view_as(result), axis)))
+            self.put(result, replace(track, matrix=Matrix(self.share(result), axis)))
 
     def multiply(self, args: tuple[Any, ...], operand: Tensor, result: Tensor, track: Track) -> None:
         """Follow a product with values of which each gets one weight, as pooling over a sequence computes it."""
@@ -318,44 +275,17 @@ class SoftmaxFlow:
             alive = {id(track.softmax) for reference, track in self.tracks.values() if reference() is not None}
             self.settle(frame, [other for other in frame.pending if id(other) not in alive])
             frame.pending.append(softmax)
-        softmax.uses[id(track.matrix.tensor)] = matrix
+        softmax.uses[id(track.matrix.tensor)] = replace(matrix, version=get_version(matrix.tensor))
 
 
-def iter_tensors(args: tuple[Any, ...]) -> Iterator[tuple[int, int, Tensor]]:
-    """Iterate over the tensors among arguments, and in lists of them, with their places."""
-    for place, part in enumerate(args):
-        if isinstance(part, Tensor):
-            yield place, 0, part
-        elif isinstance(part, (tuple, list)):
-            for number, inner in enumerate(part):
-                if isinstance(inner, Tensor):
-                    yield place, number, inner
+def capture(softmax: Softmax, *, grad: bool) -> Captured | None:
+    """Return the weights of a softmax that was attention: what was contracted, or all if parts were.
 
-
-def has_values(args: tuple[Any, ...], operand: Tensor) -> bool:
-    """Return whether another argument may hold values: a batched tensor that is no parameter."""
-    others = (other for _, _, other in iter_tensors(args) if other is not operand)
-    return any(other.ndim >= 3 and not isinstance(other, nn.Parameter) for other in others)
-
-
-def is_change(operand: Tensor, result: Tensor, axis: int) -> bool:
-    """Return whether a result has the same queries: other weights for them, or some of their keys."""
-    same = [a == b for a, b in zip(operand.shape, result.shape, strict=False)]
-    return operand.ndim == result.ndim and all(same[:axis] + same[axis + 1 :])
-
-
-def find_normalized(args: tuple[Any, ...], operand: Tensor) -> frozenset[int]:
-    """Return the axes over which a division has one divisor each."""
-    divisors = [part for part in args if isinstance(part, Tensor) and part is not operand]
-    if not divisors or divisors[0].ndim != operand.ndim:
-        return frozenset()
-    sizes = zip(divisors[0].shape, operand.shape, strict=True)
-    return frozenset(axis for axis, (one, size) in enumerate(sizes) if one == 1 < size)
-
-
-def capture(softmax: Softmax, *, grad: bool) -> Captured:
-    """Return the weights of a softmax that was attention: what was contracted, or all if parts were."""
+    None if they were overwritten after that, in a way that could not be seen before.
+    """
     uses = list(softmax.uses.values())
+    if any(use.is_written() for use in uses):
+        return None
     matrix = uses[0] if len(uses) == 1 else Matrix(softmax.matrix, softmax.axis)
     whole = softmax.matrix.shape[softmax.axis]
     features = dict(softmax.features)
