@@ -66,6 +66,17 @@ def test_weights_of_sdpa_are_its_output_for_the_identity(mask, groups):
     torch.testing.assert_close(call[1, 2, 3], expected[1, 2, 3])
 
 
+INDICES = (0, (0, slice(1, 3), slice(2, None)), (slice(None, 1), 3), (-1, slice(None), slice(1, 4), slice(0, 2)), [1, 0])
+
+
+@pytest.mark.parametrize("groups", [4, 2])
+@pytest.mark.parametrize("index", INDICES, ids=str)
+def test_an_index_selects_what_it_selects_of_the_matrix(index, groups):
+    query, keys = heads(), heads(heads=groups, queries=7, seed=1)
+    call = see(functional.scaled_dot_product_attention, query, keys, keys, enable_gqa=True)
+    torch.testing.assert_close(call[index], call.dense()[index])
+
+
 def test_autocast_is_followed():
     query, keys = heads(), heads(queries=7, seed=1)
     with torch.autocast("cpu", torch.bfloat16):

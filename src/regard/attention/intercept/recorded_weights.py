@@ -163,7 +163,8 @@ class RecordedWeights(Weights):
         return self.base.block(rows, cols)
 
     def select_batch(self, leading: list[Any]) -> Weights:
-        return self.base.select_batch(leading)
+        narrowed = self.base.select_batch(leading)
+        return self if narrowed is self.base else narrowed
 
     def clone(self) -> Weights:
         return self.map(lambda tensor: tensor.clone()) if self.shape[-2] > 1 else self.materialize()
