@@ -6,6 +6,8 @@ import torch
 
 import regard
 from regard import RegardError
+from regard.attention.weights import DenseWeights
+from regard.maps.diffusion import StepMeans
 
 diffusers = pytest.importorskip("diffusers")
 
@@ -61,7 +63,34 @@ def test_a_heat_map_for_each_word_of_the_prompt():
     spy = Spy()
     pipeline.unet.set_attn_processor({name: spy for name in pipeline.unet.attn_processors})
     pipeline("a red dog", **options, generator=torch.manual_seed(0))
-    layers = len(spy.calls) // 3
-    coarse = spy.calls[2::layers]
     assert picture.images[0].grid == (8, 16)
-    print([call.shape for call in spy.calls], coarse)
+    layers = len(spy.calls) // 3
+    means = [torch.stack(spy.calls[layer::layers]).mean(0)[..., :3].mT for layer in range(layers)]
+    heights = [{8 * 16: 8, 4 * 8: 4}[mean.shape[-1]] for mean in means]
+    assert heights == [8, 4, 8, 8]
+    for shown, mean, height in zip(picture.weights, means, heights, strict=True):  # coarse places are repeated
+        expected = mean.unflatten(-1, (height, -1)).repeat_interleave(8 // height, -2)
+        expected = expected.repeat_interleave(8 // height, -1).flatten(-2)
+        np.testing.assert_allclose(shown, expected.detach(), atol=1e-5)
+
+
+def test_layers_with_different_heads_show_their_mean():
+    means = StepMeans(keys=5, tokens=2)
+    means.start_step(None, (torch.zeros(2, 4, 2, 2),), {})
+    for heads, places in ((1, 4), (2, 1)):
+        weights = torch.zeros(2, heads, places, 5)
+        weights[1, 0, :, 1] = 1  # of the prompt, on its second token
+        means.add(DenseWeights(weights))
+    assert means.resize().tolist() == [[[[[0, 0], [0, 0]], [[1, 1], [1, 1]]]], [[[[0, 0], [0, 0]], [[0.5, 0.5]] * 2]]]
+
+
+def test_what_does_not_fit_is_said():
+    pipeline = build_pipeline()
+    for arguments, options, message in (
+        (("a", "dog"), {}, "look: expected a prompt after StableDiffusionPipeline"),
+        ((" ",), {}, "look: the text is empty"),
+        (("a dog",), {"output_type": "pil"}, "look: output_type is not an option of StableDiffusionPipeline"),
+    ):
+        with pytest.raises(RegardError) as error:
+            regard.look(pipeline, *arguments, **options)
+        assert str(error.value) == message

@@ -236,37 +236,43 @@ def test_words_that_look_at_no_patches_are_refused():
 def test_the_patch_that_decides_is_found():
     """A model learns the color of the one patch with a white bar among patches of random colors.
 
-    It must find that patch for two of the three colors; the third it may tell by having found neither.
+    Some images have no bar, and a class of their own: a model that overlooked the patches of a color
+    could not tell them from these, so it must find the patches of every color.
     """
-    torch.manual_seed(0)
+    torch.manual_seed(2)
     sizes = {**VISION, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 1}
-    model = ViTForImageClassification(ViTConfig(**sizes, num_labels=3, initializer_range=0.2))
+    model = ViTForImageClassification(ViTConfig(**sizes, num_labels=len(COLORS) + 1, initializer_range=0.2))
     optimizer = torch.optim.Adam(model.parameters(), 1e-2)
-    for _ in range(200):
-        images, _, colors = sample_patches(64)
-        loss = torch.nn.functional.cross_entropy(model(images).logits, colors)
+    for _ in range(350):
+        images, _, labels = sample_patches(64)
+        loss = torch.nn.functional.cross_entropy(model(images).logits, labels)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
     model.eval()
     processor = ViTImageProcessor(size={"height": 16, "width": 16}, **NORMAL)
-    images, places, colors = sample_patches(60)
-    assert (model(images).logits.argmax(-1) == colors).float().mean() > 0.95
+    images, places, labels = sample_patches(100)
+    assert (model(images).logits.argmax(-1) == labels).float().mean() > 0.95
     maps = [regard.look(model, processor, ((image + 1) * 127.5).byte().permute(1, 2, 0).numpy()) for image in images]
     found = torch.tensor([int(each.select("[CLS]").argmax()) for each in maps]) == places
-    shares = sorted(found[colors == color].float().mean().item() for color in range(3))
-    assert shares[1] > 0.9
+    for color in range(len(COLORS)):
+        assert found[labels == color].float().mean() > 0.9
+
+
+COLORS = torch.tensor([[1.0, -1, -1], [-1, 1, -1], [-1, -1, 1], [1, 1, -1], [1, -1, 1], [-1, 1, 1]])
 
 
 def sample_patches(count):
-    """Images of 4 x 4 patches of red, green or blue; the place and the color of the one with a white bar."""
-    places, colors = torch.randint(16, (count,)), torch.randint(3, (count, 16))
-    cells = torch.nn.functional.one_hot(colors, 3).float() * 2 - 1
-    images = cells.view(count, 4, 4, 3).permute(0, 3, 1, 2).repeat_interleave(4, 2).repeat_interleave(4, 3)
-    for image, place in zip(images, places.tolist(), strict=True):
+    """Images of 4 x 4 colored patches; the place of the white bar and the color under it, or -1 and the last label."""
+    places, colors = torch.randint(16, (count,)), torch.randint(len(COLORS), (count, 16))
+    marked = torch.rand(count) < len(COLORS) / (len(COLORS) + 1)
+    images = COLORS[colors].view(count, 4, 4, 3).permute(0, 3, 1, 2).repeat_interleave(4, 2).repeat_interleave(4, 3)
+    for index in marked.nonzero().flatten().tolist():
+        place = int(places[index])
         row, column = 4 * (place // 4), 4 * (place % 4)
-        image[:, row : row + 2, column : column + 4] = 1
-    return images, places, colors.gather(1, places[:, None])[:, 0]
+        images[index, :, row : row + 2, column : column + 4] = 1
+    labels = colors.gather(1, places[:, None])[:, 0]
+    return images, torch.where(marked, places, -1), torch.where(marked, labels, len(COLORS))
 
 
 def test_what_does_not_fit_is_said():
