@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from regard.attribution.explanation import Explanation
 from regard.errors import RegardError, unknown_name
-from regard.maps.heads import score_transformer_heads
-from regard.maps.hugging_face import get_options_type, look_at_transformer
 from regard.maps.audio import look_at_audio, reads_audio
 from regard.maps.diffusion import look_at_generation, writes_images
+from regard.maps.heads import score_transformer_heads
+from regard.maps.hugging_face import get_options_type, look_at_transformer
 from regard.maps.images import look_at_images, reads_images
 from regard.maps.options import check_not_empty
 from regard.run import Run
@@ -191,7 +191,9 @@ def look(model: Any, /, *inputs: Any, **options: Any) -> AttentionMap | ImageMap
     for reads, look_at, what in ((reads_images, look_at_images, "images"), (reads_audio, look_at_audio, "audio")):
         if not is_predictor and 2 <= len(inputs) <= 3 and reads(inputs[0]):
             if options:
-                raise RegardError(f"look: {min(options)} is not an option of {type(model).__name__}, which reads {what}")
+                raise RegardError(
+                    f"look: {min(options)} is not an option of {type(model).__name__}, which reads {what}"
+                )
             return look_at(model, inputs[0], inputs[1], inputs[2] if len(inputs) == 3 else None)
     expected = "a text" if is_predictor else "a tokenizer and a text"
     if len(inputs) != (1 if is_predictor else 2) or not isinstance(inputs[-1], str):

@@ -11,9 +11,9 @@ from regard.maps.diffusion import StepMeans
 
 diffusers = pytest.importorskip("diffusers")
 
-from transformers import CLIPTextConfig, CLIPTextModel
+from transformers import CLIPTextConfig, CLIPTextModel  # noqa: E402
 
-from tests.maps.test_images import of_words_and_images, spread
+from tests.maps.test_images import of_words_and_images, spread  # noqa: E402
 
 SIZES = {"hidden_size": 12, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
 
@@ -28,8 +28,9 @@ def build_pipeline():
         up_block_types=("UpBlock2D", "CrossAttnUpBlock2D"),
     )  # fmt: skip
     vae = diffusers.AutoencoderKL(block_out_channels=(8,), norm_num_groups=4, latent_channels=4)
+    scheduler = diffusers.DDIMScheduler(steps_offset=1, clip_sample=False)
     pipeline = diffusers.StableDiffusionPipeline(
-        vae.eval(), spread(text), tokenizer, unet.eval(), diffusers.DDIMScheduler(steps_offset=1, clip_sample=False), None, None,
+        vae.eval(), spread(text), tokenizer, unet.eval(), scheduler, None, None,
         requires_safety_checker=False,
     )  # fmt: skip
     pipeline.set_progress_bar_config(disable=True)
@@ -61,7 +62,7 @@ def test_a_heat_map_for_each_word_of_the_prompt():
     image = pipeline("a red dog", **options, generator=torch.manual_seed(0), output_type="np").images[0]
     np.testing.assert_array_equal(picture.images[0].pixels, (image * 255).round().astype(np.uint8))
     spy = Spy()
-    pipeline.unet.set_attn_processor({name: spy for name in pipeline.unet.attn_processors})
+    pipeline.unet.set_attn_processor(dict.fromkeys(pipeline.unet.attn_processors, spy))
     pipeline("a red dog", **options, generator=torch.manual_seed(0))
     assert picture.images[0].grid == (8, 16)
     layers = len(spy.calls) // 3

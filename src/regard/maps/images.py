@@ -90,8 +90,7 @@ def look_at_patches(model: Any, processor: Any, images: Sequence[Any]) -> ImageM
 def look_from_words(model: Any, processor: Any, images: Any, text: str, kind: str = "image") -> ImageMap:
     """Return the attention of a vision-language model from the tokens of its text to the patches before them.
 
-    Args:
-        kind: "image" for a list of images, "video" for one video.
+    `images` are a list of images if the kind is "image", and the frames of one video if it is "video".
     """
     config, name = model.config, type(model).__name__
     token = getattr(config, f"{kind}_token_id", getattr(config, f"{kind}_token_index", None))
