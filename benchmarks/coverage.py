@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 import transformers
+from transformers import CONFIG_MAPPING
 
 sys.path.insert(0, str(Path(__file__).parent))
 from coverage_check import check_eager, check_forward, check_generation, check_training
@@ -104,10 +105,8 @@ def main(rows: Path, page: Path | None, types: list[str]) -> None:
     warnings.simplefilter("ignore")
     transformers.logging.set_verbosity_error()
     done = {json.loads(line)["type"] for line in rows.read_text().splitlines()} if rows.exists() else set()
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
-
     check_type("llama")  # imports once what every process needs
-    for model_type in types or CONFIG_MAPPING_NAMES:
+    for model_type in types or list(CONFIG_MAPPING):
         if model_type not in done:
             run_apart(model_type, rows)
     if page is not None:

@@ -18,7 +18,8 @@ from torch.nn import functional
 from regard.batch import TextBatch
 from regard.bench.measure import get_clock
 from regard.layers import MultiHeadAttention
-from regard.models import LanguageModel, build
+from regard.models import build
+from regard.models.model import Model
 
 WIDTH, LENGTH, ROWS = 512, 512, 16
 HEADS = (1, 2, 4, 8, 16, 32, 64)
@@ -75,7 +76,7 @@ def make_model_calls(device: str) -> Iterator[tuple[dict[str, object], Call]]:
             )
 
 
-def run_model(model: LanguageModel, batch: TextBatch) -> object:
+def run_model(model: Model, batch: TextBatch) -> object:
     """Run a language model forward and backward."""
     logits, _ = model(batch.tokens)
     loss = functional.cross_entropy(logits.flatten(0, 1), batch.targets.flatten())

@@ -598,7 +598,7 @@ def test_the_run_folder_can_be_read_with_less(tmp_path):
         "log", "metrics.jsonl", "model.safetensors", "recipe.toml", "run.json", "tokenizer.json", "training",
     }  # fmt: skip
     recipe = Run(tmp_path / "run").read_recipe()
-    assert recipe["model"] == {"hidden": 12, "embedding": 8, "name": "bahdanau", "dropout": 0.3}
+    assert recipe["model"] == {"hidden": 12, "embedding": 8, "name": "bahdanau", "dropout": 0.3, "copy": True}
     assert recipe["training"]["steps"] == 12
     card = json.loads((tmp_path / "run/run.json").read_text())
     assert card["best"]["metric"] == "exact"

@@ -19,7 +19,10 @@ DOWN = {  # imports that must point down: from where, to where, and why
 }
 
 HEART = {"torch", "jaxtyping", "regard"}
-HEART_MAY = {"attention/archive.py": {"safetensors"}}  # loaded when weights are saved, not before
+HEART_MAY = {
+    "attention/archive.py": {"safetensors"},  # loaded when weights are saved, not before
+    "attention/kernels/triton/dot_programs.py": {"triton"},  # loaded where Triton can run
+}
 
 
 def is_module(name: str) -> bool:

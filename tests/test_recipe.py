@@ -118,10 +118,10 @@ def test_a_folder_of_text_beside_a_recipe_is_seen(tmp_path):
 
 def test_settings_tell_which_models_they_fit():
     presets = TASKS["pairs"].presets
-    assert presets == ("bahdanau", "transformer")
+    assert presets == ("bahdanau", "hard-monotonic", "transformer")
     assert TASKS["text"].presets == ("lstm-lm", "gpt2")
-    assert find_compatible_models({}, "x", presets) == ["bahdanau", "transformer"]
-    assert find_compatible_models({"hidden": 8}, "x", presets) == ["bahdanau"]
+    assert find_compatible_models({}, "x", presets) == ["bahdanau", "hard-monotonic", "transformer"]
+    assert find_compatible_models({"hidden": 8}, "x", presets) == ["bahdanau", "hard-monotonic"]
     assert find_compatible_models({"width": 8}, "x", presets) == ["transformer"]
     assert find_compatible_models({"tied": False}, "x", presets) == ["bahdanau"]
     assert find_compatible_models({"tied": "all"}, "x", presets) == ["transformer"]

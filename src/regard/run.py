@@ -156,8 +156,7 @@ class Run:
                 raise RegardError(f"{self.path} holds several runs; pass one of them, {self.path}/seed-N")
             if not self.card_file.exists() and (self.path / "config.json").exists():
                 raise RegardError(
-                    f"{self.path} is a Hugging Face model, not a run; to look at it: "
-                    f'regard look hf:{self.path} "TEXT"'
+                    f'{self.path} is a Hugging Face model, not a run; to look at it: regard look hf:{self.path} "TEXT"'
                 )
             if not self.card_file.exists():
                 raise RegardError(f"{self.path} is not a run folder: run.json is missing{hint}")

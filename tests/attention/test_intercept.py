@@ -336,14 +336,14 @@ def test_flex_attention_is_seen():
 def flash_attn():
     """A stand-in for the package: its operators, under their names."""
 
-    @torch.library.custom_op("flash_attn::_flash_attn_forward", mutates_args=())
+    @torch.library.custom_op("flash_attn::_flash_attn_forward", mutates_args=())  # type: ignore[untyped-decorator]
     def forward(
         q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, dropout_p: float, softmax_scale: float, causal: bool,
         window_size_left: int, window_size_right: int, softcap: float, alibi_slopes: torch.Tensor | None,
     ) -> torch.Tensor:  # fmt: skip
         return q.clone()
 
-    @torch.library.custom_op("flash_attn::_flash_attn_varlen_forward", mutates_args=())
+    @torch.library.custom_op("flash_attn::_flash_attn_varlen_forward", mutates_args=())  # type: ignore[untyped-decorator]
     def packed(
         q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, cu_seqlens_q: torch.Tensor, cu_seqlens_k: torch.Tensor,
         max_seqlen_q: int, max_seqlen_k: int, dropout_p: float, softmax_scale: float, causal: bool,

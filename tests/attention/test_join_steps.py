@@ -2,10 +2,10 @@ import pytest
 import torch
 
 from regard import RegardError
-from regard.attention.join_steps import Extent, check_steps, join_calls
+from regard.attention.join_steps import CallShape, Extent, join_calls, locate_steps
 
 PROMPT, STEP = torch.tensor([[1.0, 0.0], [0.25, 0.75]]), torch.tensor([[0.5, 0.5]])
-EXTENTS = [Extent(torch.Size((2, 2)), 0), Extent(torch.Size((1, 2)), 1)]  # of the second step, the cache dropped key 0
+EXTENTS = [Extent(0, 2), Extent(1, 3)]  # of the second step, the cache dropped key 0
 
 
 @pytest.mark.parametrize(
@@ -34,29 +34,38 @@ def test_one_call_is_what_it_was():
     assert join_calls("dense", [PROMPT], EXTENTS[:1]) is PROMPT
 
 
+def shape_calls(*shapes, last_keys=(), seen=()):
+    keys = [torch.tensor([float(key)]) for key in last_keys] or [None] * len(shapes)
+    masks = [torch.arange(shape[-1]) < count for shape, count in zip(shapes, seen, strict=True)] if seen else keys
+    masks = masks if seen else [None] * len(shapes)
+    return [CallShape(torch.Size(one), mask, key) for one, mask, key in zip(shapes, masks, keys, strict=True)]
+
+
 @pytest.mark.parametrize(
-    "calls",
+    ("calls", "extents"),
     [
-        [((3, 3), 0), ((1, 4), 0), ((1, 5), 0)],  # a prompt, then tokens
-        [((3, 3), 0), ((2, 5), 0)],  # a prompt in two parts
-        [((3, 3), 0), ((1, 2), 2), ((1, 2), 3)],  # with a window of two
-        [((1, 7), 0), ((1, 7), 0)],  # over a source
+        (shape_calls((3, 3), (1, 4), (1, 5)), [(0, 3), (0, 4), (0, 5)]),  # a prompt, then tokens
+        (shape_calls((3, 3), (2, 5)), [(0, 3), (0, 5)]),  # a prompt in two parts
+        (shape_calls((3, 3), (1, 2), (1, 2), last_keys=(0, 1, 2)), [(0, 3), (2, 4), (3, 5)]),  # with a window of two
+        (shape_calls((1, 7), (1, 7), last_keys=(4, 4)), [(0, 7), (0, 7)]),  # over a source
+        (shape_calls((1, 7), (1, 7)), [(0, 7), (0, 7)]),
+        (shape_calls((3, 9), (1, 9), (1, 9), seen=(3, 4, 5)), [(0, 3), (0, 4), (0, 5)]),  # with unused slots
     ],
 )
-def test_steps_continue_each_other(calls):
-    check_steps("here", [Extent(torch.Size(shape), first) for shape, first in calls])
+def test_steps_continue_each_other(calls, extents):
+    assert locate_steps("here", calls) == [Extent(*extent) for extent in extents]
 
 
 @pytest.mark.parametrize(
     "calls",
     [
-        [((3, 3), 0), ((4, 4), 0)],  # without a cache
-        [((1, 7), 0), ((2, 7), 0)],  # the same, over a source
-        [((1, 4), 0), ((1, 1), 0)],  # another text
-        [((1, 4), 0), ((1, 6), 0)],  # a step is missing
+        shape_calls((3, 3), (4, 4)),  # without a cache
+        shape_calls((1, 7), (2, 7)),  # the same, over a source
+        shape_calls((1, 4), (1, 1)),  # another text
+        shape_calls((1, 4), (1, 6)),  # a step is missing
+        shape_calls((5, 5), (5, 5)),  # the same text again
     ],
 )
 def test_other_calls_do_not(calls):
-    extents = [Extent(torch.Size(shape), first) for shape, first in calls]
     with pytest.raises(RegardError, match=r"^here: call 2 does not continue the previous one: . queries and keys"):
-        check_steps("here", extents)
+        locate_steps("here", calls)

@@ -1,5 +1,7 @@
 """Models of other libraries, built small; each is skipped where its library is not installed."""
 
+import importlib
+
 import pytest
 import torch
 from torch.nn import functional
@@ -74,9 +76,7 @@ def leaves(output):
 )
 def test_timm(name, sizes, count, fused):
     timm = pytest.importorskip("timm")
-    from timm.layers import set_fused_attn
-
-    set_fused_attn(fused)
+    importlib.import_module("timm.layers").set_fused_attn(fused)
     torch.manual_seed(0)
     model = timm.create_model(name, num_classes=5, **sizes)
     side = sizes["img_size"]

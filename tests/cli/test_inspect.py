@@ -20,7 +20,7 @@ def test_a_run_is_described_in_plain_words(reverse_run, capsys):
     expected = [
         rf"{reverse_run}: bahdanau, {parameters:,} parameters, made by regard 0\.1\.0",
         rf"preset: {re.escape(MODELS['bahdanau'].source)}",
-        r"model: hidden 24, embedding 24, dropout 0\.0, copy true",
+        r"model: hidden 24, embedding 24, dropout 0\.0, copy false",
         r"data: the built-in corpus reverse, seed 0; 250 pairs for training, 12 for validation",
         r"vocabulary: 8 source tokens \(words\), 8 target tokens \(words\)",
         r"training: up to 200 steps, batches of 300 tokens, learning rate 0\.01, seed 0",

@@ -140,10 +140,15 @@ def is_watching() -> bool:
     return bool(_active.get())
 
 
-def report(weights: Weights) -> None:
-    """Report the weights of one `attend` call to all active recordings."""
+def report(weights: Weights, module: nn.Module | None = None) -> None:
+    """Report the weights of one call to all active recordings.
+
+    Args:
+        weights: The weights of the call.
+        module: The module that made the call; defaults to the innermost running module.
+    """
     for recording in _active.get():
-        recording._mode.add(Captured(weights, "attend"))
+        recording._mode.add_reported(Captured(weights, "attend"), module)
 
 
 def report_reordering() -> None:

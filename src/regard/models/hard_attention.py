@@ -150,7 +150,7 @@ class HardAttention(Seq2Seq):
         if state.last is not None:
             written = tokens[:, None, None].expand(-1, state.last.tokens.shape[1], 1)
             before = (state.last.positions, state.last.tokens.gather(-1, written)[..., 0])
-        positions = self.alignment.step(together, state.keys, state.visible, before)
+        positions = self.alignment(together, state.keys, state.visible, before=before).flatten(0, 1)
         log_probabilities = self.compute_token_log_probabilities(together, state.keys).flatten(0, 1)
         state.last = AlignedFeatures(log_probabilities, positions)
         return self.output(state.last), state
@@ -184,30 +184,26 @@ class Alignment(nn.Module):
         states: Float[Tensor, "batch target hidden"],
         keys: Float[Tensor, "batch source hidden"],
         visible: Bool[Tensor, "batch 1 source"],
-        emissions: Float[Tensor, "batch target source"],
+        emissions: Float[Tensor, "batch target source"] | None = None,
+        before: tuple[Float[Tensor, "rows source"], Float[Tensor, "rows source"]] | None = None,
     ) -> Float[Tensor, "batch target source"]:
-        """Return log p(a_i | y_1 ... y_{i-1}) of every step; report p(a_i | y) as the weights."""
-        transitions = self.compute_transitions(states, keys, visible)
-        if is_watching():
-            posterior = compute_posterior(transitions.detach(), emissions.detach())
-            report(DenseWeights(posterior[:, None]), self)
-        return predict_alignment(transitions, emissions)
+        """Return log p(a_i | y_1 ... y_{i-1}).
 
-    def step(
-        self,
-        states: Float[Tensor, "batch hypotheses hidden"],
-        keys: Float[Tensor, "batch source hidden"],
-        visible: Bool[Tensor, "batch 1 source"],
-        before: tuple[Float[Tensor, "rows source"], Float[Tensor, "rows source"]] | None,
-    ) -> Float[Tensor, "rows source"]:
-        """Return log p(a_i | y_1 ... y_{i-1}) of each hypothesis, and report it as the weights.
-
-        `before` has that of the step before and log p(y_{i-1} | a_{i-1}); it is None in the first step.
+        With `emissions`, log p(y_i | a_i), of every step of a given target; the weights reported are p(a_i | y).
+        Without, of the next step of each hypothesis, grouped by source; the weights reported are what is returned.
+        `before` then has what was returned for the last step, and log p(y_{i-1} | a_{i-1}); it is None at the start.
         """
-        transitions = self.compute_transitions(states, keys, visible).flatten(0, 1)
-        positions = start_alignment(transitions) if before is None else move_alignment(*before, transitions)
+        transitions = self.compute_transitions(states, keys, visible)
+        if emissions is not None:
+            if is_watching():
+                report(DenseWeights(compute_posterior(transitions.detach(), emissions.detach())[:, None]))
+            return predict_alignment(transitions, emissions)
+        if before is None:
+            positions = start_alignment(transitions)
+        else:
+            positions = move_alignment(*before, transitions.flatten(0, 1)).unflatten(0, states.shape[:2])
         if is_watching():
-            report(DenseWeights(positions.exp().unflatten(0, states.shape[:2])[:, None]), self)
+            report(DenseWeights(positions.exp()[:, None]))
         return positions
 
     def compute_transitions(

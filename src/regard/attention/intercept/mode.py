@@ -176,6 +176,13 @@ class AttentionMode(TorchFunctionMode):
                 continue
             self.add(softmax.capture(one, grad=self.grad), frame)
 
+    def add_reported(self, captured: Captured, module: nn.Module | None) -> None:
+        """Record a call that was reported, by a module that may run without being called."""
+        if module is None:
+            self.add(captured)
+        elif module in self.modules:
+            self.add(captured, Frame(self.modules[module], module, None))
+
     def add(self, captured: Captured, frame: Frame | None = None) -> None:
         """Record an attention call for the module that makes it."""
         frame = self.frame if frame is None else frame

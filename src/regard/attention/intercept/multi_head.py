@@ -73,9 +73,7 @@ def capture_module(module: nn.MultiheadAttention, args: Any, kwargs: Any, *, gra
     return captured
 
 
-def capture_encoder_layer(
-    layer: nn.TransformerEncoderLayer, args: Any, kwargs: Any, *, grad: bool = False
-) -> Captured | None:
+def capture_encoder_layer(layer: nn.TransformerEncoderLayer, args: Any, kwargs: Any, *, grad: bool = False) -> Captured:
     """Return the weights of a layer that ran as one operator; its own attention module was not called."""
     given = LAYER_SIGNATURE.bind(layer, *args, **kwargs)
     given.apply_defaults()
@@ -184,7 +182,7 @@ def is_plain(module: nn.Module, kind: type[nn.Module]) -> bool:
 def runs_in_one_piece(module: nn.Module) -> bool:
     """Return whether torch may run a module as one operator, which an active mode would prevent."""
     if is_plain(module, nn.TransformerEncoder):
-        return all(is_plain(layer, nn.TransformerEncoderLayer) for layer in module.layers)  # type: ignore[union-attr,attr-defined]
+        return all(is_plain(layer, nn.TransformerEncoderLayer) for layer in module.layers)  # type: ignore[union-attr]
     return is_fused_layer(module) or is_plain(module, nn.MultiheadAttention)
 
 

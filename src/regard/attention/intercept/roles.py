@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
@@ -32,7 +32,7 @@ def find_role(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], 
 
 def iter_sequences(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Tensor]:
     """Iterate over the arguments that may be sequences of vectors."""
-    names = get_parameter_names(type(module))
+    names = get_parameter_names(type(module).forward)
     named = [*zip([*names, *[""] * len(args)], args, strict=False), *kwargs.items()]
     for name, part in named:
         if is_sequence(part) and not any(word in name for word in NOT_SEQUENCES):
@@ -40,9 +40,9 @@ def iter_sequences(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, A
 
 
 @cache
-def get_parameter_names(kind: type[nn.Module]) -> tuple[str, ...]:
-    """Return the names of the positional parameters of a class's forward, without `self`."""
-    parameters = inspect.signature(kind.forward).parameters.values()
+def get_parameter_names(forward: Callable[..., Any]) -> tuple[str, ...]:
+    """Return the names of the positional parameters of a method, without `self`."""
+    parameters = inspect.signature(forward).parameters.values()
     return tuple(one.name for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD))[1:]
 
 

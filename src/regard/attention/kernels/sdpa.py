@@ -15,7 +15,7 @@ from functools import reduce
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 from torch.nn.functional import pad
 
@@ -279,7 +279,7 @@ def to_four_axes(shape: torch.Size, *tensors: Tensor) -> tuple[Tensor, ...]:
     return tuple([t if t.stride(-1) == 1 or t.shape[-1] <= 1 else t.contiguous() for t in flat])
 
 
-def flatten_batch(tensor: Tensor, batch: torch.Size, *, expand: bool) -> Float[Tensor, "batch heads rows cols"]:
+def flatten_batch(tensor: Tensor, batch: torch.Size, *, expand: bool) -> Shaped[Tensor, "batch heads rows cols"]:
     """Reshape any number of leading axes to two; without `expand`, axes of size 1 are kept if possible.
 
     The last axis of *batch stays separate, so that grouped heads, which share the keys of a group,

@@ -1,0 +1,149 @@
+"""Reductions by Triton, in its interpreter where there is no GPU, against the dense matrix in float64."""
+
+import importlib.util
+
+import pytest
+import torch
+
+from regard.attention import attend, causal, documents, lengths, window
+from regard.attention.kernels import dispatch
+from regard.attention.kernels.triton.dot import MAX_TOP, TRITON_DOT
+from regard.attention.kernels.triton.support import describe_rule
+from regard.attention.visible import key_indices
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed"),
+    pytest.mark.filterwarnings("ignore:.* encountered in:RuntimeWarning"),  # in rows past the end, which are not stored
+]
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+NAMES = ["received", "entropy", "argmax", "top:3"]
+
+
+@pytest.fixture(autouse=True)
+def interpreter(monkeypatch):
+    """Run programs in the interpreter where there is no GPU; the module of programs must not exist before."""
+    if DEVICE == "cpu":
+        monkeypatch.setenv("TRITON_INTERPRET", "1")
+
+
+def make_weights(*batch, n, m, width, rule=None, bias=None, dtype=torch.float32, groups=None, sink=None):
+    torch.manual_seed(3)
+    query = torch.randn(*batch, n, width, device=DEVICE).to(dtype)
+    keys, values = (torch.randn(*(groups or batch), m, size, device=DEVICE).to(dtype) for size in (width, 2))
+    _, weights = attend(query, keys, values, visible=rule, bias=bias, sink=sink, path="tiled", return_weights=True)
+    return weights
+
+
+def check(weights, names=NAMES):
+    call = weights.call
+    assert all(TRITON_DOT.get_unsupported_reason(call, name) is None for name in names)
+    results = TRITON_DOT.reduce(call, weights.statistic, names)
+    dense = weights.dense().double()
+    if "received" in names:
+        torch.testing.assert_close(results["received"].double(), dense.sum(-2), rtol=1e-5, atol=1e-5)
+    if "entropy" in names:
+        entropy = torch.special.entr(dense).sum(-1)
+        torch.testing.assert_close(results["entropy"].double(), entropy, rtol=1e-5, atol=1e-5)
+    if "argmax" in names:
+        seen = dense.amax(-1) > 0
+        assert torch.equal(results["argmax"], torch.where(seen, dense.argmax(-1), -1))
+    top_weights, top_keys = results["top:3"]
+    k = min(3, dense.shape[-1])
+    assert top_weights.shape == top_keys.shape == (*dense.shape[:-1], k)
+    torch.testing.assert_close(top_weights.double(), dense.topk(k, -1).values, rtol=1e-5, atol=1e-6)
+    assert torch.equal(top_keys >= 0, top_weights > 0)
+    of_keys = dense.gather(-1, top_keys.clamp_min(0)) * (top_keys >= 0)
+    torch.testing.assert_close(of_keys, top_weights.double(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("n", "m", "width"), [(1, 1, 1), (3, 130, 20), (70, 9, 16)])
+def test_any_length_and_width(n, m, width):
+    check(make_weights(1, n=n, m=m, width=width))
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        causal(),
+        causal(strict=True),
+        window(5, 2),
+        window(None, 1) & lengths([12, 0]),
+        window(20, None),
+        documents([[0] * 13 + [1] * 7, [0] * 20]) & causal(),
+        torch.arange(20) % 3 > 0,
+        torch.arange(20 * 20).reshape(20, 20) % 7 > 0,
+    ],
+    ids=["causal", "strict", "window", "lengths", "left", "documents", "keys", "mask"],
+)
+def test_every_rule(rule):
+    rule = rule.to(DEVICE) if isinstance(rule, torch.Tensor) else rule
+    check(make_weights(2, n=20, m=20, width=6, rule=rule))
+
+
+def test_fewer_queries_than_keys_and_more():
+    check(make_weights(1, n=5, m=70, width=8, rule=causal()))
+    check(make_weights(1, n=20, m=9, width=8, rule=causal()))
+
+
+def test_bias_groups_and_sink():
+    bias = torch.randn(3, 6, 9, device=DEVICE)
+    check(make_weights(1, 3, n=6, m=9, width=8, rule=causal(), bias=bias))
+    check(make_weights(1, 2, 3, n=6, m=9, width=8, groups=(1, 2, 1)))
+    check(make_weights(1, 3, n=6, m=9, width=8, sink=torch.randn(3, device=DEVICE)))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, *([torch.bfloat16] if DEVICE == "cuda" else [])])  # not interpreted
+def test_half_precision(dtype):
+    check(make_weights(1, n=5, m=70, width=64, dtype=dtype))
+
+
+def test_rows_in_chunks_give_the_same(monkeypatch):
+    monkeypatch.setattr("regard.attention.kernels.triton.dot.SCRATCH", 1)
+    check(make_weights(1, n=130, m=5, width=6))  # two chunks of 128 rows
+
+
+def test_the_last_keys_of_equal_scores_lose():
+    weights = attend(*(torch.zeros(1, size, 4, device=DEVICE) for size in (2, 70, 70)), return_weights=True)[1]
+    results = TRITON_DOT.reduce(weights.call, weights.statistic, ["argmax", "top:3"])
+    assert results["argmax"].tolist() == [[0, 0]]
+    assert (results["top:3"][0] > 0).all()
+
+
+def test_the_table_takes_it_for_reductions_of_a_lazy_call(monkeypatch):
+    weights = make_weights(2, n=9, m=7, width=4)
+    dense = weights.dense()
+    monkeypatch.setattr(dispatch, "KERNELS", (TRITON_DOT,))
+    torch.testing.assert_close(weights.received(), dense.sum(-2))
+
+
+@pytest.mark.parametrize(
+    ("changes", "name", "reason"),
+    [
+        ({"rule": ~causal()}, "argmax", "it supports causal, window, lengths, documents and one mask, combined with &"),
+        ({"rule": key_indices(torch.zeros(2, 9, 1, dtype=torch.long))}, "argmax", "it supports causal, window"),
+        ({"dtype": torch.float64}, "entropy", "it does not support float64"),
+        ({"width": 257}, "entropy", "it supports widths up to 256"),
+        ({}, f"top:{MAX_TOP + 1}", "it finds up to 16 keys of 262,144"),
+    ],
+)
+def test_other_calls_are_left_to_others(changes, name, reason):
+    weights = make_weights(2, **{"n": 9, "m": 7, "width": 4, **changes})
+    assert str(TRITON_DOT.get_unsupported_reason(weights.call, name)).startswith(reason)
+
+
+def test_sums_in_any_order_are_not_deterministic():
+    weights = make_weights(2, n=9, m=7, width=4)
+    torch.use_deterministic_algorithms(True)
+    try:
+        reason = TRITON_DOT.get_unsupported_reason(weights.call, "received")
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert reason == "its sums depend on the order of additions"
+
+
+def test_limits_of_several_rules_are_the_tightest():
+    parts = describe_rule(causal() & window(3, 5) & window(1, None), torch.Size((2, 4, 6)))
+    assert parts is not None
+    assert (parts.left, parts.right) == (2 - 1, 2)
