@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 from regard.attribution.explanation import Explanation
 from regard.errors import RegardError, unknown_name
+from regard.maps.audio import look_at_audio, reads_audio
+from regard.maps.diffusion import look_at_generation, writes_images
 from regard.maps.heads import score_transformer_heads
 from regard.maps.hugging_face import get_options_type, look_at_transformer
 from regard.maps.images import look_at_images, reads_images
@@ -142,12 +144,14 @@ def look(model: Any, text: str, /, **options: Any) -> AttentionMap: ...
 @overload
 def look(model: Any, /, *inputs: Any, **options: Any) -> AttentionMap | ImageMap: ...
 def look(model: Any, /, *inputs: Any, **options: Any) -> AttentionMap | ImageMap:
-    """Compute the attention map of a model for a text, or for images.
+    """Compute the attention map of a model for a text, images or audio.
 
     Args:
-        model: A predictor from `regard.load`, or a Hugging Face Transformers model.
+        model: A predictor from `regard.load`, a Hugging Face Transformers model, or a diffusers pipeline with a U-Net.
         inputs: The text; for a Transformers model, its tokenizer and the text; for one that reads images, its
-            processor, the image (or a list of images), and for a vision-language model the text.
+            processor, the image (or a list of images, or an array of the frames of a video), and for a
+            vision-language model the text; for a speech model such as Whisper, its processor, the samples, and
+            optionally the text; for a diffusers pipeline, the prompt, and its own options as `options`.
         options: For every model:
 
             - `words`: merge subwords into words (default: True).
@@ -175,15 +179,22 @@ def look(model: Any, /, *inputs: Any, **options: Any) -> AttentionMap | ImageMap
         >>> regard.look(regard.load("runs/dates"), "vendredi 3 mars 2017").save_picture("look.png")
         >>> regard.look(hf_model, hf_tokenizer, "The animal did not cross it").save_html("look.html")
     """
+    if writes_images(model):
+        if len(inputs) != 1 or not isinstance(inputs[0], str):
+            raise RegardError(f"look: expected a prompt after {type(model).__name__}")
+        return look_at_generation(model, check_not_empty(inputs[0]), options)
     is_predictor = isinstance(model, Predictor)
     if not is_predictor and not isinstance(model, nn.Module):
         raise RegardError(
             f"look: expected a model from regard.load or a Transformers model, got {type(model).__name__}"
         )
-    if not is_predictor and 2 <= len(inputs) <= 3 and reads_images(inputs[0]):
-        if options:
-            raise RegardError(f"look: {min(options)} is not an option of {type(model).__name__}, which reads images")
-        return look_at_images(model, *inputs, *([None] if len(inputs) == 2 else []))
+    for reads, look_at, what in ((reads_images, look_at_images, "images"), (reads_audio, look_at_audio, "audio")):
+        if not is_predictor and 2 <= len(inputs) <= 3 and reads(inputs[0]):
+            if options:
+                raise RegardError(
+                    f"look: {min(options)} is not an option of {type(model).__name__}, which reads {what}"
+                )
+            return look_at(model, inputs[0], inputs[1], inputs[2] if len(inputs) == 3 else None)
     expected = "a text" if is_predictor else "a tokenizer and a text"
     if len(inputs) != (1 if is_predictor else 2) or not isinstance(inputs[-1], str):
         received = ", ".join(type(value).__name__ for value in inputs) or "nothing"

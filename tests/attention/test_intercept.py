@@ -67,6 +67,31 @@ def test_weights_of_sdpa_are_its_output_for_the_identity(mask, groups):
     torch.testing.assert_close(call[1, 2, 3], expected[1, 2, 3])
 
 
+INDICES = (0, (0, slice(1, 3), slice(2, None)), (slice(None, 1), 3), (-1, slice(None), slice(1, 4), slice(2)), [1, 0])
+
+
+@pytest.mark.parametrize("groups", [4, 2])
+@pytest.mark.parametrize("index", INDICES, ids=str)
+def test_an_index_selects_what_it_selects_of_the_matrix(index, groups):
+    query, keys = heads(), heads(heads=groups, queries=7, seed=1)
+    call = see(functional.scaled_dot_product_attention, query, keys, keys, enable_gqa=True)
+    torch.testing.assert_close(call[index], call.dense()[index])
+
+
+@pytest.mark.parametrize("groups", [4, 2])
+@pytest.mark.parametrize("mask", ["none", "bool", "float"])
+@pytest.mark.parametrize("rows", [-1, slice(3, 5), [4, 0], slice(3, 3)], ids=str)
+def test_a_few_rows_are_computed_by_themselves(rows, mask, groups):
+    query, keys = heads(queries=16), heads(heads=groups, queries=7, seed=1)
+    masks = {"bool": torch.rand(2, 1, 16, 7) < 0.6, "float": torch.randn(4, 16, 7)}
+    call = see(functional.scaled_dot_product_attention, query, keys, keys, enable_gqa=True, attn_mask=masks.get(mask))
+    few = call[:, 1, rows, 2:]
+    assert "base" not in call.__dict__  # the log-sum-exp of all rows
+    full = call.dense()
+    torch.testing.assert_close(few, full[:, 1, rows, 2:])
+    torch.testing.assert_close(call[:, 1, rows, 2:], full[:, 1, rows, 2:])
+
+
 def test_autocast_is_followed():
     query, keys = heads(), heads(queries=7, seed=1)
     with torch.autocast("cpu", torch.bfloat16):

@@ -53,6 +53,8 @@ def look_at_transformer(model: Any, tokenizer: Any, text: str, options: LookOpti
             )
     if model.training:
         raise RegardError("look: the model is in training mode; call model.eval() first")
+    if hasattr(model, "text_model") and hasattr(model, "vision_model"):  # as CLIP, which reads them apart
+        model = model.text_model
     check_characters(text)
     formatter = TokenFormatter(tokenizer, options.words)
     source = tokenizer(text, return_tensors="pt")["input_ids"].to(model.device)

@@ -8,19 +8,21 @@ patches are computed, while the model runs; none are held beside them.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.attention.watch import watch
 from regard.attention.weights import Weights
 from regard.errors import RegardError
 from regard.maps.build import TITLE
+from regard.maps.patches import build_patch_images, check_grid, restore_pixels
 from regard.views.display import truncate
 from regard.views.image_map import ImageMap, PatchImage
+
+Keep = Callable[[Weights], Tensor | None]
 
 
 def reads_images(processor: Any) -> bool:
@@ -35,11 +37,15 @@ def look_at_images(model: Any, processor: Any, images: Any, text: str | None) ->
         model: A Transformers model that reads images: with a text a vision-language model such as LLaVA, whose
             patches are tokens of its text; without, a vision model such as ViT, or CLIP for its vision part.
         processor: Its processor.
-        images: An image, or a list of images.
+        images: An image, a list of images, or a video: an array (frames, height, width, 3).
         text: The text; the marks of the images are added if it has none.
     """
     if model.training:
         raise RegardError("look: the model is in training mode; call model.eval() first")
+    if getattr(images, "ndim", 3) == 4:
+        if text is None:
+            raise RegardError("look: a video needs a text, whose words look at its frames")
+        return look_from_words(model, processor, images, text, kind="video")
     image_list = list(images) if isinstance(images, (list, tuple)) else [images]
     if not image_list:
         raise RegardError("look: expected at least one image")
@@ -81,20 +87,26 @@ def look_at_patches(model: Any, processor: Any, images: Sequence[Any]) -> ImageM
     return ImageMap(tuple(labels), (image,), torch.stack(layers).float().numpy(), type(model).__name__)
 
 
-def look_from_words(model: Any, processor: Any, images: Sequence[Any], text: str) -> ImageMap:
-    """Return the attention of a vision-language model from the tokens of its text to the patches before them."""
-    mark = getattr(processor, "image_token", None)
+def look_from_words(model: Any, processor: Any, images: Any, text: str, kind: str = "image") -> ImageMap:
+    """Return the attention of a vision-language model from the tokens of its text to the patches before them.
+
+    `images` are a list of images if the kind is "image", and the frames of one video if it is "video".
+    """
+    config, name = model.config, type(model).__name__
+    token = getattr(config, f"{kind}_token_id", getattr(config, f"{kind}_token_index", None))
+    check_grid(model, kind, token)
+    mark = getattr(processor, f"{kind}_token", None)
     if isinstance(mark, str) and mark not in text:
-        text = f"{mark * len(images)}{text}"
-    inputs = dict(processor(images=list(images), text=text, return_tensors="pt").to(model.device))
-    config = model.config
-    token = getattr(config, "image_token_id", getattr(config, "image_token_index", None))
+        text = f"{mark * (len(images) if kind == 'image' else 1)}{text}"
+    given = {"images": list(images)} if kind == "image" else {"videos": [images]}
+    inputs = dict(processor(**given, text=text, return_tensors="pt").to(model.device))
+    inputs.pop("labels", None)
     ids = inputs["input_ids"][0]
     columns = (ids == token).nonzero().flatten()
     rows = range(int(columns[-1]) + 1, len(ids)) if len(columns) else range(0)
     if not rows:
-        raise RegardError(f"look: {type(model).__name__} reads no patches of the image before tokens of the text")
-    grids = find_grids(inputs, len(columns), len(images), config)
+        raise RegardError(f"look: {name} reads no patches of the {kind} before tokens of the text")
+    patch_images = build_patch_images(inputs, images, len(columns), config, processor)
 
     def keep(weights: Weights) -> Tensor | None:
         if weights.shape[-2:] != (len(ids), len(ids)):
@@ -103,42 +115,14 @@ def look_from_words(model: Any, processor: Any, images: Sequence[Any], text: str
 
     layers = run_watched(model, inputs, keep)
     if not layers:
-        raise RegardError(f"look: {type(model).__name__} has no attention over text and patches")
-    seen = show_images(inputs["pixel_values"], images, processor.image_processor)
-    tokenizer = processor.tokenizer
-    labels = tuple(tokenizer.convert_ids_to_tokens(ids[rows.start :].tolist()))
-    title = f"{type(model).__name__}: {truncate(text.replace(str(mark), ''), TITLE)}"
-    patch_images = tuple(PatchImage(pixels, grid) for pixels, grid in zip(seen, grids, strict=True))
+        raise RegardError(f"look: {name} has no attention over text and patches")
+    labels = tuple(processor.tokenizer.convert_ids_to_tokens(ids[rows.start :].tolist()))
+    title = f"{name}: {truncate(text.replace(str(mark), ''), TITLE)}"
     return ImageMap(labels, patch_images, torch.stack(layers).float().numpy(), title)
 
 
-def run_watched(model: Any, inputs: dict[str, Any], keep: Any) -> list[Tensor]:
+def run_watched(model: nn.Module, inputs: dict[str, Any], keep: Keep) -> list[Tensor]:
     """Run a model, and return what was kept of each call that is not None, in order."""
     with torch.no_grad(), watch(model, keep=keep) as seen:
         model(**inputs)
     return [call for path in seen for call in seen[path] if call is not None]
-
-
-def find_grids(inputs: dict[str, Any], patches: int, images: int, config: Any) -> list[tuple[int, int]]:
-    """Return the rows and columns of patches of each image."""
-    if "image_grid_thw" in inputs:  # before neighbors are merged to one token
-        merge = config.vision_config.spatial_merge_size
-        return [(int(rows) // merge, int(columns) // merge) for _, rows, columns in inputs["image_grid_thw"]]
-    side = math.isqrt(patches // images)
-    if side * side * images != patches:
-        raise RegardError(f"look: expected a square of patches for each of {images} images, got {patches} patches")
-    return [(side, side)] * images
-
-
-def show_images(pixels: Tensor, images: Sequence[Any], processor: Any) -> list[np.ndarray]:
-    """Return the images as the model reads them, or as they were given if it reads them as a list of patches."""
-    if pixels.ndim == 4 and len(pixels) == len(images):
-        return [restore_pixels(image, processor) for image in pixels]
-    return [np.asarray(image)[..., :3].astype(np.uint8) for image in images]
-
-
-def restore_pixels(pixels: Tensor, processor: Any) -> np.ndarray:
-    """Return an image that was normalized for a model as colors from 0 to 255."""
-    mean, deviation = (torch.tensor(getattr(processor, name))[:, None, None] for name in ("image_mean", "image_std"))
-    restored = ((pixels.cpu() * deviation + mean) * 255).round().clamp(0, 255).to(torch.uint8)
-    return restored.permute(1, 2, 0).contiguous().numpy()

@@ -13,6 +13,7 @@ from torch import Tensor
 from regard.attention.base_score import broadcast_shapes
 from regard.attention.call import Call, Terms
 from regard.attention.combined_weights import MergedWeights
+from regard.attention.indexing import expand_index, resolve_index
 from regard.attention.inputs import prepare_bias
 from regard.attention.kernels.dispatch import choose_kernel, run_kernel
 from regard.attention.kernels.reference import compute_weights
@@ -20,12 +21,15 @@ from regard.attention.lazy_weights import build_weights, get_version
 from regard.attention.normalizers import Softmax
 from regard.attention.reductions import Rows
 from regard.attention.scores import get_fixed_dot
-from regard.attention.visible import FirstKeys, Index, Rule, map_tensor_rules, select_index
+from regard.attention.visible import FirstKeys, Index, Rule, count_indices, map_tensor_rules, select_index
 from regard.attention.weights import DenseWeights, Weights
 from regard.errors import RegardError
 
 HIDING = 0.5  # a bias below this fraction of the lowest number of its type hides a key
 ABSORBING = -1e30  # added to a score, this leaves nothing of it in float32
+
+FEW_ROWS = 8  # of so many rows, one is computed by itself
+FEW_WEIGHTS = 2**22  # up to so many weights at once
 
 STALE = (
     "weights: query, keys or mask were modified in place after the recorded call; use the weights before that, "
@@ -162,8 +166,26 @@ class RecordedWeights(Weights):
     def block(self, rows: Index, cols: Index) -> Float[Tensor, "*batch rows cols"]:
         return self.base.block(rows, cols)
 
+    def __getitem__(self, index: Any) -> Tensor:
+        *leading, rows, cols = expand_index(index, len(self.shape))
+        which_rows, local_rows = resolve_index(rows, self.shape[-2], self.device)
+        if not self.are_few(which_rows):
+            return super().__getitem__(index)
+        which_cols, local_cols = resolve_index(cols, self.shape[-1], self.device)
+        with self.autograd(), no_autocast(self.device):
+            block = compute_weights(self.build_call(), which_rows)
+        block = select_index(block.reshape(*self.shape[:-2], *block.shape[-2:]), -1, which_cols)
+        return block[(*leading, local_rows, local_cols)]
+
+    def are_few(self, rows: Index) -> bool:
+        """Return whether some rows cost less by themselves than the log-sum-exp of all, which is not known yet."""
+        count = count_indices(rows)
+        few = FEW_ROWS * count <= self.shape[-2] and count * self.shape[-1] * self.shape[:-2].numel() <= FEW_WEIGHTS
+        return few and "base" not in self.__dict__
+
     def select_batch(self, leading: list[Any]) -> Weights:
-        return self.base.select_batch(leading)
+        narrowed = self.base.select_batch(leading)
+        return self if narrowed is self.base else narrowed
 
     def clone(self) -> Weights:
         return self.map(lambda tensor: tensor.clone()) if self.shape[-2] > 1 else self.materialize()

@@ -12,6 +12,7 @@ from regard.attention.base_score import upcast_matmul
 from regard.attention.call import Call
 from regard.attention.kernels.kernel import AttentionKernel, Result
 from regard.attention.sink import share_of_keys
+from regard.attention.visible import Index, select_broadcast, select_index
 
 SMALL = 2**18  # score elements up to which saving them for backward is cheaper than recomputing
 
@@ -23,14 +24,15 @@ def forward(call: Call, values: Float[Tensor, "*values_batch keys width"]) -> Re
     return Result(upcast_matmul(dropped, values).to(values.dtype), None, weights=weights)
 
 
-def compute_weights(call: Call) -> Float[Tensor, "*batch queries keys"]:
-    """Compute the weights by the plain formula; zeros for a query that sees no key."""
+def compute_weights(call: Call, rows: Index | None = None) -> Float[Tensor, "*batch rows keys"]:
+    """Compute the weights of some rows (default: all) by the plain formula; zeros for a query that sees no key."""
     terms = call.terms
-    *_, n, m = terms.shape
-    everything = slice(0, m)
-    scores = terms.compute_scores(call.query, call.keys, call.bias, slice(0, n), everything, plain=True).expand(
-        terms.shape
-    )
+    *batch, n, m = terms.shape
+    rows, everything = slice(0, n) if rows is None else rows, slice(0, m)
+    query = select_index(call.query, -2, rows)
+    bias = None if call.bias is None else select_broadcast(call.bias, -2, rows)
+    scores = terms.compute_scores(query, call.keys, bias, rows, everything, plain=True)
+    scores = scores.expand(*batch, query.shape[-2], m)
     if m == 0:
         return scores
     blind = (scores == -math.inf).all(-1, keepdim=True)  # masked, or the gradient of their sum would be NaN
