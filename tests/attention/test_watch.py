@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from regard import RegardError, Weights, attend, causal, watch
+from regard.attention import Additive
 from regard.attention.watch import is_watching
 from regard.batch import Batch
 from regard.decoding.beam import beam_search
@@ -362,3 +363,16 @@ def test_flex_attention_may_compile_first_while_watched():
     run = subprocess.run([sys.executable, "-W", "ignore", "-c", FLEX], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     assert run.stdout.startswith("weights: query, keys or mask were modified in place after the recorded call;")
+
+
+def test_weights_of_a_watched_score_with_parameters_can_be_copied():
+    torch.manual_seed(0)
+    score = Additive(3, 3, 4)
+    model = torch.nn.ModuleDict({"score": score})
+    model.forward = lambda query, keys: attend(query, keys, keys, score=score)  # type: ignore[method-assign]
+    query, keys = torch.randn(2, 5, 3), torch.randn(2, 6, 3)
+    with watch(model) as seen:
+        model(query, keys)
+        (weights,) = next(iter(seen.values()))
+        copied = weights.clone()
+    torch.testing.assert_close(copied.dense(), attend(query, keys, keys, score=score, return_weights=True)[1].dense())

@@ -89,6 +89,10 @@ class AttentionMode(TorchFunctionMode):
         self._eager = False
         self.key_counts: set[int] = set()  # of recorded calls
 
+    def __deepcopy__(self, memo: Any) -> AttentionMode:
+        """Return itself: a watched score may be copied with its hooks, which ignore modules that are not watched."""
+        return self
+
     def __enter__(self) -> Any:
         fused = {part for module in self.modules if multi_head.is_fused_layer(module) for part in module.modules()}
         hooks: list[Any] = []
