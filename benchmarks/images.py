@@ -32,7 +32,12 @@ from transformers import (
 
 import regard
 
-BASE = {"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12}
+BASE: dict[str, Any] = {
+    "hidden_size": 768,
+    "intermediate_size": 3072,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 12,
+}
 TEXT = "<image> what is on the table"
 
 
@@ -55,7 +60,7 @@ def build_llava(side: int) -> tuple[Any, Any, tuple[str, ...]]:
     vision = {**BASE, "image_size": side, "patch_size": 16, "model_type": "clip_vision_model"}
     config = LlavaConfig(
         text_config={**BASE, "vocab_size": 32000, "model_type": "llama", "max_position_embeddings": 2**16},
-        vision_config=vision, image_token_id=1, vision_feature_layer=-2,
+        vision_config=vision, image_token_index=1, vision_feature_layer=-2,
     )  # fmt: skip
     processor = LlavaProcessor(
         CLIPImageProcessor(size={"shortest_edge": side}, crop_size={"height": side, "width": side}),

@@ -369,7 +369,7 @@ def test_weights_of_a_watched_score_with_parameters_can_be_copied():
     torch.manual_seed(0)
     score = Additive(3, 3, 4)
     model = torch.nn.ModuleDict({"score": score})
-    model.forward = lambda query, keys: attend(query, keys, keys, score=score)  # type: ignore[method-assign]
+    model.forward = lambda query, keys: attend(query, keys, keys, score=score)
     query, keys = torch.randn(2, 5, 3), torch.randn(2, 6, 3)
     with watch(model) as seen:
         model(query, keys)

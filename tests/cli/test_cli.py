@@ -162,8 +162,8 @@ def test_every_command_is_listed(capsys):
     assert main(["--help"]) == 0
     out = capsys.readouterr().out
     assert re.findall(r"^│ ([a-z]+) ", out, re.MULTILINE) == [
-        "align", "bench", "compare", "demo", "evaluate", "explain", "generate", "heads", "inspect", "look", "predict", "serve",
-        "train",
+        "align", "bench", "compare", "demo", "evaluate", "explain", "generate", "heads", "inspect", "look", "predict",
+        "serve", "train",
     ]  # fmt: skip
 
 
