@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, overload
@@ -24,7 +23,6 @@ from regard.tasks.base import Task
 from regard.tasks.loading import load
 from regard.tasks.options import get_field_names
 from regard.tasks.predictor import Predictor
-from regard.tasks.text.predictor import TextPredictor
 from regard.training.loop import Counters
 from regard.training.prepared import Prepared
 from regard.training.reporter import Reporter
@@ -228,13 +226,8 @@ def heads(model: Any, text: str | Tensor, *, queries: int | None = None) -> Head
         >>> print(scores.draw(sort="induction"))
         >>> scores.select("retrieval")  # (layers, heads)
     """
-    if isinstance(model, TextPredictor):
-        if not isinstance(text, str):
-            raise RegardError(f"heads: expected a text after the model, got {type(text).__name__}")
-        tokens, total = model.encode_start(text, sys.maxsize)
-        if tokens.shape[1] < total:
-            raise RegardError(f"heads: text must have at most {tokens.shape[1]:,} tokens, got {total:,}")
-        return model.score_heads(tokens, queries)
+    if isinstance(model, Predictor):
+        return model.heads(text, queries)
     if not isinstance(model, nn.Module):
         raise RegardError(f"heads: expected a language model from regard.load or a module, got {type(model).__name__}")
     if not isinstance(text, Tensor) or text.ndim != 2 or text.is_floating_point():

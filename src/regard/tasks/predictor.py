@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from regard.attribution.explanation import Explanation
     from regard.attribution.methods import Subject
     from regard.views.attention_map import AttentionMap
+    from regard.views.head_scores import HeadScores
 
 Result = TypeVar("Result")
 
@@ -195,6 +196,10 @@ class Predictor(ABC, Generic[AnswerT]):
     @abstractmethod
     def build_subject(self, text: Any, options: Any) -> Subject:
         """Return the prediction to explain for a text; `options` are the explain options of the task."""
+
+    def heads(self, text: Any, queries: int | None = None) -> HeadScores:
+        """Measure the heads of the model while it reads a text; see `regard.heads`."""
+        raise RegardError(f"heads: {self.name} is not a language model; regard.look shows its attention")
 
     @torch.no_grad()
     def run_watched(self, run: Callable[[], Result]) -> tuple[Result, Mapping[str, list[Weights]]]:

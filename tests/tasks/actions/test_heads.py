@@ -1,8 +1,10 @@
+import pytest
 import torch
 
 import regard
 from regard.batch import BOS
 from regard.cli import main
+from regard.errors import RegardError
 from regard.tasks.loading import load
 
 
@@ -21,3 +23,5 @@ def test_heads_of_a_run_are_those_of_its_weights(gpt_run, tmp_path, capsys):
 def test_heads_of_another_task_are_said(reverse_run, capsys):
     assert main(["heads", str(reverse_run), "--text", "a.txt"]) == 2
     assert capsys.readouterr().err == f"regard: heads is for the task text; {reverse_run} is of the task pairs\n"
+    with pytest.raises(RegardError, match=r"^heads: bahdanau is not a language model; regard.look shows its attention$"):
+        regard.heads(load(reverse_run), "abc")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NoReturn, TypedDict, Unpack, overload
@@ -361,6 +362,14 @@ class TextPredictor(Predictor[GeneratedText]):
         ids = [BOS, *self.tokenizer.encode(text)]
         limit = min(max_tokens, self.model.max_length or max_tokens)
         return torch.tensor([ids[:limit]], device=self.device), len(ids)
+
+    def heads(self, text: Any, queries: int | None = None) -> HeadScores:
+        if not isinstance(text, str):
+            raise RegardError(f"heads: expected a text after the model, got {type(text).__name__}")
+        tokens, total = self.encode_start(text, sys.maxsize)
+        if tokens.shape[1] < total:
+            raise RegardError(f"heads: text must have at most {tokens.shape[1]:,} tokens, got {total:,}")
+        return self.score_heads(tokens, queries)
 
     def score_heads(self, tokens: Int[Tensor, "1 time"], queries: int | None) -> HeadScores:
         """Measure the heads of the model while it reads tokens; see `regard.heads`."""
