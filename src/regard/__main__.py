@@ -48,7 +48,7 @@ def stop(signal_number: int, frame: FrameType | None) -> None:
 
 def exit_at_once(status: int) -> None:
     """End the process without the exit functions of libraries, which an interrupt may have left in any state."""
-    if is_training() and "regard.api" not in sys.modules:
+    if is_training() and not stopping.training_reports:
         os.write(2, b"stopped before the first step; nothing was saved\n")
     for stream in (sys.stdout, sys.stderr):
         try:

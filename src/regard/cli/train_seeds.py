@@ -14,6 +14,7 @@ from regard.recipe import resolve_paths
 from regard.run import SEEDS_FILE
 from regard.settings import Table, parse_value
 from regard.tasks import find_task, get_recipes, to_recipe
+from regard.training import stop
 
 if TYPE_CHECKING:
     from regard.compare.seeds import SeedPlan
@@ -42,6 +43,7 @@ def train_seeds(table: Table, options: Mapping[str, str], device: str, *, recipe
     jobs: int = parse_value(options.get("jobs", "1"), int, "--jobs")
     SEED_COUNT.check("--jobs", jobs)
     plan = build_seed_plan(table, options, device, recipe_name).save(folder)
+    stop.training_reports = True
     try:
         trainings = run_seeds(plan, folder, jobs=jobs, quiet=quiet)
     except KeyboardInterrupt:

@@ -20,6 +20,9 @@ INTERRUPT_SECONDS = 2.0
 exit_process: Callable[[int], object] | None = None
 """Ends this process with a status. The command sets it; in Python, the process is not ours to end."""
 
+training_reports = False
+"""Whether a training has begun that says itself what is kept when it is stopped."""
+
 
 class Terminated(KeyboardInterrupt):
     """SIGTERM, which stops training as Ctrl-C does."""

@@ -23,6 +23,7 @@ from regard.models.kernel_widths import set_kernel_widths
 from regard.recipe import Recipe, build_model, list_large_settings, resolve_paths
 from regard.run import Run
 from regard.settings import format_value, to_toml
+from regard.training import stop
 from regard.training.engines import build_engine
 from regard.training.loop import Counters, Trainer
 from regard.training.prepared import Prepared
@@ -46,6 +47,7 @@ def resolve_epochs(prepared: Prepared) -> Prepared:
 @contextmanager
 def clean_up_on_failure(run: Run, reporter: Reporter) -> Iterator[None]:
     """Remove the files of a run that fails before it starts; say what is kept of one that is stopped."""
+    stop.training_reports = True
     try:
         yield
     except BaseException as error:
