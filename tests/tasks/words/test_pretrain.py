@@ -78,7 +78,14 @@ def test_unlabeled_text_tells_what_words_are_that_have_no_labels(tmp_path):
     path = str(tmp_path / "train.bio")
     plain: dict[str, Any] = {
         "data": {"task": "tag", "train": path, "validation": path},
-        "model": {"encoder": "rnn", "char_encoder": "none", "embedding": 16, "hidden": 16, "dropout": 0.2},
+        "model": {
+            "encoder": "rnn",
+            "char_encoder": "none",
+            "char_ngrams": 0,
+            "embedding": 16,
+            "hidden": 16,
+            "dropout": 0.2,
+        },
         "training": {"steps": 60, "learning_rate": 0.01, "batch_tokens": 60, "validate_every": 60},
     }
     reads = {**plain, "data": {**plain["data"], "unlabeled": str(tmp_path / "text.txt")}}
