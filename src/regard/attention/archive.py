@@ -176,7 +176,8 @@ def rebuild_lazy(record: dict[str, Any], tensors: dict[str, Tensor]) -> LazyWeig
     if rule is not None:
         rule.check(shape)
     parameters = tuple(get_score_parameters(score).values())
-    return LazyWeights(Call(Terms(score, rule, normalizer, shape), query, keys, bias, parameters, sink), statistic)
+    terms = Terms(score, rule, normalizer, shape)
+    return LazyWeights(Call(terms, query, keys, bias, parameters, sink, is_prepared=True), statistic)
 
 
 def rebuild_sink(
