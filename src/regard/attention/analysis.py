@@ -226,9 +226,10 @@ def previous() -> QueryMeasure:
 
 
 def induction(tokens: Int[Tensor, "*first_batch keys"]) -> QueryMeasure:
-    """Measure the attention of each query to the tokens that followed earlier occurrences of its own (Olsson et al. 2022).
+    """Measure the attention of each query to the tokens that followed earlier occurrences of its own token.
 
-    It is undefined for a token that did not occur before, and has no gradient.
+    That is prefix matching (Olsson et al. 2022). It is undefined for a token that did not occur before, and
+    has no gradient.
 
     Args:
         tokens: The token ids of the text; the leading axes are the first axes of *batch.
@@ -323,7 +324,7 @@ def check_layers(layers: Mapping[str, Sequence[Weights]] | Sequence[Weights]) ->
         for path, calls in layers.items():
             if len(calls) != 1:
                 raise RegardError(
-                    f"rollout: {path!r} has {len(calls)} calls; watch one forward pass, or pass the weights of each layer"
+                    f"rollout: {path!r} has {len(calls)} calls; watch one pass, or pass the weights of each layer"
                 )
         layers = [calls[0] for calls in layers.values()]
     if not layers:

@@ -16,8 +16,7 @@ from regard.attention.intercept.recorded_weights import RecordedWeights
 from regard.attention.weights import DenseWeights, Weights
 from regard.errors import RegardError
 
-
-Kept = str | QueryMeasure | tuple["Kept", ...]
+Kept = str | QueryMeasure | tuple[Any, ...]
 """What was kept of each call: `all`, `dense`, a reduction, a measure, or several of them."""
 
 

@@ -12,13 +12,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from regard.attention.score_checks import broadcasts_to
 from regard.errors import RegardError
-
-Factor = Float[Tensor, "..."] | Int[Tensor, "..."] | Bool[Tensor, "..."]
 
 
 class Matrix(ABC):
@@ -56,13 +54,13 @@ class Matrix(ABC):
         """The same as `mT`: *batch stays in place."""
         return self.mT
 
-    def __matmul__(self, factor: Factor) -> Float[Tensor, "..."]:
+    def __matmul__(self, factor: Tensor) -> Float[Tensor, "..."]:
         """Return the product with a vector (columns,) or a matrix (*#batch, columns, width)."""
         checked = check_factor(self, factor)
         product = self.multiply(checked).to(factor.dtype if factor.is_floating_point() else self.dtype)
         return product.squeeze(-1) if factor.ndim == 1 else product
 
-    def __rmatmul__(self, factor: Factor) -> Float[Tensor, "..."]:
+    def __rmatmul__(self, factor: Tensor) -> Float[Tensor, "..."]:
         """Return the product of a vector (rows,) or a matrix (*#batch, width, rows) with this matrix."""
         return self.mT @ factor if factor.ndim < 2 else (self.mT @ factor.mT).mT
 

@@ -106,9 +106,7 @@ class GradientWeights(ScaledWeights):
 
     def multiply(self, factor: Float[Tensor, "*#batch keys width"]) -> Float[Tensor, "*batch queries width"]:
         gradient, values = self.tensors
-        return stack_columns(
-            (gradient * self.base.multiply(values * column)).sum(-1) for column in factor.split(1, -1)
-        )
+        return stack_columns((gradient * self.base.multiply(values * column)).sum(-1) for column in factor.split(1, -1))
 
     def multiply_transposed(self, factor: Float[Tensor, "*#batch queries width"]) -> Float[Tensor, "*batch keys width"]:
         gradient, values = self.tensors

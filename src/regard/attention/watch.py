@@ -262,8 +262,7 @@ def build_tuple_keeper(keep: Sequence[Any], grad: bool) -> Callable[[Weights], t
     def extract(weights: Weights) -> tuple[Any, ...]:
         reduced = iter(settle(weights).reduce(*reductions) if reductions else ())
         return tuple(
-            next(reduced) if is_reduction(part) else keeper(weights)
-            for part, keeper in zip(keep, keepers, strict=True)
+            next(reduced) if is_reduction(part) else keeper(weights) for part, keeper in zip(keep, keepers, strict=True)
         )
 
     return extract
