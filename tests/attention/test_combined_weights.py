@@ -131,5 +131,7 @@ def test_gradients_pass_through_products():
         (weights.mean().mT @ left, matrix.mean(1).mT @ left),
         (JoinedWeights([weights, weights], [0, 5]).mT @ torch.cat([left, left]), torch.cat([matrix.mT @ left] * 2, -2)),
     ):
-        found, wanted = (torch.autograd.grad(part.square().sum(), query)[0] for part in (product, expected))
+        found, wanted = (
+            torch.autograd.grad(part.square().sum(), query, retain_graph=True)[0] for part in (product, expected)
+        )
         torch.testing.assert_close(found, wanted)

@@ -310,7 +310,7 @@ def rollout(
     return shares
 
 
-def carry_back(weights: Weights, shares: Float[Tensor, "*batch tokens"]) -> Float[Tensor, "*batch tokens"]:
+def carry_back(weights: Weights, shares: Float[Tensor, "*#batch tokens"]) -> Float[Tensor, "*batch tokens"]:
     """Return the shares that tokens have in the input of a layer from those in its output, averaged over heads."""
     heads = max(0, len(weights.shape) - 3)
     factor = shares.reshape(*shares.shape[:-1], *(1,) * heads, shares.shape[-1], 1)
