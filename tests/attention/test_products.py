@@ -7,9 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard import RegardError, Weights, attend, causal, lengths, window
+from regard.attention.products import swap_roles
 from tests.gradients import gradcheck
 
-from .cases import FINITE, FORMULAS, NAMES, make_score, numpy_weights, tensors
+from .cases import DEVICES, FINITE, FORMULAS, NAMES, make_score, numpy_weights, tensors
 
 NORMALIZERS = ("softmax", "sparsemax", "entmax15", "none")
 
@@ -103,15 +104,53 @@ def test_products_are_those_of_the_matrix_of_the_formula(choice, rule, path, n, 
     np.testing.assert_allclose((weights.T @ torch.ones(n).double()).detach(), matrix.sum(-2), **close)
 
 
-@pytest.mark.parametrize("path", ["sdpa", "tiled", "reference"])
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", ["scaled_dot", "gaussian", "additive"])
 @pytest.mark.parametrize("rule", [None, causal(), window(30, 0), lengths(torch.tensor([200, 0]))])
-def test_many_keys_are_multiplied_block_by_block(path, rule):
-    query, keys, values = tensors(2, n=300, m=700)
-    weights = attend(query, keys, values, visible=rule, path=path, return_weights=True)[1]
-    matrix = weights.dense()
-    right, left = torch.randn(700, 5, dtype=torch.float64), torch.randn(2, 300, 5, dtype=torch.float64)
+def test_many_keys_are_multiplied_block_by_block(name, rule, device):
+    query, keys, values = (tensor.to(device) for tensor in tensors(2, n=300, m=700))
+    score = make_score(name).to(device)
+    weights = attend(query, keys, values, score, visible=rule, path="tiled", return_weights=True)[1]
+    matrix = attend(query, keys, values, score, visible=rule, path="reference", return_weights=True)[1].dense()
+    right, left = torch.randn(700, 5).double().to(device), torch.randn(2, 300, 5).double().to(device)
     torch.testing.assert_close(weights @ right, matrix @ right)
     torch.testing.assert_close(weights.mT @ left, matrix.mT @ left)
+
+
+SWAPPED = {
+    "all": {},
+    "causal": {"visible": causal()},
+    "strict": {"visible": causal(strict=True)},
+    "causal, lengths": {"visible": causal() & lengths(torch.tensor([60, 0]))},
+    "key bias": {"bias": torch.linspace(-3, 3, 90, dtype=torch.float64)},
+    "hidden by bias": {"bias": torch.zeros(90).double().masked_fill(torch.arange(90) % 7 == 0, -torch.inf)},
+    "sink": {"visible": causal(), "sink": torch.tensor([0.5, -1.0, 2.0], dtype=torch.float64)},
+}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("settings", SWAPPED.values(), ids=SWAPPED)
+def test_keys_attend_to_queries_where_the_fused_operators_can(settings, dtype, device):
+    query, keys, values = (tensor.to(dtype).to(device) for tensor in tensors(2, 3, n=90, m=90))
+    query = query[:1]  # shared by the texts
+    settings = {name: part.to(device) if isinstance(part, torch.Tensor) else part for name, part in settings.items()}
+    weights = attend(query, keys, values, **settings, path="tiled", return_weights=True)[1]
+    exact = attend(query.double(), keys.double(), values.double(), **settings, path="reference", return_weights=True)
+    left = torch.randn(90, 4).to(dtype).to(device)
+    with torch.no_grad():
+        if dtype != torch.float64 or device == "cpu":
+            assert swap_roles(weights.call, weights.statistic, dtype) is not None
+        found, expected = weights.mT @ left, exact[1].dense().mT @ left.double()
+    tolerance = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 4e-2}[dtype]
+    torch.testing.assert_close(found.double(), expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("settings", [{"visible": window(3, 0)}, {"bias": torch.randn(90, 90)}, {"normalizer": "none"}])
+def test_other_sums_by_key_are_over_blocks_of_rows(settings):
+    query, keys, values = (tensor.float() for tensor in tensors(2, n=90, m=90))
+    weights = attend(query, keys, values, **settings, path="tiled", return_weights=True)[1]
+    assert swap_roles(weights.call, weights.statistic, torch.float32) is None
 
 
 def test_products_by_hand():

@@ -1,9 +1,14 @@
 """Products of attention weights, as differentiable as attention and in memory linear in queries + keys.
 
 Weights times a matrix are attention with this matrix as values, so the fastest kernel for the call computes them.
-The transposed weights times a matrix are sums over blocks of rows. With P the weights, both have the gradients of
-attention, because the sum of H ∘ (Pᵀ W) is that of W ∘ (P H): for query and keys, the gradient of Pᵀ W under H is that
-of P H under W.
+The transposed weights times a matrix are sums over blocks of rows, or, for a softmax of dot products, attention with
+queries and keys exchanged: with lse_i the log-sum-exp of query i, key j gives query i the score q_i·k_j - lse_i, and
+what its softmax divides by is the attention r_j that key j receives:
+
+    Σ_i exp(q_i·k_j - lse_i) w_i = r_j · Σ_i softmax_i(q_i·k_j - lse_i) w_i
+
+With P the weights, both products have the gradients of attention, because the sum of H ∘ (Pᵀ W) is that of W ∘ (P H):
+for query and keys, the gradient of Pᵀ W under H is that of P H under W.
 """
 
 from __future__ import annotations
@@ -15,11 +20,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention.base_score import upcast_matmul
-from regard.attention.call import Call, Terms
+from regard.attention.base_score import DotForm, upcast_matmul
+from regard.attention.call import Call, Terms, fold_key_bias
 from regard.attention.gradients import refuse_second_derivative
 from regard.attention.kernels.dispatch import choose_kernel, run_kernel, walk_rows
-from regard.attention.visible import select_index
+from regard.attention.kernels.sdpa import SDPA
+from regard.attention.normalizers import Softmax
+from regard.attention.visible import Causal, is_query_independent, select_index, split_conjunction
 
 
 def multiply(call: Call, factor: Float[Tensor, "*#batch keys width"]) -> Float[Tensor, "*batch queries width"]:
@@ -39,8 +46,10 @@ def multiply(call: Call, factor: Float[Tensor, "*#batch keys width"]) -> Float[T
 def multiply_transposed(
     call: Call, statistic: Float[Tensor, "*batch queries 1"], factor: Float[Tensor, "*#batch queries width"]
 ) -> Float[Tensor, "*batch keys width"]:
-    """Return the transposed weights of a prepared call times a factor, in the type of the weights; differentiable."""
-    factor = factor.to(statistic.dtype).expand(*call.terms.shape[:-1], factor.shape[-1])
+    """Return the transposed weights of a prepared call times a factor; differentiable."""
+    if factor.dtype != call.query.dtype:
+        factor = factor.to(statistic.dtype)
+    factor = factor.expand(*call.terms.shape[:-1], factor.shape[-1])
     return _TransposedProduct.apply(call.terms, statistic, factor, call.sink, *call.inputs)
 
 
@@ -52,7 +61,9 @@ class _TransposedProduct(torch.autograd.Function):
         ctx.terms = terms
         ctx.save_for_backward(factor, sink, *inputs)
         query, keys, bias, *parameters = inputs
-        return sum_by_key(Call(terms, query, keys, bias, tuple(parameters), is_prepared=True), statistic, factor)
+        call = Call(terms, query, keys, bias, tuple(parameters), is_prepared=True)
+        swapped = swap_roles(call, statistic, factor.dtype)
+        return sum_by_key(call, statistic, factor) if swapped is None else attend_from_keys(call, swapped, factor)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
@@ -81,8 +92,58 @@ def sum_by_key(
 ) -> Float[Tensor, "*batch keys width"]:
     """Return the transposed weights times a factor, summed over blocks of rows."""
     *batch, _, keys = call.terms.shape
+    factor = factor.to(statistic.dtype)
     total = factor.new_zeros(*batch, keys, factor.shape[-1])
     for block in walk_rows(call, statistic):
         part = upcast_matmul(block.weights.mT, select_index(factor, -2, block.rows))
         select_index(total, -2, block.span).add_(part)
     return total
+
+
+def swap_roles(call: Call, statistic: Float[Tensor, "*batch queries 1"], dtype: torch.dtype) -> Call | None:
+    """Return the call in which keys attend to queries, of which each has its negative log-sum-exp as a bias.
+
+    Under a causal rule both are in reverse order, so that the rule is the same. The result is None where the
+    fused operators have no such call, or a rule depends on query and key in another way.
+    """
+    *batch, n, m = call.terms.shape
+    scale, rules = call.terms.score.dot_scale, split_conjunction(call.terms.visible)
+    of_pairs = [rule for rule in rules if not is_query_independent(rule)]
+    if scale is None or not isinstance(call.terms.normalizer, Softmax) or n * m * statistic.numel() == 0:
+        return None
+    if (call.bias is not None and call.bias.shape[-2] > 1) or len(of_pairs) > 1:
+        return None
+    if of_pairs and not (isinstance(of_pairs[0], Causal) and n == m):
+        return None
+    key_bias = -statistic.squeeze(-1).masked_fill(statistic.squeeze(-1).isinf(), 0)  # what sees no key is hidden anyway
+    tensors = [call.keys.to(dtype), call.query.to(dtype).expand(*batch, n, -1), key_bias[..., None]]
+    if of_pairs:
+        tensors = [tensor.flip(-2) for tensor in tensors]
+    form = DotForm(tensors[0], tensors[1], scale, tensors[2].squeeze(-1))
+    form = fold_key_bias(form) if call.query.is_cuda else form
+    bias = None if form.key_bias is None else form.key_bias.unsqueeze(-2)
+    shape = torch.Size((*batch, m, n))
+    terms = Terms(call.terms.score, of_pairs[0] if of_pairs else None, Softmax(), shape, hides=False)
+    swapped = Call(terms, form.query, form.keys, bias, is_prepared=True)
+    return swapped if SDPA.get_unsupported_reason(swapped, "forward") is None else None
+
+
+def attend_from_keys(
+    call: Call, swapped: Call, factor: Float[Tensor, "*batch queries width"]
+) -> Float[Tensor, "*batch keys width"]:
+    """Return the transposed weights times a factor from the call with queries and keys exchanged."""
+    assert SDPA.forward is not None
+    is_reversed = swapped.terms.visible is not None
+    result = SDPA.forward(swapped, factor.flip(-2) if is_reversed else factor)
+    assert result.statistic is not None
+    output, log_received = result.output, result.statistic
+    if is_reversed:
+        output, log_received = output.flip(-2), log_received.flip(-2)
+    if call.bias is not None:
+        log_received = log_received + call.bias.mT
+    received = log_received.exp().masked_fill(log_received == torch.inf, 0)  # keys that no query sees
+    for rule in split_conjunction(call.terms.visible):
+        if is_query_independent(rule):
+            seen = rule.tile(slice(0, 1), slice(0, call.terms.shape[-1]), call.terms.shape, output.device)
+            received = received.masked_fill(~seen.mT, 0)
+    return output * received.to(output.dtype)

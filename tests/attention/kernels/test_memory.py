@@ -24,8 +24,8 @@ def multiply(n):
     query, keys, values = (torch.randn(n, 8, requires_grad=True) for _ in range(3))
     weights = attend(query, keys, values, visible=causal(), return_weights=True)[1]
     scaled, signed = weights.value_weighted(values), weights.times_gradient(query, values)
-    total = (weights @ values).sum() + (weights.mT @ query).sum() + (scaled.mT @ query).sum() + signed.mT @ torch.ones(n)
-    (total.sum() + rollout([weights, weights])[0]).backward()
+    products = weights @ values, weights.mT @ query, scaled.mT @ query, signed @ torch.ones(n), rollout([weights] * 2)
+    sum(product.sum() for product in products).backward()
     scaled.reduce("top:5", "received"), signed.received(), sink(4)(weights), previous()(weights)
 run = multiply if name == "products" else run
 run(64)
