@@ -57,11 +57,12 @@ class _TransposedProduct(torch.autograd.Function):
     """The transposed weights times a factor; the backward is that of the weights times the gradient."""
 
     @staticmethod
-    def forward(ctx: Any, terms: Terms, statistic: Tensor, factor: Tensor, sink: Tensor | None, *inputs: Any) -> Tensor:
+    def forward(
+        ctx: Any, terms: Terms, statistic: Tensor, factor: Tensor, sink: Tensor | None, *inputs: Tensor | None
+    ) -> Tensor:
         ctx.terms = terms
         ctx.save_for_backward(factor, sink, *inputs)
-        query, keys, bias, *parameters = inputs
-        call = Call(terms, query, keys, bias, tuple(parameters), is_prepared=True)
+        call = build_call(terms, sink, *inputs)
         swapped = swap_roles(call, statistic, factor.dtype)
         return sum_by_key(call, statistic, factor) if swapped is None else attend_from_keys(call, swapped, factor)
 
@@ -74,17 +75,22 @@ class _TransposedProduct(torch.autograd.Function):
             None if tensor is None else tensor.detach().requires_grad_(needs_grad)
             for tensor, needs_grad in zip(tensors, needs_inputs, strict=True)
         ]
-        sink, query, keys, bias, *parameters = leaves
-        assert query is not None and keys is not None
         with torch.enable_grad():
-            call = Call(ctx.terms, query, keys, bias, tuple(parameters), sink, is_prepared=True)
-            product = multiply(call, gradient)
-        gradients = iter(())
+            product = multiply(build_call(ctx.terms, *leaves), gradient)
+        gradients: dict[int, Tensor] = {}
         if product.requires_grad:
             wanted = [leaf for leaf in leaves if leaf is not None and leaf.requires_grad]
-            gradients = iter(torch.autograd.grad(product, wanted, factor.to(product.dtype), allow_unused=True))
-        of_inputs = [next(gradients, None) if needs_grad else None for needs_grad in needs_inputs]
-        return None, None, product.detach().to(factor.dtype) if needs_factor else None, *of_inputs
+            of_wanted = torch.autograd.grad(product, wanted, factor.to(product.dtype), allow_unused=True)
+            gradients = dict(zip(map(id, wanted), of_wanted, strict=True))
+        of_factor = product.detach().to(factor.dtype) if needs_factor else None
+        return None, None, of_factor, *(gradients.get(id(leaf)) for leaf in leaves)
+
+
+def build_call(terms: Terms, sink: Tensor | None, *inputs: Tensor | None) -> Call:
+    """Return the prepared call of some terms, a sink and its `inputs`."""
+    query, keys, bias, *parameters = inputs
+    assert query is not None and keys is not None
+    return Call(terms, query, keys, bias, tuple(p for p in parameters if p is not None), sink, is_prepared=True)
 
 
 def sum_by_key(
@@ -104,28 +110,32 @@ def swap_roles(call: Call, statistic: Float[Tensor, "*batch queries 1"], dtype: 
     """Return the call in which keys attend to queries, of which each has its negative log-sum-exp as a bias.
 
     Under a causal rule both are in reverse order, so that the rule is the same. The result is None where the
-    fused operators have no such call, or a rule depends on query and key in another way.
+    fused operators do not support it.
     """
+    if not is_swappable(call):
+        return None
     *batch, n, m = call.terms.shape
-    scale, rules = call.terms.score.dot_scale, split_conjunction(call.terms.visible)
-    of_pairs = [rule for rule in rules if not is_query_independent(rule)]
-    if scale is None or not isinstance(call.terms.normalizer, Softmax) or n * m * statistic.numel() == 0:
-        return None
-    if (call.bias is not None and call.bias.shape[-2] > 1) or len(of_pairs) > 1:
-        return None
-    if of_pairs and not (isinstance(of_pairs[0], Causal) and n == m):
-        return None
-    key_bias = -statistic.squeeze(-1).masked_fill(statistic.squeeze(-1).isinf(), 0)  # what sees no key is hidden anyway
-    tensors = [call.keys.to(dtype), call.query.to(dtype).expand(*batch, n, -1), key_bias[..., None]]
-    if of_pairs:
-        tensors = [tensor.flip(-2) for tensor in tensors]
-    form = DotForm(tensors[0], tensors[1], scale, tensors[2].squeeze(-1))
-    form = fold_key_bias(form) if call.query.is_cuda else form
+    rule = next((rule for rule in split_conjunction(call.terms.visible) if not is_query_independent(rule)), None)
+    key_bias = -statistic.masked_fill(statistic.isinf(), 0)  # a query that sees no key is hidden in another way, too
+    tensors = call.keys.to(dtype), call.query.to(dtype).expand(*batch, n, -1), key_bias
+    query, keys, key_bias = tensors if rule is None else (tensor.flip(-2) for tensor in tensors)
+    form = DotForm(query, keys, call.terms.score.dot_scale or 1.0, key_bias.squeeze(-1))
+    form = fold_key_bias(form) if query.is_cuda else form
     bias = None if form.key_bias is None else form.key_bias.unsqueeze(-2)
-    shape = torch.Size((*batch, m, n))
-    terms = Terms(call.terms.score, of_pairs[0] if of_pairs else None, Softmax(), shape, hides=False)
+    terms = Terms(call.terms.score, rule, Softmax(), torch.Size((*batch, m, n)), hides=False)
     swapped = Call(terms, form.query, form.keys, bias, is_prepared=True)
     return swapped if SDPA.get_unsupported_reason(swapped, "forward") is None else None
+
+
+def is_swappable(call: Call) -> bool:
+    """Return whether weights are a softmax of dot products whose keys can attend to queries under the same rule."""
+    terms = call.terms
+    if terms.score.dot_scale is None or not isinstance(terms.normalizer, Softmax) or 0 in terms.shape:
+        return False
+    if call.bias is not None and call.bias.shape[-2] > 1:
+        return False
+    rules = [rule for rule in split_conjunction(terms.visible) if not is_query_independent(rule)]
+    return not rules or (len(rules) == 1 and isinstance(rules[0], Causal) and terms.shape[-2] == terms.shape[-1])
 
 
 def attend_from_keys(

@@ -390,7 +390,7 @@ def recompute(
 
     if not torch.is_grad_enabled():
         return multiply(factor)
-    return checkpoint(multiply, factor, use_reentrant=False, preserve_rng_state=False)  # type: ignore[no-any-return]
+    return checkpoint(multiply, factor, use_reentrant=False, preserve_rng_state=False)
 
 
 def multiply_rows_transposed(rows: Float[Tensor, "..."], factor: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
