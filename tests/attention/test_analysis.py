@@ -196,6 +196,12 @@ def test_what_cannot_be_rolled_out_is_said(monkeypatch):
         assert str(error.value) == message
 
 
+def test_a_share_of_the_residual_connection_is_at_most_one():
+    with pytest.raises(RegardError) as error:
+        rollout([DenseWeights(torch.eye(2))], residual=1.5)
+    assert str(error.value) == "rollout: residual must be at least 0 and at most 1, got 1.5"
+
+
 def test_a_span_that_is_none_is_said(monkeypatch):
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
     for ask, message in (

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard import RegardError, Weights, attend, causal, lengths, window
+from regard.attention.analysis import rollout
 from regard.attention.products import swap_roles
 from tests.gradients import gradcheck
 
@@ -282,3 +283,24 @@ def test_products_of_saved_and_of_selected_weights_are_the_same(name, tmp_path):
     if name == "scaled_dot":  # of the others, a head may have parameters of its own
         one_head = weights.select_batch([slice(None), 2])
         torch.testing.assert_close(one_head @ values[:, 2], matrix[:, 2] @ values[:, 2])
+
+
+def test_everything_is_that_of_the_dense_matrix_of_2048_tokens():
+    torch.manual_seed(0)
+    query, keys, values = torch.randn(3, 2, 2048, 16, dtype=torch.float64)
+    out, weights = attend(query, keys, values, visible=causal(), return_weights=True)
+    hidden = torch.ones(2048, 2048).triu(1).bool()
+    matrix = (query @ keys.mT / 4).masked_fill(hidden, -torch.inf).softmax(-1)
+    close = {"rtol": 1e-8, "atol": 1e-10}
+    torch.testing.assert_close(weights @ values, matrix @ values, **close)
+    torch.testing.assert_close(weights.mT @ query, matrix.mT @ query, **close)
+    torch.testing.assert_close(weights.received(), matrix.sum(-2), **close)
+    by_value = matrix * values.norm(dim=-1)[:, None]
+    torch.testing.assert_close(weights.value_weighted(values).received(), by_value.sum(-2), **close)
+    torch.testing.assert_close(weights.value_weighted(values).top(4)[0], by_value.topk(4).values, **close)
+    by_gradient, changes = matrix * (out @ values.mT), weights.times_gradient(out, values)
+    torch.testing.assert_close(changes.received(), by_gradient.sum(-2), **close)
+    torch.testing.assert_close(changes @ torch.ones(2048), by_gradient.sum(-1).float(), rtol=1e-5, atol=1e-5)
+    carried = (matrix[:, -1] + torch.eye(2048, dtype=torch.float64)[-1]) / 2  # each batch entry is a text of one head
+    carried = ((carried[:, None] @ matrix)[:, 0] + carried) / 2
+    torch.testing.assert_close(rollout([weights, weights]), carried, **close)

@@ -21,6 +21,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.attention.call import iter_blocks
+from regard.attention.score_checks import is_number
 from regard.attention.visible import insert_batch_axes
 from regard.attention.weights import Weights
 from regard.errors import RegardError
@@ -292,7 +293,7 @@ def rollout(
         The share of each token, (batch, tokens); shares sum to one.
 
     Raises:
-        RegardError: If the layers are not those of one pass of self-attention, or have no such position.
+        RegardError: If the layers are not those of one pass of self-attention, or a number is out of range.
 
     Example:
         >>> with watch(model) as recording:
@@ -303,6 +304,8 @@ def rollout(
     count = last_first[0].shape[-1]
     if not isinstance(position, int) or not -count <= position < count:
         raise RegardError(f"rollout: position must be that of one of {count} tokens, got {position!r}")
+    if not is_number(residual) or not 0 <= residual <= 1:
+        raise RegardError(f"rollout: residual must be at least 0 and at most 1, got {residual!r}")
     shares = torch.zeros(count, dtype=last_first[0].dtype, device=last_first[0].device)
     shares[position] = 1
     for weights in last_first:

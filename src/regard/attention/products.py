@@ -119,7 +119,9 @@ def swap_roles(call: Call, statistic: Float[Tensor, "*batch queries 1"], dtype: 
     key_bias = -statistic.masked_fill(statistic.isinf(), 0)  # a query that sees no key is hidden in another way, too
     tensors = call.keys.to(dtype), call.query.to(dtype).expand(*batch, n, -1), key_bias
     query, keys, key_bias = tensors if rule is None else (tensor.flip(-2) for tensor in tensors)
-    form = DotForm(query, keys, call.terms.score.dot_scale or 1.0, key_bias.squeeze(-1))
+    scale = call.terms.score.dot_scale
+    assert scale is not None
+    form = DotForm(query, keys, scale, key_bias.squeeze(-1))
     form = fold_key_bias(form) if query.is_cuda else form
     bias = None if form.key_bias is None else form.key_bias.unsqueeze(-2)
     terms = Terms(call.terms.score, rule, Softmax(), torch.Size((*batch, m, n)), hides=False)
