@@ -12,6 +12,7 @@ from docs.layout import BEGIN, COLUMN, END, ORDER, ROOT, SOURCE, draw_map, name_
 
 DOWN = {  # imports that must point down: from where, to where, and why
     ("attention.weights", "attention.archive"): "save and load of Weights read safetensors only when they are called",
+    ("attention.weights", "attention.scaled_weights"): "weights make weights of other classes",
     ("views.attention_map", "views.matrix"): "a map draws itself; what draws is imported only then",
     ("views.attention_map", "views.page"): "a map draws itself; what draws is imported only then",
     ("views.attention_map", "views.svg.views"): "a map draws itself; what draws is imported only then",

@@ -83,6 +83,21 @@ def test_reductions_are_those_of_the_matrix(made):
 
 
 @pytest.mark.parametrize("made", CASES.values(), ids=CASES)
+def test_products_are_those_of_the_matrix(made):
+    weights, matrix = made()
+    *batch, rows, columns = matrix.shape
+    for leading in ((), (1,) * len(batch), (*batch[:-1], 1), tuple(batch)):
+        right, left = torch.randn(*leading, columns, 3), torch.randn(*leading, rows, 2)
+        torch.testing.assert_close(weights @ right, matrix @ right)
+        torch.testing.assert_close(weights.mT @ left, matrix.mT @ left)
+    right, left = torch.randn(*batch[:-1], columns, 3), torch.randn(*batch[:-1], rows, 2)
+    torch.testing.assert_close(weights.mean() @ right, matrix.mean(-3) @ right)
+    torch.testing.assert_close(weights.mean().mT @ left, matrix.mean(-3).mT @ left)
+    norms = torch.rand(*batch, columns, 4)
+    torch.testing.assert_close(weights.value_weighted(norms).received(), matrix.sum(-2) * norms.norm(dim=-1))
+
+
+@pytest.mark.parametrize("made", CASES.values(), ids=CASES)
 def test_the_mean_over_heads_is_that_of_the_matrix(made):
     weights, matrix = made()
     torch.testing.assert_close(weights.mean().dense(), matrix.mean(-3))
@@ -104,3 +119,19 @@ def test_gradients_pass_through():
     total = JoinedWeights(parts, [0, 0])[..., 1:5, 2:4].square().sum()
     expected = (query @ keys.mT / 2).softmax(-1)[..., 1:5, 2:4].square().sum()
     torch.testing.assert_close(torch.autograd.grad(total, query), torch.autograd.grad(expected, query))
+
+
+def test_gradients_pass_through_products():
+    query, keys = QUERY.clone().requires_grad_(), KEYS.clone()
+    right, left = torch.randn(6, 5, 2), torch.randn(5, 2)
+    weights = MergedWeights(attend(query, keys, keys, visible=causal(), return_weights=True)[1], 1)
+    matrix = (query @ keys.mT / 2).masked_fill(~torch.ones(5, 5).tril().bool(), -torch.inf).softmax(-1).flatten(1, 2)
+    for product, expected in (
+        (weights @ right, matrix @ right),
+        (weights.mean().mT @ left, matrix.mean(1).mT @ left),
+        (JoinedWeights([weights, weights], [0, 5]).mT @ torch.cat([left, left]), torch.cat([matrix.mT @ left] * 2, -2)),
+    ):
+        found, wanted = (
+            torch.autograd.grad(part.square().sum(), query, retain_graph=True)[0] for part in (product, expected)
+        )
+        torch.testing.assert_close(found, wanted)

@@ -10,7 +10,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from regard import RegardError, watch
+from regard import RegardError, Weights, watch
+from regard.attention.intercept.flex_weights import FlexWeights
 from regard.attention.weights import DenseWeights
 
 X = torch.randn(3, 6, 8, generator=torch.Generator().manual_seed(1))
@@ -342,6 +343,66 @@ def test_gradients_reach_query_and_keys():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("groups", [4, 2])
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("first", ["weights", "received"])
+def test_products_of_recorded_weights_are_those_of_the_matrix(mask, groups, first):
+    query, keys = heads(), heads(heads=groups, queries=5 if mask == "causal" else 7, seed=1)
+    call = see(
+        lambda: functional.scaled_dot_product_attention(query, keys, keys, **MASKS[mask], enable_gqa=groups == 2)
+    )
+    matrix = call.dense()
+    (call.received if first == "received" else call.dense)()  # with and without the log-sum-exp at hand
+    right, left = torch.randn(4, keys.shape[-2], 3), torch.randn(2, 1, 5, 2)
+    torch.testing.assert_close(call @ right, matrix @ right)
+    torch.testing.assert_close(call.mT @ left, matrix.mT @ left)
+    assert not (call @ right).requires_grad
+
+
+def test_products_of_recorded_weights_have_gradients_on_request():
+    query, keys = heads().double().requires_grad_(), heads(heads=2, queries=7, seed=1).double()
+    right, left = torch.randn(7, 3).double(), torch.randn(5, 3).double()
+    model = Calls(lambda: functional.scaled_dot_product_attention(query, keys, keys, enable_gqa=True))
+    with watch(model, grad=True) as seen:
+        model()
+    (call,) = seen[""]
+    matrix = (query @ keys.repeat_interleave(2, 1).mT / 6**0.5).softmax(-1)
+    for product, expected in ((call @ right, matrix @ right), (call.mT @ left, matrix.mT @ left)):
+        found, wanted = (
+            torch.autograd.grad(part.square().sum(), query, retain_graph=True)[0] for part in (product, expected)
+        )
+        torch.testing.assert_close(found, wanted)
+
+
+def test_products_of_a_held_matrix_are_in_float32():
+    query, keys = heads().bfloat16(), heads(queries=7, seed=1).bfloat16()
+    call = see(lambda: (query @ keys.mT).softmax(-1) @ keys)
+    factor = torch.randn(7, 3)
+    torch.testing.assert_close(call @ factor, call.dense().float() @ factor)
+    torch.testing.assert_close(call.mT @ factor[:5], call.dense().float().mT @ factor[:5])
+
+
+def test_products_of_flex_attention_recompute_their_rows_in_backward():
+    query, keys = heads(queries=300).requires_grad_(), heads(heads=2, queries=400, seed=1)
+    call = FlexWeights(query, keys, 6**-0.5, lambda s, b, h, i, j: s + 0.01 * (j - i), None)
+    right, left = torch.randn(400, 3), torch.randn(300, 3)
+    scores = query @ keys.repeat_interleave(2, 1).mT / 6**0.5 + 0.01 * (torch.arange(400) - torch.arange(300)[:, None])
+    matrix = scores.softmax(-1)
+    for product, expected in ((call @ right, matrix @ right), (call.mT @ left, matrix.mT @ left)):
+        torch.testing.assert_close(product, expected)
+        found, wanted = (
+            torch.autograd.grad(part.square().sum(), query, retain_graph=True)[0] for part in (product, expected)
+        )
+        torch.testing.assert_close(found, wanted)
+
+
+def test_recorded_weights_are_saved(tmp_path):
+    query, keys = heads(), heads(heads=2, queries=7, seed=1)
+    call = see(lambda: functional.scaled_dot_product_attention(query, keys, keys, enable_gqa=True))
+    call.save(tmp_path / "weights")
+    torch.testing.assert_close(Weights.load(tmp_path / "weights").dense(), call.dense())
+
+
 def test_flex_attention_is_seen():
     flex = pytest.importorskip("torch.nn.attention.flex_attention")
     query, keys = heads(queries=20, width=16), heads(queries=20, width=16, seed=1)

@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from regard import RegardError
+from regard.attention.analysis import previous, span
 from regard.attention.join_steps import CallShape, Extent, join_calls, locate_steps
 
 PROMPT, STEP = torch.tensor([[1.0, 0.0], [0.25, 0.75]]), torch.tensor([[0.5, 0.5]])
@@ -28,6 +29,18 @@ def test_the_top_ones_are_filled_up_where_a_call_has_fewer():
     values, indices = join_calls("top:2", [first, second], EXTENTS)
     torch.testing.assert_close(values, torch.tensor([[1.0, 0.0], [0.75, 0.0], [0.6, 0.4]]))
     assert indices.tolist() == [[0, -1], [1, -1], [2, 1]]
+
+
+def test_measures_are_joined_along_the_queries():
+    calls = [(torch.tensor([0.1, 0.2]), PROMPT), (torch.tensor([0.3]), STEP)]
+    joined = join_calls((previous(), "dense"), calls, EXTENTS)
+    torch.testing.assert_close(joined[0], torch.tensor([0.1, 0.2, 0.3]))
+    torch.testing.assert_close(joined[1], join_calls("dense", [PROMPT, STEP], EXTENTS))
+    with pytest.raises(RegardError) as error:
+        join_calls(span(0, 2), [torch.ones(2), torch.ones(1)], EXTENTS)
+    assert str(error.value) == (
+        "join_steps: the cache dropped keys, so span(0, 2) is not about the same keys in all calls"
+    )
 
 
 def test_one_call_is_what_it_was():

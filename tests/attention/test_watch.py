@@ -3,12 +3,14 @@ import subprocess
 import sys
 import threading
 
+import jaxtyping
 import pytest
 import torch
 from torch import nn
 
 from regard import RegardError, Weights, attend, causal, watch
-from regard.attention import Additive
+from regard.attention import Additive, DenseWeights
+from regard.attention.analysis import induction, previous, sink, span
 from regard.attention.watch import is_watching
 from regard.batch import Batch
 from regard.decoding.beam import beam_search
@@ -65,6 +67,44 @@ def test_what_is_kept_is_what_was_asked_for(model, keep):
         (weights,) = everything[path]
         expected = weights.dense() if keep == "dense" else weights.reduce(keep)[0]
         torch.testing.assert_close(kept, expected)
+
+
+TOKENS = torch.tensor([[1, 2, 1, 2, 1], [0, 0, 0, 0, 0], [3, 4, 5, 3, 4]])
+
+
+@pytest.mark.parametrize(
+    "keep", ["sink", "sink:2", span(1, 3), span(-2), "previous", previous(), induction(TOKENS)], ids=str
+)
+def test_measures_of_queries_are_kept(model, keep):
+    with watch(model, keep) as seen, watch(model) as everything:
+        model(X)
+    measure = {"sink": sink(), "sink:2": sink(2), "previous": previous()}.get(keep, keep)
+    assert len(seen) == 3
+    for path, (kept,) in seen.items():
+        (weights,) = everything[path]
+        torch.testing.assert_close(kept, measure(weights), equal_nan=True)
+        assert not kept.requires_grad
+
+
+def test_several_results_are_kept_at_once(model):
+    names = ["top:2", "sink", "received", "entropy", "all", lambda weights: weights.shape, "received"]
+    with watch(model, names) as seen, watch(model) as everything:
+        model(X)
+    for path, (kept,) in seen.items():
+        (weights,) = everything[path]
+        expected = weights.reduce("top:2", "received", "entropy")
+        torch.testing.assert_close((kept[0], kept[2], kept[3]), expected)
+        torch.testing.assert_close(kept[1], sink()(weights))
+        assert torch.equal(kept[4].dense(), weights.dense())
+        assert kept[5] == weights.shape
+        assert torch.equal(kept[6], kept[2])
+
+
+def test_a_loss_on_the_attention_to_a_span_trains(model):
+    with watch(model, span(0, 2), grad=True) as seen:
+        model(X)
+    seen["layers.0"][0].square().sum().backward()
+    assert model.layers[0].query.weight.grad.any()
 
 
 def test_a_function_keeps_what_it_returns(model):
@@ -190,7 +230,22 @@ def test_a_wrong_name_is_said_before_the_run(model):
 def test_all_that_can_be_kept_is_named(model):
     with pytest.raises(RegardError) as error, watch(model, "mean"):
         pass
-    assert str(error.value) == ('unknown reduction "mean"; choose from all, argmax, dense, entropy, received, top:8')
+    assert str(error.value) == (
+        'unknown reduction "mean"; choose from all, argmax, dense, entropy, previous, received, sink, top:8'
+    )
+
+
+def test_what_cannot_be_kept_is_said(model, monkeypatch):
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # type checks are on only in tests
+    for keep, message in (
+        (3, "watch: keep must be a name, a function or a tuple of them, got int"),
+        ((), "watch: keep must name at least one result, got none"),
+        (("received", "sinks"), 'unknown reduction "sinks"; did you mean "sink"?'),
+        ("sink:0", "sink: expected a positive number of tokens, got 0"),
+    ):
+        with pytest.raises(RegardError) as error, watch(model, keep):
+            pass
+        assert str(error.value) == message
 
 
 def test_nothing_recorded_is_said():
@@ -238,6 +293,35 @@ def test_what_is_kept_of_steps_is_joined(model, keep):
     with torch.no_grad(), watch(layer, keep) as seen:
         stepwise(layer, [slice(0, 1), slice(1, 2), slice(2, 4), slice(4, 5)])
     torch.testing.assert_close(seen.join_steps(""), whole.reduce(keep)[0])
+
+
+@pytest.mark.parametrize("keep", ["sink", span(1, 3), "previous"], ids=str)
+def test_measures_of_steps_are_joined(model, keep):
+    layer = model.layers[0]
+    whole = layer(X, visible=causal(), return_weights=True)[1].dense().detach()
+    with torch.no_grad(), watch(layer, (keep, "received")) as seen:
+        stepwise(layer, [slice(0, 1), slice(1, 2), slice(2, 4), slice(4, 5)])
+    measured, received = seen.join_steps("")
+    torch.testing.assert_close(received, whole.sum(-2))
+    measure = {"sink": sink(), "previous": previous()}.get(keep, keep)
+    torch.testing.assert_close(measured, measure(DenseWeights(whole)), equal_nan=True)
+
+
+def test_of_a_cache_with_unused_slots_the_last_query_is_the_last_key_in_use():
+    query, keys = torch.randn(2, 3, 2, 8), torch.randn(2, 3, 9, 8)
+    visible = torch.arange(9) < torch.tensor([[5], [6]])  # slots 6 to 8 are unused
+
+    class Decoder(nn.Module):
+        def forward(self, query, visible):
+            return nn.functional.scaled_dot_product_attention(query, keys, keys, attn_mask=visible)
+
+    model = Decoder()
+    with torch.no_grad(), watch(model, "previous") as seen:
+        model(query[..., 1:, :], visible[1:])
+        model(query, visible)
+    first, second = ((query[..., row, None, :] @ keys[..., : 5 + row, :].mT / 8**0.5).softmax(-1) for row in (0, 1))
+    torch.testing.assert_close(seen[""][0], second[..., 4])
+    torch.testing.assert_close(seen[""][1], torch.cat([first[..., 3], second[..., 4]], -1))
 
 
 def test_steps_that_look_at_one_source_are_joined(model):

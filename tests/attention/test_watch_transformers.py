@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from regard import RegardError, watch
+from regard.attention.analysis import induction, rollout, span
 from regard.attention.call import TILE_NUMBERS
 from tests.interop.tiny_models import (
     DECODERS,
@@ -53,6 +54,24 @@ def test_weights_and_outputs_are_those_of_eager(name, side):
         (call,) = seen[tiny.paths["attentions"].format(layer)]
         assert call.shape == weights.shape
         torch.testing.assert_close(real_rows(call.dense(), mask), real_rows(weights, mask))
+
+
+@pytest.mark.parametrize("tiny", [GPT2, LLAMA_GROUPED])
+def test_rollout_and_measures_are_those_of_eager(tiny):
+    model, inputs = tiny.new(), batch(side="left")
+    names = ("sink", "previous", span(2, 4), induction(inputs["input_ids"]))
+    with torch.no_grad(), watch(model) as seen, watch(model, names) as kept:
+        model(**inputs)
+    matrices = eager(model, **inputs).attentions
+    shares = torch.eye(matrices[0].shape[-1])[-1:].expand(len(matrices[0]), 1, -1)
+    for matrix in reversed(matrices):
+        shares = (shares @ matrix.mean(1) + shares) / 2
+    torch.testing.assert_close(rollout(seen), shares[:, 0])
+    for matrix, ((first, before, part, follow),) in zip(matrices, kept.values(), strict=True):
+        torch.testing.assert_close(first[..., -1], matrix[..., -1, 0])
+        torch.testing.assert_close(before[..., -1], matrix[..., -1, -2])
+        torch.testing.assert_close(part[..., -1], matrix[..., -1, 2:4].sum(-1))
+        assert follow.shape == first.shape
 
 
 @pytest.mark.parametrize("name", PAIRS)

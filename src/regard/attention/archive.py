@@ -28,6 +28,7 @@ from regard.attention.archive_fields import (
 from regard.attention.base_score import PrecomputedScore, Score, get_score_parameters, upcast
 from regard.attention.call import Call, Terms
 from regard.attention.combined_weights import JoinedWeights, MergedWeights
+from regard.attention.intercept.recorded_weights import RecordedWeights
 from regard.attention.kernel_scores import Boxcar, Epanechnikov, Exact, Gaussian, Kernel
 from regard.attention.lazy_weights import LazyWeights
 from regard.attention.normalizers import (
@@ -118,7 +119,11 @@ def describe_weights(weights: Weights, tensors: dict[str, Tensor]) -> dict[str, 
             return {"kind": kind, "axis": weights.axis, "of": describe_weights(weights.base, tensors)}
     if isinstance(weights, JoinedWeights):
         return {"kind": "joined", "firsts": weights.firsts, "parts": describe_parts(weights.parts, tensors)}
-    assert isinstance(weights, LazyWeights)
+    if isinstance(weights, RecordedWeights):
+        return describe_weights(weights.base, tensors)
+    if not isinstance(weights, LazyWeights):
+        name = type(weights).__name__
+        raise RegardError(f"save: cannot save lazy {name}; save DenseWeights(weights.dense()) instead")
     weights.check_unchanged()
     call = weights.call
     tensors |= {"query": call.query, "keys": call.keys, "statistic": weights.statistic.expand(*weights.shape[:-1], 1)}
@@ -176,7 +181,8 @@ def rebuild_lazy(record: dict[str, Any], tensors: dict[str, Tensor]) -> LazyWeig
     if rule is not None:
         rule.check(shape)
     parameters = tuple(get_score_parameters(score).values())
-    return LazyWeights(Call(Terms(score, rule, normalizer, shape), query, keys, bias, parameters, sink), statistic)
+    terms = Terms(score, rule, normalizer, shape)
+    return LazyWeights(Call(terms, query, keys, bias, parameters, sink, is_prepared=True), statistic)
 
 
 def rebuild_sink(

@@ -89,11 +89,14 @@ class Call:
     bias: Float[Tensor, "*bias_batch #queries #keys"] | None = None
     parameters: tuple[Tensor, ...] = ()  # the score's parameters that a prepared call still needs
     sink: Float[Tensor, "*sink_batch 1 1"] | None = None  # one more logit in the denominator of each row of a head
+    is_prepared: bool = False  # whether the work per query and per key is done
 
     @cached_property
     def dot(self) -> DotForm | None:
         """The score as a dot product; None if it has no such form, or normalizer or sink need the dropped constant."""
         score = self.terms.score
+        if self.is_prepared and score.dot_scale is None:
+            return None
         if score.form not in ("dot", "constant") or not self.terms.normalizer.ranked:
             return None
         if self.sink is not None and not isinstance(score, EXACT_DOTS):
@@ -103,10 +106,13 @@ class Call:
     @cached_property
     def prepared(self) -> Call:
         """This call after the work per query and per key; the score of a dot product becomes a `FixedDot`."""
+        if self.is_prepared:
+            return self
         terms, form, bias = self.terms, self.dot, self.bias
         if form is None:
             query, keys = terms.score.prepare(self.query, self.keys)
-            return Call(terms, query, keys, bias, tuple(get_score_parameters(terms.score).values()), self.sink)
+            parameters = tuple(get_score_parameters(terms.score).values())
+            return Call(terms, query, keys, bias, parameters, self.sink, is_prepared=True)
         if form.key_bias is not None and self.query.is_cuda:
             form = fold_key_bias(form)
         if form.key_bias is not None:
@@ -115,7 +121,14 @@ class Call:
         hides = terms.visible is not None or self.bias is not None
         score = get_fixed_dot(form.scale)
         terms = Terms(score, terms.visible, terms.normalizer, terms.shape, hides, terms.dropout, terms.autocast)
-        return Call(terms, form.query, form.keys, bias, sink=self.sink)
+        return Call(terms, form.query, form.keys, bias, sink=self.sink, is_prepared=True)
+
+    def detach(self) -> Call:
+        """Return the call without gradient."""
+        query, keys = self.query.detach(), self.keys.detach()
+        bias, sink = (None if part is None else part.detach() for part in (self.bias, self.sink))
+        parameters = tuple(parameter.detach() for parameter in self.parameters)
+        return replace(self, query=query, keys=keys, bias=bias, parameters=parameters, sink=sink)
 
     @property
     def inputs(self) -> tuple[Tensor | None, ...]:

@@ -26,6 +26,14 @@ class MergedWeights(DerivedWeights):
     def with_base(self, base: Weights) -> Weights:
         return MergedWeights(base, self.axis)
 
+    def expand_factor(self, factor: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        if factor.shape[self.axis] == 1:
+            return factor.unsqueeze(self.axis)
+        return factor.unflatten(self.axis, self.base.shape[self.axis : self.axis + 2])
+
+    def combine(self, product: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        return product.flatten(self.axis, self.axis + 1)
+
     def merge_axes(self, result: Any) -> Any:
         """Merge the two axes in a result about the base weights, or in each of a tuple of results."""
         return (
@@ -87,6 +95,17 @@ class JoinedWeights(Weights):
             cols_here, part_cols = find_overlap(cols, first, part.shape[-1], self.device)
             block[..., rows_here[:, None], cols_here] = part.block(part_rows, part_cols)
         return block
+
+    def multiply(self, factor: Float[Tensor, "*#batch keys width"]) -> Float[Tensor, "*batch queries width"]:
+        parts = zip(self.parts, self.firsts, strict=True)
+        return torch.cat([part.multiply(factor.narrow(-2, first, part.shape[-1])) for part, first in parts], -2)
+
+    def multiply_transposed(self, factor: Float[Tensor, "*#batch queries width"]) -> Float[Tensor, "*batch keys width"]:
+        product = factor.new_zeros(*self.shape[:-2], self.shape[-1], factor.shape[-1], dtype=self.dtype)
+        for part, row, first in zip(self.parts, self.rows, self.firsts, strict=False):
+            of_part = part.multiply_transposed(factor.narrow(-2, row, part.shape[-2]))
+            product.narrow(-2, first, part.shape[-1]).add_(of_part)
+        return product
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Weights:
         return JoinedWeights([part.map(change) for part in self.parts], self.firsts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from types import EllipsisType
 from typing import Any
 
@@ -50,6 +51,11 @@ def parse_position(part: Any) -> Any:
     if part.dtype == torch.bool and part.ndim > 1:
         raise RegardError(f"weights[...]: expected a bool tensor with 1 axis, got {part.ndim} axes")
     return part
+
+
+def select_leading(tensor: Tensor, batch: Sequence[int], leading: Sequence[Any]) -> Tensor:
+    """Return the part of a tensor (*#batch, rows, columns) that index entries for the axes of *batch select."""
+    return tensor.expand(*batch, *tensor.shape[-2:])[tuple(leading)]
 
 
 def resolve_index(part: Any, size: int, device: torch.device) -> tuple[Index, Any]:

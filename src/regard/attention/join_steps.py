@@ -10,10 +10,14 @@ from jaxtyping import Bool
 from torch import Tensor
 from torch.nn.functional import pad
 
+from regard.attention.analysis import QueryMeasure
 from regard.attention.combined_weights import JoinedWeights
 from regard.attention.intercept.recorded_weights import RecordedWeights
 from regard.attention.weights import DenseWeights, Weights
 from regard.errors import RegardError
+
+Kept = str | QueryMeasure | tuple[Any, ...]
+"""What was kept of each call: `all`, `dense`, a reduction, a measure, or several of them."""
 
 
 class CallShape(NamedTuple):
@@ -79,10 +83,12 @@ def has_same_keys(before: CallShape, call: CallShape) -> bool:
     return torch.equal(before.last_key, call.last_key)
 
 
-def join_calls(name: str, calls: Sequence[Any], extents: Sequence[Extent]) -> Any:
+def join_calls(name: Kept, calls: Sequence[Any], extents: Sequence[Extent]) -> Any:
     """Join what was kept of all calls under a name, in the same form; columns are positions among all keys."""
     if len(calls) == 1:
         return calls[0]
+    if isinstance(name, tuple):
+        return tuple(join_calls(part, results, extents) for part, *results in zip(name, *calls, strict=True))
     if name == "all":
         parts = [keep_first_keys(call, extent.end - extent.first) for call, extent in zip(calls, extents, strict=True)]
         return JoinedWeights(parts, [extent.first for extent in extents])
@@ -90,7 +96,9 @@ def join_calls(name: str, calls: Sequence[Any], extents: Sequence[Extent]) -> An
         return torch.cat(pad_to_all_keys(calls, extents), -2)
     if name == "received":
         return torch.stack(pad_to_all_keys(calls, extents)).sum(0)
-    if name == "entropy":
+    if isinstance(name, QueryMeasure) and not name.is_relative and any(extent.first for extent in extents):
+        raise RegardError(f"join_steps: the cache dropped keys, so {name} is not about the same keys in all calls")
+    if isinstance(name, QueryMeasure) or name == "entropy":
         return torch.cat(list(calls), -1)
     if name == "argmax":
         return torch.cat([shift_indices(call, extent) for call, extent in zip(calls, extents, strict=True)], -1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,8 +14,10 @@ from torch import Tensor
 from regard.attention.base_score import get_score_parameters
 from regard.attention.call import Call, Terms, iter_blocks
 from regard.attention.gradients import GradientSums, refuse_second_derivative
+from regard.attention.indexing import select_leading
 from regard.attention.kernels.dispatch import reduce, walk_rows
 from regard.attention.kernels.kernel import Result
+from regard.attention.products import multiply, multiply_transposed
 from regard.attention.reductions import Rows
 from regard.attention.sink import sink_gradient
 from regard.attention.visible import BatchSliceRule, Index, count_indices, index_to_tensor, select_index
@@ -72,6 +75,14 @@ class LazyWeights(Weights):
                 return compute_block(self.call, self.statistic, rows, cols)
         return _Block.apply(self.call.terms, self.statistic, rows, cols, self.call.sink, *self.call.inputs)
 
+    def multiply(self, factor: Float[Tensor, "*#batch keys width"]) -> Float[Tensor, "*batch queries width"]:
+        self.check_unchanged()
+        return multiply(self.call if self.grad else self.call.detach(), factor)
+
+    def multiply_transposed(self, factor: Float[Tensor, "*#batch queries width"]) -> Float[Tensor, "*batch keys width"]:
+        self.check_unchanged()
+        return multiply_transposed(self.call if self.grad else self.call.detach(), self.statistic, factor)
+
     def select_batch(self, leading: list[Any]) -> Weights:
         call, batch = self.call, self.shape[:-2]
         if (
@@ -82,7 +93,7 @@ class LazyWeights(Weights):
             return self
 
         def select_part(tensor: Tensor) -> Tensor:
-            return tensor.expand(*batch, *tensor.shape[-2:])[tuple(leading)]
+            return select_leading(tensor, batch, leading)
 
         statistic = select_part(self.statistic)
         visible = None if call.terms.visible is None else BatchSliceRule(call.terms.visible, self.shape, tuple(leading))
@@ -90,7 +101,8 @@ class LazyWeights(Weights):
         terms = call.terms._replace(visible=visible, shape=shape)
         bias, sink = (None if part is None else select_part(part) for part in (call.bias, call.sink))
         self.check_unchanged()
-        selected = Call(terms, select_part(call.query), select_part(call.keys), bias, call.parameters, sink)
+        query, keys = select_part(call.query), select_part(call.keys)
+        selected = replace(call, terms=terms, query=query, keys=keys, bias=bias, sink=sink)
         return LazyWeights(selected, statistic, grad=self.grad)
 
     def clone(self) -> Weights:
@@ -108,7 +120,7 @@ class LazyWeights(Weights):
         bias, sink = (None if part is None else change(part) for part in (old.bias, old.sink))
         terms = terms._replace(score=score, visible=visible)
         parameters = tuple(get_score_parameters(score).values())
-        call = Call(terms, change(old.query), change(old.keys), bias, parameters, sink)
+        call = Call(terms, change(old.query), change(old.keys), bias, parameters, sink, is_prepared=True)
         return LazyWeights(call, change(self.statistic), grad=self.grad)
 
     def check_unchanged(self) -> None:
@@ -135,13 +147,13 @@ class _Block(torch.autograd.Function):
         ctx.terms, ctx.rows, ctx.cols = terms, rows, cols
         ctx.save_for_backward(statistic, sink, *inputs)
         query, keys, bias, *parameters = inputs
-        return compute_block(Call(terms, query, keys, bias, tuple(parameters)), statistic, rows, cols)
+        return compute_block(Call(terms, query, keys, bias, tuple(parameters), is_prepared=True), statistic, rows, cols)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         refuse_second_derivative()
         statistic, sink, query, keys, bias, *parameters = ctx.saved_tensors
-        call = Call(ctx.terms, query, keys, bias, tuple(parameters))
+        call = Call(ctx.terms, query, keys, bias, tuple(parameters), is_prepared=True)
         needs_sink, *needs_inputs = ctx.needs_input_grad[4:]
         sums = GradientSums(call, tuple(needs_inputs))
         of_sink = torch.zeros_like(sink) if needs_sink else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -17,11 +17,12 @@ from typing import Any
 import torch
 from torch import nn
 
+from regard.attention.analysis import QUERY_MEASURES, QueryMeasure, as_query_measure
 from regard.attention.intercept.captured import INTERCEPTED, Captured
 from regard.attention.intercept.frames import Frame
 from regard.attention.intercept.mode import AttentionMode
 from regard.attention.intercept.recorded_weights import HeldWeights, RecordedWeights
-from regard.attention.join_steps import CallShape, join_calls, locate_steps
+from regard.attention.join_steps import CallShape, Kept, join_calls, keep_first_keys, locate_steps
 from regard.attention.kernels.reference import SMALL
 from regard.attention.reductions import as_reduction
 from regard.attention.shared_context import set_variable
@@ -29,7 +30,7 @@ from regard.attention.watch_report import AttentionReport, build_report
 from regard.attention.weights import Weights
 from regard.errors import RegardError
 
-Keep = str | Callable[[Weights], Any]
+Keep = str | Callable[[Weights], Any] | Sequence[str | Callable[[Weights], Any]]
 
 
 class AttentionRecording(Mapping[str, list[Any]]):
@@ -46,7 +47,7 @@ class AttentionRecording(Mapping[str, list[Any]]):
     """
 
     def __init__(self, model: nn.Module, keep: Keep, grad: bool) -> None:
-        self._name = keep if isinstance(keep, str) else None
+        self._kept = resolve_kept(keep)
         self._keep = build_keeper(keep, grad)
         self._calls: dict[str, list[Any]] = {}
         self._shapes: dict[str, list[CallShape]] = {}
@@ -94,7 +95,7 @@ class AttentionRecording(Mapping[str, list[Any]]):
         """
         calls = self[path]
         prefix = f"join_steps: {path!r}"
-        if self._name is None:
+        if self._kept is None:
             raise RegardError(f'{prefix}: cannot join the results of a function; watch with keep="all" or "top:8"')
         if self._mode.reordered and len(calls) > 1:
             raise RegardError(
@@ -105,7 +106,7 @@ class AttentionRecording(Mapping[str, list[Any]]):
             shape._replace(kind=note.kind or "self")
             for shape, note in zip(self._shapes[path], self._notes[path], strict=True)
         ]
-        return join_calls(self._name, calls, locate_steps(prefix, shapes))
+        return join_calls(self._kept, calls, locate_steps(prefix, shapes))
 
     def report(self) -> AttentionReport:
         """Return what was recorded and how, and which modules that look like attention were not, and why.
@@ -175,9 +176,11 @@ def watch(model: nn.Module, keep: Keep = "all", *, grad: bool = False) -> Iterat
         model: Any module: of regard, torch, Hugging Face Transformers or another library, or your own.
         keep: What to keep of each call. `"all"` keeps the lazy `Weights`, which hold references to
             query and keys. `"top:8"`, `"received"`, `"entropy"`, `"argmax"` and `"dense"` compute
-            that result during the call and keep nothing else. A function is called with the
-            `Weights`, and its result is kept.
-        grad: Whether to keep the gradient, for `"all"`, `"dense"` or a function.
+            that result during the call and keep nothing else, and so do the measures of
+            `regard.attention.analysis`: `"sink"`, `"sink:4"`, `"previous"`, `span(3, 9)` and
+            `induction(tokens)`. A function is called with the `Weights`, and its result is kept. Of a
+            tuple of these, a tuple is kept; its reductions share one pass over the weights.
+        grad: Whether to keep the gradient, for `"all"`, `"dense"`, `span`, `sink`, `previous` or a function.
 
     Yields:
         The `AttentionRecording`, a mapping from module path to the list of what was kept.
@@ -218,8 +221,23 @@ def find_last_key(weights: Weights) -> Any:
     return weights.keys.detach().index_select(-2, index)[..., 0, :]
 
 
+def resolve_kept(keep: Keep) -> Kept | None:
+    """Return what is kept, with measures of queries in place of their names; None if a function chooses it."""
+    if isinstance(keep, str):
+        return as_query_measure(keep) or keep
+    if isinstance(keep, (tuple, list)):
+        parts = [resolve_kept(part) for part in keep]
+        return None if None in parts else tuple(part for part in parts if part is not None)
+    return keep if isinstance(keep, QueryMeasure) else None
+
+
 def build_keeper(keep: Keep, grad: bool) -> Callable[[Weights], Any]:
     """Return the function that extracts what to keep from the weights of a call."""
+    if isinstance(keep, (tuple, list)):
+        return build_tuple_keeper(keep, grad)
+    measure = resolve_kept(keep)
+    if isinstance(measure, QueryMeasure):
+        return lambda weights: measure_queries(measure, weights, grad)
     if callable(keep):
         return lambda weights: keep(hold(weights, grad))
     if keep == "all":
@@ -227,12 +245,47 @@ def build_keeper(keep: Keep, grad: bool) -> Callable[[Weights], Any]:
     if keep == "dense":
         return lambda weights: (weights if grad else weights.detach()).materialize().clone().dense()
     if not isinstance(keep, str):
-        raise RegardError(f"watch: keep must be a name or a function, got {type(keep).__name__}")
-    other_names = ("all", "dense")
-    as_reduction(keep, other_names)  # fail now rather than during a run
+        raise RegardError(f"watch: keep must be a name, a function or a tuple of them, got {type(keep).__name__}")
+    as_reduction(keep, ("all", "dense", *QUERY_MEASURES))  # fail now rather than during a run
     if grad:
         raise RegardError(f'watch: grad=True cannot be combined with keep="{keep}"; pass keep="all" or "dense"')
-    return lambda weights: (weights.materialize() if is_small(weights) else weights).reduce(keep)[0]
+    return lambda weights: settle(weights).reduce(keep)[0]
+
+
+def build_tuple_keeper(keep: Sequence[Any], grad: bool) -> Callable[[Weights], tuple[Any, ...]]:
+    """Return the function that extracts several results; reductions are computed in one pass."""
+    if not keep:
+        raise RegardError("watch: keep must name at least one result, got none")
+    keepers = [build_keeper(part, grad) for part in keep]
+    reductions = [part for part in keep if is_reduction(part)]
+
+    def extract(weights: Weights) -> tuple[Any, ...]:
+        reduced = iter(settle(weights).reduce(*reductions) if reductions else ())
+        return tuple(
+            next(reduced) if is_reduction(part) else keeper(weights) for part, keeper in zip(keep, keepers, strict=True)
+        )
+
+    return extract
+
+
+def is_reduction(keep: object) -> bool:
+    """Return whether a valid `keep` names a reduction of weights."""
+    return isinstance(keep, str) and keep not in ("all", "dense") and as_query_measure(keep) is None
+
+
+def measure_queries(measure: QueryMeasure, weights: Weights, grad: bool) -> Any:
+    """Return a measure of the queries of a call, which are the last keys in use."""
+    with torch.set_grad_enabled(grad and torch.is_grad_enabled()):
+        if isinstance(weights, RecordedWeights) and weights.shape[-2] < weights.shape[-1]:
+            count = CallShape(weights.shape, weights.find_last_key()).count_keys()
+            weights = keep_first_keys(weights, count)
+        return measure(settle(weights))
+
+
+def settle(weights: Weights) -> Weights:
+    """Return weights as a matrix if they are small and intercepted, so that several results are computed fast."""
+    is_small = weights.shape[-2] == 1 or weights.shape.numel() <= SMALL
+    return weights.materialize() if isinstance(weights, INTERCEPTED) and is_small else weights
 
 
 def hold(weights: Weights, grad: bool) -> Weights:
@@ -240,11 +293,6 @@ def hold(weights: Weights, grad: bool) -> Weights:
     if isinstance(weights, INTERCEPTED):
         return weights.hold()
     return weights if grad else weights.detach()
-
-
-def is_small(weights: Weights) -> bool:
-    """Return whether the matrix of intercepted weights is made at once."""
-    return isinstance(weights, INTERCEPTED) and (weights.shape[-2] == 1 or weights.shape.numel() <= SMALL)
 
 
 def is_compiled(module: nn.Module) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,20 +10,26 @@ from typing import Any
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
+from regard.attention.base_score import upcast_matmul
+from regard.attention.call import TILE_NUMBERS, iter_blocks
 from regard.attention.indexing import expand_index, resolve_index
+from regard.attention.matrix import Matrix
 from regard.attention.reductions import UNRANKED, Rows, as_reduction, reduce_rows
 from regard.attention.visible import Index, select_index
 from regard.errors import RegardError
 
 
-class Weights(ABC):
+class Weights(Matrix):
     """The attention weights of a call: a (*batch, queries, keys) matrix that is computed on demand.
 
-    `weights[..., 3:7, :]` computes just these rows, exactly as indexing the dense tensor would.
-    Indexing and `dense` are differentiable. The reductions (`top`, `received`, `entropy`, `argmax`)
-    work block by block in little memory and are not differentiable. Each row sums to one, or to zero
-    if its query sees no key; with a sink rows sum to less, with normalizer `none` they have any sum.
+    `weights[..., 3:7, :]` computes just these rows, exactly as indexing the dense tensor would, and
+    `weights @ u` is the product with a vector or a matrix, in memory linear in queries and keys; so is
+    `weights.mT @ w`. Indexing, products and `dense` are differentiable. The reductions (`top`,
+    `received`, `entropy`, `argmax`) work block by block in little memory and are not differentiable.
+    Each row sums to one, or to zero if its query sees no key; with a sink rows sum to less, with
+    normalizer `none` they have any sum.
 
     Attributes:
         shape: (*batch, queries, keys).
@@ -38,12 +44,10 @@ class Weights(ABC):
         >>> top_weights, indices = weights.top(5)
         >>> row = weights[0, 3, 17]  # batch 0, head 3, query 17: (100,)
         >>> matrix = weights.mean().dense()  # averaged over the heads: (2, 100, 100)
+        >>> on_nouns = weights @ is_noun  # the attention of each query to some keys: (2, 8, 100)
     """
 
-    shape: torch.Size
     ranked: bool
-    device: torch.device
-    dtype: torch.dtype
 
     def top(self, k: int) -> tuple[Float[Tensor, "*batch queries k"], Int[Tensor, "*batch queries k"]]:
         """Return the k largest weights of each query and their keys, largest first.
@@ -98,11 +102,18 @@ class Weights(ABC):
         """
         for name in names:
             as_reduction(name)  # report an unknown name first
-            if not self.ranked and name not in UNRANKED:
-                raise RegardError(f'{name} is undefined for weights of normalizer "none", which do not sum to one')
+            reason = self.get_undefined_reason(name)
+            if reason is not None:
+                raise RegardError(f"{name} is undefined for {reason}")
         with torch.no_grad():
             results = self.compute_reductions(tuple(dict.fromkeys(names)))
         return tuple(results[name] for name in names)
+
+    def get_undefined_reason(self, name: str) -> str | None:
+        """Return what these weights are that makes a reduction undefined; None if it is defined."""
+        if self.ranked or name in UNRANKED:
+            return None
+        return 'weights of normalizer "none", which do not sum to one'
 
     def compute_reductions(self, names: Sequence[str]) -> dict[str, Any]:
         """Return the results of some reductions by name, from one pass over all rows."""
@@ -112,6 +123,70 @@ class Weights(ABC):
     def dense(self) -> Float[Tensor, "*batch queries keys"]:
         """Return the whole (*batch, queries, keys) matrix; differentiable."""
         return self.block(slice(0, self.shape[-2]), slice(0, self.shape[-1]))
+
+    def multiply(self, factor: Float[Tensor, "*#batch keys width"]) -> Float[Tensor, "*batch queries width"]:
+        factor = factor.to(self.dtype)
+        parts = [recompute(upcast_matmul, self, rows, factor) for rows in self.iter_rows()]
+        return torch.cat([factor.new_zeros(*self.shape[:-2], 0, factor.shape[-1]), *parts], -2)
+
+    def multiply_transposed(self, factor: Float[Tensor, "*#batch queries width"]) -> Float[Tensor, "*batch keys width"]:
+        factor = factor.to(self.dtype)
+        product = factor.new_zeros(*self.shape[:-2], self.shape[-1], factor.shape[-1])
+        for rows in self.iter_rows():
+            product += recompute(multiply_rows_transposed, self, rows, select_index(factor, -2, rows))
+        return product
+
+    def iter_rows(self) -> Iterator[slice]:
+        """Iterate over all rows in blocks that are small enough to compute at once."""
+        row_size = max(1, self.shape[:-2].numel() * self.shape[-1])
+        return iter_blocks(range(self.shape[-2]), max(1, TILE_NUMBERS["cpu"] // row_size))
+
+    def value_weighted(
+        self, values: Float[Tensor, "..."], output_matrix: Float[Tensor, "..."] | None = None
+    ) -> Weights:
+        """Return the weights times the norms of the values: how much each key adds to the output.
+
+        A key with a large weight adds little if its value is small (Kobayashi et al. 2020). The result
+        is lazy and differentiable as these weights are; only its entropy is undefined.
+
+        Args:
+            values: The values of the attention, (*#batch, keys, width).
+            output_matrix: The matrix that the output of each head is multiplied by, (*#batch, width,
+                output width). Of an `nn.Linear` over all heads that is
+                `linear.weight.T.unflatten(0, (heads, -1))`.
+
+        Raises:
+            RegardError: If a shape does not fit the weights.
+
+        Example:
+            >>> top_norms, indices = weights.value_weighted(values).top(5)
+        """
+        from regard.attention.scaled_weights import weight_by_values
+
+        return weight_by_values(self, values, output_matrix)
+
+    def times_gradient(self, gradient: Float[Tensor, "..."], values: Float[Tensor, "..."]) -> Weights:
+        """Return the weights times the gradient of a loss for them: how much each key changes the loss.
+
+        The gradient of the weight of a query and a key is the gradient of the query's output times the
+        value of the key, so no matrix is needed. Numbers may be negative, so `received` (the sum by key) is
+        the only reduction; `@ torch.ones(keys)` is the sum by query. Both are exact and take memory
+        linear in queries and keys.
+
+        Args:
+            gradient: The gradient of the loss for the output of the attention, (*#batch, queries, width).
+            values: The values of the attention, (*#batch, keys, width).
+
+        Raises:
+            RegardError: If a shape does not fit the weights.
+
+        Example:
+            >>> (gradient,) = torch.autograd.grad(loss, out)
+            >>> by_key = weights.times_gradient(gradient, values).received()
+        """
+        from regard.attention.scaled_weights import weight_by_gradient
+
+        return weight_by_gradient(self, gradient, values)
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -233,6 +308,12 @@ class DenseWeights(Weights):
     def block(self, rows: Index, cols: Index) -> Float[Tensor, "*batch rows cols"]:
         return select_index(select_index(self.matrix, -2, rows), -1, cols)
 
+    def multiply(self, factor: Float[Tensor, "*#batch keys width"]) -> Float[Tensor, "*batch queries width"]:
+        return upcast_matmul(self.dense(), factor.to(self.dtype))
+
+    def multiply_transposed(self, factor: Float[Tensor, "*#batch queries width"]) -> Float[Tensor, "*batch keys width"]:
+        return upcast_matmul(self.dense().mT, factor.to(self.dtype))
+
     def map(self, change: Callable[[Tensor], Tensor]) -> Weights:
         return DenseWeights(change(self.matrix), ranked=self.ranked)
 
@@ -248,6 +329,23 @@ class DerivedWeights(Weights):
     @abstractmethod
     def with_base(self, base: Weights) -> Weights:
         """Return the same transformation of other base weights."""
+
+    @abstractmethod
+    def expand_factor(self, factor: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        """Return a factor of these weights as one of the base weights."""
+
+    @abstractmethod
+    def combine(self, product: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        """Return a product of these weights from that of the base weights."""
+
+    def multiply(self, factor: Float[Tensor, "*#batch keys width"]) -> Float[Tensor, "*batch queries width"]:
+        return self.combine(self.base.multiply(self.expand_factor(factor)))
+
+    def multiply_transposed(self, factor: Float[Tensor, "*#batch queries width"]) -> Float[Tensor, "*batch keys width"]:
+        return self.combine(self.base.multiply_transposed(self.expand_factor(factor)))
+
+    def get_undefined_reason(self, name: str) -> str | None:
+        return self.base.get_undefined_reason(name)
 
     def iter_base_rows(self) -> Iterator[tuple[Rows, Float[Tensor, "..."]]]:
         """Iterate over the blocks of the base weights, each with its weights expanded to all of *batch."""
@@ -267,6 +365,12 @@ class MeanWeights(DerivedWeights):
     def with_base(self, base: Weights) -> Weights:
         return MeanWeights(base, self.axis)
 
+    def expand_factor(self, factor: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        return factor.unsqueeze(self.axis)
+
+    def combine(self, product: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        return product.mean(self.axis)
+
     def row_blocks(self) -> Iterator[Rows]:
         for block, full in self.iter_base_rows():
             like = torch.empty_like(full.select(self.axis, 0))  # same memory layout as the weights
@@ -274,3 +378,21 @@ class MeanWeights(DerivedWeights):
 
     def block(self, rows: Index, cols: Index) -> Float[Tensor, "*batch rows cols"]:
         return self.base.block(rows, cols).mean(self.axis)
+
+
+def recompute(
+    product: Callable[[Tensor, Tensor], Tensor], weights: Weights, rows: slice, factor: Float[Tensor, "..."]
+) -> Float[Tensor, "..."]:
+    """Return the product of some rows and a factor; the rows are not held for backward but computed again."""
+
+    def multiply(factor: Tensor) -> Tensor:
+        return product(weights.block(rows, slice(0, weights.shape[-1])), factor)
+
+    if not torch.is_grad_enabled():
+        return multiply(factor)
+    return checkpoint(multiply, factor, use_reentrant=False, preserve_rng_state=False)
+
+
+def multiply_rows_transposed(rows: Float[Tensor, "..."], factor: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """Return transposed rows of weights times a factor for each row."""
+    return upcast_matmul(rows.mT, factor)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from regard.attention.analysis import RESIDUAL
 from regard.messages import escape_controls
 
 ATTENTION, ROLLOUT, GRADIENT_X_INPUT, LEAVE_ONE_OUT = METHODS = (
@@ -128,12 +129,11 @@ def ranks(values: Float[np.ndarray, " words"]) -> Float[np.ndarray, " words"]:
 
 
 def rollout(layers: Float[np.ndarray, "layers positions positions"]) -> Float[np.ndarray, "positions positions"]:
-    """Compute attention rollout from the first to the last layer (Abnar and Zuidema 2020).
+    """Compute attention rollout from the first to the last layer, for all positions (Abnar and Zuidema 2020).
 
-    Each layer is averaged with the identity to account for the residual connection.
+    `regard.attention.analysis.rollout` computes one row of it in linear memory.
     """
-    identity = np.eye(len(layers[0]))
-    joint_attention = identity
+    joint_attention = np.eye(len(layers[0]))
     for weights in layers:
-        joint_attention = (weights + identity) / 2 @ joint_attention
+        joint_attention = RESIDUAL * joint_attention + (1 - RESIDUAL) * (weights @ joint_attention)
     return joint_attention

@@ -9,6 +9,7 @@ PROGRAM = """
 import resource, sys, torch
 from regard import attend, causal, key_indices
 from regard.attention import Additive, SoftCap
+from regard.attention.analysis import previous, rollout, sink
 torch.set_num_threads(1)
 name, n = sys.argv[1], int(sys.argv[2])
 scores = {"additive": Additive(8, 8, 8), "soft_cap": SoftCap("dot", 5.0), "sink": "dot", "key_indices": "dot"}
@@ -19,13 +20,21 @@ def run(n):
     out, weights = attend(query, keys, values, score, visible=visible, sink=sink, return_weights=True)
     out.sum().backward()
     weights.reduce("top:5", "received", "entropy")
+def multiply(n):
+    query, keys, values = (torch.randn(n, 8, requires_grad=True) for _ in range(3))
+    weights = attend(query, keys, values, visible=causal(), return_weights=True)[1]
+    scaled, signed = weights.value_weighted(values), weights.times_gradient(query, values)
+    products = weights @ values, weights.mT @ query, scaled.mT @ query, signed @ torch.ones(n), rollout([weights] * 2)
+    sum(product.sum() for product in products).backward()
+    scaled.reduce("top:5", "received"), signed.received(), sink(4)(weights), previous()(weights)
+run = multiply if name == "products" else run
 run(64)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 run(n)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
 
-LENGTHS = dict.fromkeys(["scaled_dot", "gaussian", "additive", "epanechnikov"], 8192)
+LENGTHS = dict.fromkeys(["scaled_dot", "gaussian", "additive", "epanechnikov", "products"], 8192)
 LENGTHS |= dict.fromkeys(["soft_cap", "sink", "key_indices"], 4096)
 
 

@@ -19,6 +19,7 @@ from regard.attention.kernels.dispatch import choose_kernel, run_kernel
 from regard.attention.kernels.reference import compute_weights
 from regard.attention.lazy_weights import build_weights, get_version
 from regard.attention.normalizers import Softmax
+from regard.attention.products import multiply
 from regard.attention.reductions import Rows
 from regard.attention.scores import get_fixed_dot
 from regard.attention.visible import FirstKeys, Index, Rule, count_indices, map_tensor_rules, select_index
@@ -165,6 +166,16 @@ class RecordedWeights(Weights):
 
     def block(self, rows: Index, cols: Index) -> Float[Tensor, "*batch rows cols"]:
         return self.base.block(rows, cols)
+
+    def multiply(self, factor: Float[Tensor, "*#batch keys width"]) -> Float[Tensor, "*batch queries width"]:
+        call = self.build_call()
+        call = call if self.grad else call.detach()
+        if not self.grouped:
+            return multiply(call, factor)
+        return multiply(call, add_group_axis(factor, self.groups)).flatten(-4, -3)
+
+    def multiply_transposed(self, factor: Float[Tensor, "*#batch queries width"]) -> Float[Tensor, "*batch keys width"]:
+        return self.base.multiply_transposed(factor)
 
     def __getitem__(self, index: Any) -> Tensor:
         *leading, rows, cols = expand_index(index, len(self.shape))

@@ -26,12 +26,13 @@ def forward(call: Call, values: Float[Tensor, "*values_batch keys width"]) -> Re
 
 def compute_weights(call: Call, rows: Index | None = None) -> Float[Tensor, "*batch rows keys"]:
     """Compute the weights of some rows (default: all) by the plain formula; zeros for a query that sees no key."""
+    call = call.bind_parameters()
     terms = call.terms
     *batch, n, m = terms.shape
     rows, everything = slice(0, n) if rows is None else rows, slice(0, m)
     query = select_index(call.query, -2, rows)
     bias = None if call.bias is None else select_broadcast(call.bias, -2, rows)
-    scores = terms.compute_scores(query, call.keys, bias, rows, everything, plain=True)
+    scores = terms.compute_scores(query, call.keys, bias, rows, everything, plain=not call.is_prepared)
     scores = scores.expand(*batch, query.shape[-2], m)
     if m == 0:
         return scores
