@@ -17,6 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+ROOT = Path(__file__).parents[4]
 CAPABILITY = 90
 MAX_SHARED = 227 * 1024  # bytes of shared memory that one program can have
 
@@ -37,7 +38,7 @@ def compile_launches(function: Callable[[], object]) -> list[CompiledProgram]:
     """Return the programs that a function launches, compiled once for each set of types and constants."""
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     command = [sys.executable, "-m", __name__, function.__module__, function.__qualname__]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return [CompiledProgram(**program) for program in json.loads(done.stdout.splitlines()[-1])]
 

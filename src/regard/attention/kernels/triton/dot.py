@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from regard.attention.call import Call, iter_blocks
 from regard.attention.kernels.kernel import NOT_OF_FORM, AttentionKernel
-from regard.attention.kernels.sdpa import flatten_batch, to_four_axes
-from regard.attention.kernels.triton.support import RuleParts, describe_rule, get_call_reason
+from regard.attention.kernels.sdpa import to_four_axes
+from regard.attention.kernels.triton.support import LAUNCH_OPTIONS, get_call_reason, pad_width, prepare_rule
 from regard.attention.normalizers import Softmax
-from regard.attention.visible import insert_batch_axes
 
 MAX_WIDTH = 256
 MAX_TOP = 16
@@ -44,33 +43,15 @@ class Inputs:
     def build(call: Call, statistic: Float[Tensor, "*batch queries 1"]) -> Inputs:
         """Prepare the tensors of a call; none of them is copied unless its layout requires it."""
         shape, scale = call.terms.shape, call.terms.score.dot_scale
-        parts = describe_rule(call.terms.visible, shape)
-        assert parts is not None and scale is not None
+        assert scale is not None
         query, keys = to_four_axes(shape, call.query, call.keys)
-        *_, n, m = shape
-        batches = query.shape[:2]
-        unused = query.new_empty(1)
-        bias = unused if call.bias is None else spread(call.bias, shape)
-        matrix = unused if parts.matrix is None else spread(parts.matrix.matrix, shape).view(torch.uint8)
-        lengths = unused if not parts.lengths else collect_lengths(parts, shape, query.device)
-        documents: tuple[Tensor, ...] = (unused, unused)
-        if parts.documents is not None:
-            queries = parts.documents.queries[..., parts.documents.queries.shape[-1] - n :]
-            documents = tuple(per_sequence(ids, 1, shape, query.device) for ids in (queries, parts.documents.keys))
+        rule, options = prepare_rule(call)
         width = query.shape[-1]
         return Inputs(
-            (query, keys, statistic.contiguous(), bias, matrix, lengths, *documents),
-            (*query.stride(), *keys.stride(), *strides(bias), *strides(matrix)),
-            (batches[1], n, m, width, scale, parts.left or 0, parts.right or 0),
-            {
-                "WIDTH": max(16, 1 << (width - 1).bit_length()),
-                "BIAS": call.bias is not None,
-                "LEFT": parts.left is not None,
-                "RIGHT": parts.right is not None,
-                "LENGTHS": bool(parts.lengths),
-                "DOCUMENTS": parts.documents is not None,
-                "MATRIX": parts.matrix is not None,
-            },
+            (query, keys, statistic.contiguous(), rule.bias, rule.matrix, *rule[4:7]),
+            (*query.stride(), *keys.stride(), *rule.bias_strides, *rule.matrix_strides),
+            (query.shape[1], *shape[-2:], width, scale, rule.left, rule.right),
+            {"WIDTH": pad_width(width), **options},
             shape,
         )
 
@@ -80,33 +61,6 @@ class Inputs:
         query, width = self.tensors[0], self.options["WIDTH"]
         precision = "ieee" if query.dtype == torch.float32 else "tf32"  # of no effect in half precision
         return {**self.options, "EVEN_WIDTH": query.shape[-1] == width, "PRECISION": precision}
-
-
-def spread(tensor: Tensor, shape: torch.Size) -> Tensor:
-    """Return a tensor that broadcasts to `shape` as a view with four axes."""
-    tensor = torch.atleast_2d(tensor)
-    four = flatten_batch(tensor.expand(*tensor.shape[:-2], *shape[-2:]), shape[:-2], expand=False)
-    lead = shape[:-2]
-    return four.expand(math.prod(lead[:-1]), math.prod(lead[-1:]), *shape[-2:])
-
-
-def strides(tensor: Tensor) -> tuple[int, ...]:
-    """Return the strides of a tensor with four axes, or zeros for one that is not used."""
-    return tensor.stride() if tensor.ndim == 4 else (0, 0, 0, 0)
-
-
-def per_sequence(numbers: Tensor, trailing: int, shape: torch.Size, device: torch.device) -> Int[Tensor, "..."]:
-    """Return integers per sequence, given for the first axes of the batch, as contiguous rows for all of them."""
-    numbers = insert_batch_axes(numbers.to(device), trailing, shape)
-    return numbers.expand(*shape[:-2], *numbers.shape[numbers.ndim - trailing :]).to(torch.int32).contiguous()
-
-
-def collect_lengths(parts: RuleParts, shape: torch.Size, device: torch.device) -> Int[Tensor, "*batch"]:
-    """Return the smallest length of each sequence."""
-    first, *rest = (per_sequence(rule.counts, 0, shape, device) for rule in parts.lengths)
-    for lengths in rest:
-        first = torch.minimum(first, lengths)
-    return first
 
 
 def reduce(call: Call, statistic: Float[Tensor, "*batch queries 1"], names: Sequence[str]) -> dict[str, Any]:

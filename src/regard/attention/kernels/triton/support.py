@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import NamedTuple
 
 import torch
+from jaxtyping import Int
+from torch import Tensor
 
 from regard.attention.call import Call
+from regard.attention.kernels.sdpa import flatten_batch
 from regard.attention.visible import (
     BatchSliceRule,
     Causal,
@@ -19,11 +24,13 @@ from regard.attention.visible import (
     Rule,
     TensorRule,
     Window,
+    insert_batch_axes,
     split_conjunction,
 )
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 FIRST_CAPABILITY = (8, 0)  # Ampere: the first GPUs with bfloat16
+LAUNCH_OPTIONS = {"enable_fp_fusion": True}  # the default differs between versions of Triton, which warn of that
 
 
 def get_device_reason(device: torch.device) -> str | None:
@@ -100,3 +107,76 @@ def bound(choose: Callable[[list[int]], int], first: int | None, second: int | N
     """Return the tighter of two limits, of which each may be missing."""
     limits = [limit for limit in (first, second) if limit is not None]
     return choose(limits) if limits else None
+
+
+class RuleArguments(NamedTuple):
+    """The bias and the rule of a call as programs take them; tensors that are not used have one element."""
+
+    bias: Tensor
+    bias_strides: tuple[int, ...]
+    matrix: Tensor
+    matrix_strides: tuple[int, ...]
+    lengths: Int[Tensor, "..."]
+    row_documents: Int[Tensor, "..."]
+    col_documents: Int[Tensor, "..."]
+    left: int
+    right: int
+
+
+def prepare_rule(call: Call) -> tuple[RuleArguments, dict[str, bool]]:
+    """Return the bias and the rule of a call, and which parts of them there are; copied only if the layout requires."""
+    shape, device = call.terms.shape, call.query.device
+    parts = describe_rule(call.terms.visible, shape)
+    assert parts is not None
+    unused = call.query.new_empty(1)
+    bias = unused if call.bias is None else spread(call.bias, shape)
+    matrix = unused if parts.matrix is None else spread(parts.matrix.matrix, shape).view(torch.uint8)
+    lengths = unused if not parts.lengths else collect_lengths(parts, shape, device)
+    rows = columns = unused
+    if parts.documents is not None:
+        queries = parts.documents.queries[..., parts.documents.queries.shape[-1] - shape[-2] :]
+        rows, columns = (per_sequence(ids, 1, shape, device) for ids in (queries, parts.documents.keys))
+    arguments = RuleArguments(
+        bias, strides(bias), matrix, strides(matrix), lengths, rows, columns, parts.left or 0, parts.right or 0
+    )
+    options = {
+        "BIAS": call.bias is not None,
+        "LEFT": parts.left is not None,
+        "RIGHT": parts.right is not None,
+        "LENGTHS": bool(parts.lengths),
+        "DOCUMENTS": parts.documents is not None,
+        "MATRIX": parts.matrix is not None,
+    }
+    return arguments, options
+
+
+def spread(tensor: Tensor, shape: torch.Size) -> Tensor:
+    """Return a tensor that broadcasts to `shape` as a view with four axes."""
+    tensor = torch.atleast_2d(tensor)
+    four = flatten_batch(tensor.expand(*tensor.shape[:-2], *shape[-2:]), shape[:-2], expand=False)
+    lead = shape[:-2]
+    return four.expand(math.prod(lead[:-1]), math.prod(lead[-1:]), *shape[-2:])
+
+
+def strides(tensor: Tensor) -> tuple[int, ...]:
+    """Return the strides of a tensor with four axes, or zeros for one that is not used."""
+    return tensor.stride() if tensor.ndim == 4 else (0, 0, 0, 0)
+
+
+def per_sequence(numbers: Tensor, trailing: int, shape: torch.Size, device: torch.device) -> Int[Tensor, "..."]:
+    """Return integers per sequence, given for the first axes of the batch, as contiguous rows for all of them."""
+    numbers = insert_batch_axes(numbers.to(device), trailing, shape)
+    return numbers.expand(*shape[:-2], *numbers.shape[numbers.ndim - trailing :]).to(torch.int32).contiguous()
+
+
+def collect_lengths(parts: RuleParts, shape: torch.Size, device: torch.device) -> Int[Tensor, "*batch"]:
+    """Return the smallest length of each sequence."""
+    first, *rest = (per_sequence(rule.counts, 0, shape, device) for rule in parts.lengths)
+    for lengths in rest:
+        first = torch.minimum(first, lengths)
+    return first
+
+
+def pad_width(width: int) -> int:
+    """Return the width of the tiles for a width: a power of two that matrix units take."""
+    return max(16, 1 << (width - 1).bit_length())
