@@ -24,8 +24,6 @@ from regard.attention.kernels.triton.support import (
 )
 from regard.attention.normalizers import KernelSum
 
-MAX_WIDTH = 256
-
 
 class Side(NamedTuple):
     """The queries or the keys as programs take them, with the features of each."""
@@ -112,7 +110,7 @@ def forward(call: Call, values: Float[Tensor, "*values_batch keys width"]) -> Re
     from regard.attention.kernels.triton.distance_programs import attend_to_keys
 
     assert TILED.forward is not None
-    if values.shape[-1] > MAX_WIDTH:
+    if values.shape[-1] > get_max_width(values.dtype):
         return TILED.forward(call, values)
     arguments = Arguments.build(call, values)
     *batch, n, _ = call.terms.shape
@@ -149,7 +147,7 @@ def backward(
 ) -> tuple[Tensor | None, ...]:
     """Compute the gradients of values, query, keys and the kernel's width; a bias has none here."""
     assert TILED.backward is not None
-    if values.shape[-1] > MAX_WIDTH:
+    if values.shape[-1] > get_max_width(values.dtype):
         return TILED.backward(call, values, result, gradient, needs_grad)
     needs_values, needs_query, needs_keys, _, needs_width = needs_grad
     moves = call.terms.score.differentiable
@@ -229,12 +227,19 @@ def collect_gradient(tensor: Tensor, total: Float[Tensor, "*batch positions widt
 
 
 def choose_blocks(arguments: Arguments, *, backward: bool = False) -> tuple[int, int, int]:
-    """Return the own and the other points of a block, and its warps."""
-    wide = max(arguments.options["WIDTH"], arguments.options["FEATURES"]) > 64
-    precise = arguments.queries.points.dtype == torch.float32
-    if backward:
-        return (64, 32, 4) if wide or precise else (64, 64, 4)
-    return (64, 32, 4) if wide or precise else (64, 64, 4)
+    """Return the own and the other points of a block, and its warps: as many as registers hold."""
+    width = max(arguments.options["WIDTH"], arguments.options["FEATURES"])
+    if arguments.queries.points.dtype == torch.float32:
+        blocks = [(64, 32, 8), (64, 16, 8)] if not backward else [(32, 32, 8), (16, 16, 8)]
+        return blocks[width > 64]
+    if width <= 64 and not backward:
+        return 64, 32, 4
+    return (32, 16, 8) if width > 128 and backward else (64, 32, 8)
+
+
+def get_max_width(dtype: torch.dtype) -> int:
+    """Return the largest width of points and of values."""
+    return 128 if dtype == torch.float32 else 256
 
 
 def unsupported_reason(call: Call, job: str) -> str | None:
@@ -245,8 +250,8 @@ def unsupported_reason(call: Call, job: str) -> str | None:
         return "it does not support dropout"
     if call.bias is not None and call.bias.requires_grad:
         return "it has no gradient for a bias"
-    if call.query.shape[-1] > MAX_WIDTH:
-        return f"it supports widths up to {MAX_WIDTH}"
+    if call.query.shape[-1] > (max_width := get_max_width(call.query.dtype)):
+        return f"it supports widths up to {max_width}"
     return get_call_reason(call)
 
 

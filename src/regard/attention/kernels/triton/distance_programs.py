@@ -348,9 +348,7 @@ def differentiate(
             if not OF_KEYS:
                 reach_sums += tl.sum(of_kernel * tl.where(kernel >= 0, 1 - kernel, 0.0), 1)
             if from_differences:
-                point_sums = add_differences(
-                    point_sums, own, other, factors, batch, head, indices, others, dims, width
-                )
+                point_sums = add_differences(point_sums, own, other, factors, batch, head, indices, others, dims, width)
                 factors = tl.zeros((OWN, OTHER), tl.float32)
             if other_points.dtype == tl.bfloat16:
                 factors = factors.to(tl.bfloat16).to(tl.float32)  # as in the product, so that both sums fit
