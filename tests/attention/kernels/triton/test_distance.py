@@ -1,4 +1,4 @@
-"""Boxcar and Epanechnikov kernels by Triton, in its interpreter where there is no GPU, against plain float64 formulas."""
+"""Boxcar and Epanechnikov kernels by Triton, in its interpreter where there is no GPU, against float64 formulas."""
 
 import importlib.util
 import math
@@ -17,9 +17,7 @@ from regard.attention.kernels.triton.distance import TRITON_DISTANCE
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed"),
-    pytest.mark.filterwarnings(
-        "ignore:.* encountered in:RuntimeWarning"
-    ),  # in pairs past the end, which have no weight
+    pytest.mark.filterwarnings("ignore:.* encountered in:RuntimeWarning"),  # in pairs past the end
 ]
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"

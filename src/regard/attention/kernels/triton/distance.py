@@ -79,7 +79,7 @@ class Arguments(NamedTuple):
         """The heads, the widths of points and features, and the bounds of rounding errors."""
         points = self.queries.points
         precise = points.dtype == torch.float32
-        steps = 16 + self.options["WIDTH"] / 4 if precise else 4 + self.options["WIDTH"] / 8
+        steps = 16 + self.options["WIDTH"] / 4 if precise else 12 + self.options["WIDTH"] / 8
         tolerance = 2.0**-17 if precise else 2.0**-10
         return points.shape[1], points.shape[-1], self.keys.features.shape[-1], steps * 2.0**-24, tolerance
 
