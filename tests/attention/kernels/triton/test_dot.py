@@ -215,7 +215,8 @@ def test_the_table_takes_it_for_reductions_of_a_lazy_call(monkeypatch):
         ({"rule": key_indices(torch.zeros(2, 9, 1, dtype=torch.long))}, "argmax", "it supports causal, window"),
         ({"dtype": torch.float64}, "entropy", "it does not support float64"),
         ({"score": SoftCap(Bilinear(4, 4), 2.0)}, "entropy", "SoftCap is not a dot product here"),
-        ({"width": 257}, "entropy", "it supports widths up to 256"),
+        ({"width": 129}, "entropy", "it supports widths up to 128 in float32"),
+        ({"width": 257, "dtype": torch.float16}, "entropy", "it supports widths up to 256 in float16"),
         ({}, f"top:{MAX_TOP + 1}", "it finds up to 16 keys of 262,144"),
     ],
 )

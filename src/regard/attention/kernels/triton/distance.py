@@ -19,6 +19,7 @@ from regard.attention.kernels.triton.support import (
     LAUNCH_OPTIONS,
     RuleArguments,
     get_call_reason,
+    get_max_width,
     pad_width,
     prepare_rule,
 )
@@ -237,11 +238,6 @@ def choose_blocks(arguments: Arguments, *, backward: bool = False) -> tuple[int,
     return (32, 16, 8) if width > 128 and backward else (64, 32, 8)
 
 
-def get_max_width(dtype: torch.dtype) -> int:
-    """Return the largest width of points and of values."""
-    return 128 if dtype == torch.float32 else 256
-
-
 def unsupported_reason(call: Call, job: str) -> str | None:
     """Return why the programs do not support a call; None if they do."""
     if type(call.terms.score) not in (Boxcar, Epanechnikov):
@@ -251,7 +247,7 @@ def unsupported_reason(call: Call, job: str) -> str | None:
     if call.bias is not None and call.bias.requires_grad:
         return "it has no gradient for a bias"
     if call.query.shape[-1] > (max_width := get_max_width(call.query.dtype)):
-        return f"it supports widths up to {max_width}"
+        return f"it supports widths up to {max_width} in {str(call.query.dtype).removeprefix('torch.')}"
     return get_call_reason(call)
 
 

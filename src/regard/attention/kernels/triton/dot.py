@@ -14,12 +14,17 @@ from torch import Tensor
 from regard.attention.call import Call, iter_blocks
 from regard.attention.kernels.kernel import NOT_OF_FORM, AttentionKernel
 from regard.attention.kernels.sdpa import to_four_axes
-from regard.attention.kernels.triton.support import LAUNCH_OPTIONS, get_call_reason, pad_width, prepare_rule
+from regard.attention.kernels.triton.support import (
+    LAUNCH_OPTIONS,
+    get_call_reason,
+    get_max_width,
+    pad_width,
+    prepare_rule,
+)
 from regard.attention.normalizers import Softmax
 from regard.attention.scores import Dot
 from regard.attention.soft_cap import SoftCap
 
-MAX_WIDTH = 256
 MAX_TOP = 16
 MAX_KEYS = 262_144  # of which the largest are found
 GROUP = 16  # keys whose largest score is found first
@@ -62,7 +67,7 @@ class Inputs:
     def product_options(self) -> dict[str, Any]:
         """The options of programs with a matrix product."""
         query, width = self.tensors[0], self.options["WIDTH"]
-        precision = "ieee" if query.dtype == torch.float32 else "tf32"  # of no effect in half precision
+        precision = "tf32x3" if query.dtype == torch.float32 else "tf32"  # as exact as float32; no effect in half
         return {**self.options, "EVEN_WIDTH": query.shape[-1] == width, "PRECISION": precision}
 
 
@@ -227,7 +232,7 @@ class Search:
             GROUP=GROUP,
             **inputs.options,
             **sizes,
-            num_warps=4,
+            num_warps=min(16, max(4, count * GROUP * inputs.options["WIDTH"] // 4096)),
             **LAUNCH_OPTIONS,
         )
 
@@ -243,8 +248,8 @@ def unsupported_reason(call: Call, job: str) -> str | None:
         return f"{type(call.terms.score).__name__} {NOT_OF_FORM['dot']}"
     if not isinstance(call.terms.normalizer, Softmax):
         return f"{type(call.terms.normalizer).__name__} is not softmax"
-    if call.query.shape[-1] > MAX_WIDTH:
-        return f"it supports widths up to {MAX_WIDTH}"
+    if call.query.shape[-1] > (max_width := get_max_width(call.query.dtype)):
+        return f"it supports widths up to {max_width} in {str(call.query.dtype).removeprefix('torch.')}"
     if job.startswith("top:") and (int(job[4:]) > MAX_TOP or call.terms.shape[-1] > MAX_KEYS):
         return f"it finds up to {MAX_TOP} keys of {MAX_KEYS:,}"
     if job == "received" and torch.are_deterministic_algorithms_enabled():
