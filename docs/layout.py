@@ -44,6 +44,8 @@ ORDER = [  # a module imports only from lines above its own; a package stands fo
     "attention.kernels.triton.support",
     "attention.kernels.triton.dot_programs",
     "attention.kernels.triton.dot",
+    "attention.kernels.triton.distance_programs",
+    "attention.kernels.triton.distance",
     "attention.kernels.dot_rows",
     "attention.kernels.reference",
     "attention.kernels.tiled",

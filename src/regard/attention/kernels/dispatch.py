@@ -24,12 +24,13 @@ from regard.attention.kernels.reference import REFERENCE
 from regard.attention.kernels.sdpa import SDPA
 from regard.attention.kernels.tiled import TILED
 from regard.attention.kernels.triton.additive import TRITON_ADDITIVE
+from regard.attention.kernels.triton.distance import TRITON_DISTANCE
 from regard.attention.kernels.triton.dot import TRITON_DOT
 from regard.attention.reductions import Rows
 from regard.attention.sink import include_sink, sink_gradient
 from regard.errors import RegardError, unknown_name
 
-KERNELS = (MEAN, SDPA, TRITON_DOT, TRITON_ADDITIVE, DOT_ROWS, REFERENCE, TILED)
+KERNELS = (MEAN, SDPA, TRITON_DOT, TRITON_ADDITIVE, DOT_ROWS, REFERENCE, TRITON_DISTANCE, TILED)
 """In order of preference; the last one supports every call."""
 
 

@@ -4,12 +4,14 @@ import importlib.util
 
 import pytest
 import torch
+from torch import Tensor
 
-from regard.attention import attend, causal, documents, lengths
+from regard.attention import Boxcar, Epanechnikov, SoftCap, attend, causal, documents, lengths
+from regard.attention.kernels.triton.distance import TRITON_DISTANCE
 from regard.attention.kernels.triton.dot import TRITON_DOT
 from regard.attention.lazy_weights import LazyWeights
 
-from .compile_for_hopper import check_resources, compile_launches
+from .compile_for_hopper import MAX_SHARED, check_resources, compile_launches
 
 pytestmark = [
     pytest.mark.slow,
@@ -40,18 +42,53 @@ def test_a_program_that_holds_too_many_numbers_spills():
         check_resources([small, large])
 
 
+def make_call(dtype=torch.bfloat16, n=32, width=64, score="scaled_dot", **options) -> tuple[LazyWeights, Tensor]:
+    query = torch.randn(1, 1, n, width).to(dtype)
+    weights = attend(query, query, query, score, path="tiled", return_weights=True, **options)[1]
+    assert isinstance(weights, LazyWeights)
+    return weights, query
+
+
 def launch_dot_programs() -> None:
     every = causal() & lengths([32]) & documents([[0] * 32])
-    for width, rule, bias in ((64, None, None), (64, every, torch.zeros(32, 32)), (256, None, None)):
-        query = torch.randn(1, 1, 32, width).bfloat16()
-        weights = attend(query, query, query, visible=rule, bias=bias, path="tiled", return_weights=True)[1]
-        assert isinstance(weights, LazyWeights)
-        for names in (["entropy"], ["received", "entropy", "argmax"], ["top:8"]):
-            TRITON_DOT.reduce(weights.call, weights.statistic, names)
+    for options in (
+        {},
+        {"visible": every, "bias": torch.zeros(32, 32), "score": SoftCap("scaled_dot", 50.0)},
+        {"width": 256, "score": SoftCap("scaled_dot", 50.0)},
+        {"dtype": torch.float32, "width": 128},
+        {"n": 1},  # Triton compiles numbers that are 1 as constants
+    ):
+        weights, _ = make_call(**options)
+        TRITON_DOT.reduce(weights.call, weights.statistic, ["received", "entropy", "argmax", "top:8"])
+    weights, _ = make_call()
+    for names in (["entropy"], ["received", "entropy"], ["top:16"]):
+        TRITON_DOT.reduce(weights.call, weights.statistic, names)
 
 
-def test_programs_of_dot_products_spill_nothing_in_half_precision():
+def test_programs_of_dot_products_spill_nothing():
     programs = compile_launches(launch_dot_programs)
-    names = {"reduce_rows", "find_group_maxima", "choose_groups", "choose_keys"}
-    assert {program.name for program in programs} == names
+    assert {program.name for program in programs} == {"reduce_rows", "choose_groups", "choose_keys"}
     check_resources(programs)
+
+
+def launch_distance_programs() -> None:
+    every = causal() & lengths([32]) & documents([[0] * 32])
+    assert TRITON_DISTANCE.forward is not None
+    assert TRITON_DISTANCE.backward is not None
+    for options in (
+        {"score": Boxcar(), "visible": every},
+        {"score": Epanechnikov()},
+        {"score": Epanechnikov(), "dtype": torch.float32},
+        {"score": Epanechnikov(power=2.5), "n": 1},
+    ):
+        weights, values = make_call(**options)
+        result = TRITON_DISTANCE.forward(weights.call, values)
+        TRITON_DISTANCE.backward(weights.call, values, result, values, (True, True, True, False, True))
+
+
+def test_programs_of_distances_spill_next_to_nothing():
+    programs = compile_launches(launch_distance_programs)
+    assert {program.name for program in programs} == {"attend_to_keys", "differentiate"}
+    for program in programs:
+        assert program.stack <= 64, program  # bytes, in the differences that few blocks require
+        assert program.shared <= MAX_SHARED, program

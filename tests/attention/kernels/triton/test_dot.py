@@ -1,13 +1,17 @@
 """Reductions by Triton, in its interpreter where there is no GPU, against the dense matrix in float64."""
 
 import importlib.util
+import math
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from regard.attention import attend, causal, documents, lengths, window
+from regard.attention import Bilinear, ScaledDot, SoftCap, attend, causal, documents, lengths, window
 from regard.attention.kernels import dispatch
-from regard.attention.kernels.triton.dot import MAX_TOP, TRITON_DOT
+from regard.attention.kernels.dot_rows import DOT_ROWS
+from regard.attention.kernels.triton.dot import MAX_TOP, TRITON_DOT, Blocks, Inputs, Search
 from regard.attention.kernels.triton.support import describe_rule
 from regard.attention.visible import key_indices
 
@@ -28,19 +32,23 @@ def interpreter(monkeypatch):
         monkeypatch.setenv("TRITON_INTERPRET", "1")
 
 
-def make_weights(*batch, n, m, width, rule=None, bias=None, dtype=torch.float32, groups=None, sink=None):
+def make_weights(
+    *batch, n, m, width, rule=None, bias=None, dtype=torch.float32, groups=None, sink=None, score="scaled_dot"
+):
     torch.manual_seed(3)
     query = torch.randn(*batch, n, width, device=DEVICE).to(dtype)
     keys, values = (torch.randn(*(groups or batch), m, size, device=DEVICE).to(dtype) for size in (width, 2))
-    _, weights = attend(query, keys, values, visible=rule, bias=bias, sink=sink, path="tiled", return_weights=True)
+    _, weights = attend(
+        query, keys, values, score, visible=rule, bias=bias, sink=sink, path="tiled", return_weights=True
+    )
     return weights
 
 
-def check(weights, names=NAMES):
+def check(weights, names=NAMES, dense=None):
     call = weights.call
     assert all(TRITON_DOT.get_unsupported_reason(call, name) is None for name in names)
     results = TRITON_DOT.reduce(call, weights.statistic, names)
-    dense = weights.dense().double()
+    dense = weights.dense().double() if dense is None else dense
     if "received" in names:
         torch.testing.assert_close(results["received"].double(), dense.sum(-2), rtol=1e-5, atol=1e-5)
     if "entropy" in names:
@@ -94,6 +102,58 @@ def test_bias_groups_and_sink():
     check(make_weights(1, 3, n=6, m=9, width=8, sink=torch.randn(3, device=DEVICE)))
 
 
+def compute_dense(call, cap, sink):
+    """The formula in float64: a softmax of capped scores and a sink, whose weight is dropped."""
+    query, keys = call.query.double(), call.keys.double()
+    scores = query @ keys.mT / math.sqrt(query.shape[-1])
+    scores = cap * torch.tanh(scores / cap)
+    if call.bias is not None:
+        scores = scores + call.bias.double()
+    if call.terms.visible is not None:
+        visible = call.terms.visible.tile(*map(slice, (0, 0), scores.shape[-2:]), scores.shape, scores.device)
+        scores = scores.masked_fill(~visible, -math.inf)
+    sinks = sink.double()[:, None, None].expand(*scores.shape[:-1], 1)
+    return torch.softmax(torch.cat([scores, sinks], -1), -1)[..., :-1]
+
+
+@pytest.mark.parametrize("cap", [1.0, 50.0, 1e4])
+@pytest.mark.parametrize("biased", [False, True])
+def test_a_soft_cap_and_a_sink(cap, biased):
+    sink = torch.tensor([-1.0, 0.0, 3.0], device=DEVICE)
+    bias = torch.randn(20, 70, device=DEVICE) if biased else None
+    score = SoftCap(ScaledDot(), cap)
+    weights = make_weights(1, 3, n=20, m=70, width=8, rule=causal(), score=score, sink=sink, bias=bias)
+    check(weights, dense=compute_dense(weights.call, cap, sink))
+
+
+def test_a_sink_that_takes_everything():
+    weights = make_weights(1, 2, n=5, m=9, width=8, sink=torch.tensor([0.0, 1e4], device=DEVICE))
+    results = TRITON_DOT.reduce(weights.call, weights.statistic, NAMES)
+    for name in ("received", "entropy"):
+        assert results[name][0, 0].min() > 0
+        assert not results[name][0, 1].any()
+    assert (results["argmax"][0, 1] == -1).all()
+    assert not results["top:3"][0][0, 1].any()
+    assert (results["top:3"][1][0, 1] == -1).all()
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(1, 70), st.integers(1, 70), st.sampled_from([None, causal(), window(3, 1)]), st.booleans())
+def test_every_length(n, m, rule, is_half):
+    check(make_weights(1, n=n, m=m, width=16, rule=rule, dtype=torch.float16 if is_half else torch.float32))
+
+
+def test_a_bias_of_minus_a_billion_for_every_key_a_row_sees():
+    bias = torch.zeros(4, 9, device=DEVICE)
+    bias[:, 5:] = -1e9
+    mask = (torch.arange(9, device=DEVICE) >= 5).expand(4, 9)
+    weights = make_weights(1, n=4, m=9, width=8, bias=bias, rule=mask)
+    expected = DOT_ROWS.reduce(weights.call, weights.statistic, ["received", "argmax"])
+    results = TRITON_DOT.reduce(weights.call, weights.statistic, ["received", "argmax"])
+    assert expected["received"].sum() > 0
+    torch.testing.assert_close(results, expected)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, *([torch.bfloat16] if DEVICE == "cuda" else [])])  # not interpreted
 def test_half_precision(dtype):
     check(make_weights(1, n=5, m=70, width=64, dtype=dtype))
@@ -101,7 +161,37 @@ def test_half_precision(dtype):
 
 def test_rows_in_chunks_give_the_same(monkeypatch):
     monkeypatch.setattr("regard.attention.kernels.triton.dot.SCRATCH", 1)
-    check(make_weights(1, n=130, m=5, width=6))  # two chunks of 128 rows
+    check(make_weights(2, n=66, m=5, width=6, rule=causal()))  # chunks of 64 rows; the last of a sequence has two
+
+
+def test_rows_of_many_keys_one_by_one(monkeypatch):
+    monkeypatch.setattr("regard.attention.kernels.triton.dot.LINE_MAXIMA", 1)
+    check(make_weights(1, n=5, m=1000, width=6))
+
+
+def test_scratch_memory_does_not_grow_with_sequences_or_keys():
+    inputs = Inputs((torch.zeros(1),) * 3, (), (), {}, torch.Size((64, 4096, 2**17)))
+    search = Search.start(inputs, Blocks(128, 128, 8), 8)
+    assert 2**25 < search.group_maxima.numel() + search.block_maxima.numel() <= 2**26
+
+
+def test_searches_of_several_sizes_share_one():
+    weights = make_weights(1, n=5, m=70, width=8)
+    results = TRITON_DOT.reduce(weights.call, weights.statistic, ["top:2", "top:12", "top:3"])
+    expected = weights.dense().topk(12, -1)
+    for k in (2, 3, 12):
+        torch.testing.assert_close(results[f"top:{k}"], tuple(part[..., :k] for part in expected))
+
+
+def test_fewer_visible_keys_than_are_to_be_found():
+    weights = make_weights(1, n=20, m=20, width=8, rule=window(1, 0))
+    top_weights, top_keys = TRITON_DOT.reduce(weights.call, weights.statistic, ["top:16"])["top:16"]
+    assert (
+        top_keys[0, 1:, :2].sort().values
+        == torch.tensor([-1, 0], device=DEVICE) + torch.arange(1, 20, device=DEVICE)[:, None]
+    ).all()
+    assert (top_keys[..., 2:] == -1).all()
+    assert not top_weights[..., 2:].any()
 
 
 def test_the_last_keys_of_equal_scores_lose():
@@ -124,7 +214,9 @@ def test_the_table_takes_it_for_reductions_of_a_lazy_call(monkeypatch):
         ({"rule": ~causal()}, "argmax", "it supports causal, window, lengths, documents and one mask, combined with &"),
         ({"rule": key_indices(torch.zeros(2, 9, 1, dtype=torch.long))}, "argmax", "it supports causal, window"),
         ({"dtype": torch.float64}, "entropy", "it does not support float64"),
-        ({"width": 257}, "entropy", "it supports widths up to 256"),
+        ({"score": SoftCap(Bilinear(4, 4), 2.0)}, "entropy", "SoftCap is not a dot product here"),
+        ({"width": 129}, "entropy", "it supports widths up to 128 in float32"),
+        ({"width": 257, "dtype": torch.float16}, "entropy", "it supports widths up to 256 in float16"),
         ({}, f"top:{MAX_TOP + 1}", "it finds up to 16 keys of 262,144"),
     ],
 )

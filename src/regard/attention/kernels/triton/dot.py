@@ -1,11 +1,11 @@
-"""Reductions of a softmax over dot products by Triton: received, entropy and argmax in one pass, top:K in three."""
+"""Reductions of a softmax over dot products by Triton: received, entropy, argmax and what top:K needs in one pass."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -14,14 +14,22 @@ from torch import Tensor
 from regard.attention.call import Call, iter_blocks
 from regard.attention.kernels.kernel import NOT_OF_FORM, AttentionKernel
 from regard.attention.kernels.sdpa import to_four_axes
-from regard.attention.kernels.triton.support import LAUNCH_OPTIONS, get_call_reason, pad_width, prepare_rule
+from regard.attention.kernels.triton.support import (
+    LAUNCH_OPTIONS,
+    get_call_reason,
+    get_max_width,
+    pad_width,
+    prepare_rule,
+)
 from regard.attention.normalizers import Softmax
+from regard.attention.scores import Dot
+from regard.attention.soft_cap import SoftCap
 
-MAX_WIDTH = 256
 MAX_TOP = 16
-MAX_GROUPS = 16_384
+MAX_KEYS = 262_144  # of which the largest are found
 GROUP = 16  # keys whose largest score is found first
-SCRATCH = 2**26  # numbers: the largest scores of groups, for as many rows as fit
+SCRATCH = 2**26  # numbers: the largest scores of groups and of blocks, for as many rows as fit
+LINES, LINE_MAXIMA = 8, 8192  # rows whose groups one program chooses, and the maxima of blocks that it holds
 
 
 @dataclass(frozen=True)
@@ -30,7 +38,7 @@ class Inputs:
 
     tensors: tuple[Tensor, ...]  # query, keys, statistic, bias, matrix, lengths, documents of rows and of columns
     strides: tuple[int, ...]
-    sizes: tuple[int | float, ...]  # heads, n, m, width, scale, left, right
+    sizes: tuple[int | float, ...]  # heads, n, m, width, scale, cap, left, right
     options: dict[str, Any]
     shape: torch.Size
 
@@ -42,16 +50,16 @@ class Inputs:
     @staticmethod
     def build(call: Call, statistic: Float[Tensor, "*batch queries 1"]) -> Inputs:
         """Prepare the tensors of a call; none of them is copied unless its layout requires it."""
-        shape, scale = call.terms.shape, call.terms.score.dot_scale
-        assert scale is not None
+        shape, product = call.terms.shape, find_product(call)
+        assert product is not None
         query, keys = to_four_axes(shape, call.query, call.keys)
         rule, options = prepare_rule(call)
         width = query.shape[-1]
         return Inputs(
             (query, keys, statistic.contiguous(), rule.bias, rule.matrix, *rule[4:7]),
             (*query.stride(), *keys.stride(), *rule.bias_strides, *rule.matrix_strides),
-            (query.shape[1], *shape[-2:], width, scale, rule.left, rule.right),
-            {"WIDTH": pad_width(width), **options},
+            (query.shape[1], *shape[-2:], width, product.scale, product.cap or 0.0, rule.left, rule.right),
+            {"WIDTH": pad_width(width), "CAP": product.cap is not None, **options},
             shape,
         )
 
@@ -59,118 +67,194 @@ class Inputs:
     def product_options(self) -> dict[str, Any]:
         """The options of programs with a matrix product."""
         query, width = self.tensors[0], self.options["WIDTH"]
-        precision = "ieee" if query.dtype == torch.float32 else "tf32"  # of no effect in half precision
+        precision = "tf32x3" if query.dtype == torch.float32 else "tf32"  # as exact as float32; no effect in half
         return {**self.options, "EVEN_WIDTH": query.shape[-1] == width, "PRECISION": precision}
 
 
+class Product(NamedTuple):
+    """A score as a dot product: scale·q·k, or cap·tanh(scale·q·k / cap)."""
+
+    scale: float
+    cap: float | None = None
+
+
+def find_product(call: Call) -> Product | None:
+    """Return the dot product that the score of a prepared call is, if it is one."""
+    score = call.terms.score
+    if score.dot_scale is not None:
+        return Product(score.dot_scale)
+    if isinstance(score, SoftCap) and isinstance(score.score, Dot):
+        return Product(score.score.scale(call.query), score.cap)
+    return None
+
+
 def reduce(call: Call, statistic: Float[Tensor, "*batch queries 1"], names: Sequence[str]) -> dict[str, Any]:
-    """Compute reductions by name."""
+    """Compute reductions by name, in chunks of rows whose scratch memory fits if keys are to be found."""
     inputs = Inputs.build(call, statistic)
-    results: dict[str, Any] = {name: find_top(inputs, int(name[4:])) for name in names if name.startswith("top:")}
-    simple = [name for name in names if name not in results]
-    return results | (reduce_in_one_pass(inputs, simple) if simple else {})
-
-
-def reduce_in_one_pass(inputs: Inputs, names: Sequence[str]) -> dict[str, Tensor]:
-    """Compute received, entropy and argmax."""
-    from regard.attention.kernels.triton.dot_programs import reduce_rows
-
     *batch, n, m = inputs.shape
-    statistic = inputs.tensors[2]
+    simple = [name for name in names if not name.startswith("top:")]
+    k = min(m, max((int(name[4:]) for name in names if name not in simple), default=0))
+    blocks = choose_blocks(inputs, simple, k)
     results = {
         "received": statistic.new_zeros((*batch, m) if "received" in names else 1),
         "entropy": statistic.new_empty((*batch, n) if "entropy" in names else 1),
         "argmax": torch.empty((*batch, n) if "argmax" in names else 1, dtype=torch.long, device=statistic.device),
     }
-    rows, cols = choose_blocks(inputs, names)
-    reduce_rows[(-(-n // rows), inputs.sequences)](
+    search = Search.start(inputs, blocks, k)
+    for chunk in iter_blocks(range(inputs.sequences * blocks.count_rows(n)), search.chunk):
+        reduce_chunk(inputs, results, blocks, search, chunk)
+        if k:
+            search.finish_chunk(inputs, blocks, chunk)
+    tops = {
+        name: (search.weights[..., : int(name[4:])], search.keys[..., : int(name[4:])])
+        for name in names
+        if name not in simple
+    }
+    return {name: results[name] for name in simple} | tops
+
+
+class Blocks(NamedTuple):
+    """The size of a block, and the warps that work on it."""
+
+    rows: int
+    cols: int
+    warps: int
+
+    def count_rows(self, n: int) -> int:
+        """Return the number of blocks of rows."""
+        return -(-n // self.rows)
+
+    def count_cols(self, m: int) -> int:
+        """Return the number of blocks of columns."""
+        return -(-m // self.cols)
+
+
+def choose_blocks(inputs: Inputs, simple: Sequence[str], k: int) -> Blocks:
+    """Return the blocks for some reductions, as large as registers allow."""
+    if inputs.options["WIDTH"] > 128 or inputs.tensors[0].dtype == torch.float32:
+        return Blocks(64, 32, 4)
+    if k and not simple:
+        return Blocks(128, 128, 8)
+    if list(simple) == ["entropy"]:
+        return Blocks(64, 128, 4)
+    return Blocks(64, 64, 4) if "argmax" in simple else Blocks(128, 64, 4)
+
+
+def reduce_chunk(inputs: Inputs, results: dict[str, Tensor], blocks: Blocks, search: Search, chunk: slice) -> None:
+    """Compute received, entropy and argmax of some blocks of rows, and the maxima that the search for keys needs."""
+    from regard.attention.kernels.triton.dot_programs import reduce_rows
+
+    *_, n, m = inputs.shape
+    reduce_rows[(chunk.stop - chunk.start,)](
         *inputs.tensors,
         *results.values(),
+        search.group_maxima,
+        search.block_maxima,
         *inputs.strides,
         *inputs.sizes,
-        ROWS=rows,
-        COLS=cols,
+        chunk.start,
+        blocks.count_rows(n),
+        blocks.count_cols(m),
+        ROWS=blocks.rows,
+        COLS=blocks.cols,
+        GROUP=GROUP,
+        TOP=search.k > 0,
         **inputs.product_options,
-        **{name.upper(): name in names for name in results},
-        num_warps=4,
+        **{name.upper(): tensor.ndim > 1 for name, tensor in results.items()},
+        num_warps=blocks.warps,
         num_stages=3,
+        **LAUNCH_OPTIONS,
     )
-    return {name: results[name] for name in names}
 
 
-def choose_blocks(inputs: Inputs, names: Sequence[str]) -> tuple[int, int]:
-    """Return the rows and columns of a block."""
-    if inputs.options["WIDTH"] > 128 or inputs.tensors[0].dtype == torch.float32:
-        return 64, 32
-    return (64, 128) if list(names) == ["entropy"] else (64, 64) if "argmax" in names else (128, 64)
+@dataclass(frozen=True)
+class Search:
+    """The search for the k largest weights of each row: scratch memory for a chunk of blocks of rows, and results."""
 
+    k: int
+    chunk: int  # blocks of rows
+    group_maxima: Tensor
+    block_maxima: Tensor
+    chosen: Tensor
+    weights: Float[Tensor, "*batch queries k"]
+    keys: Tensor
 
-def find_top(inputs: Inputs, k: int) -> tuple[Tensor, Tensor]:
-    """Find the k largest weights of each row and their keys: groups of keys first, then the keys of the best groups."""
-    from regard.attention.kernels.triton.dot_programs import choose_groups, choose_keys, find_group_maxima
-
-    *batch, n, m = inputs.shape
-    statistic, k = inputs.tensors[2], min(k, m)
-    rows, cols = (64, 32) if inputs.options["WIDTH"] > 128 or inputs.tensors[0].dtype == torch.float32 else (128, 128)
-    groups, count = -(-m // cols) * (cols // GROUP), 1 << (k - 1).bit_length()
-    weights = statistic.new_empty(*batch, n, k)
-    indices = torch.empty((*batch, n, k), dtype=torch.long, device=statistic.device)
-    chunk = min(n, max(rows, SCRATCH // (inputs.sequences * groups) // rows * rows))
-    maxima = statistic.new_empty(inputs.sequences, chunk, groups)
-    chosen = torch.empty((inputs.sequences, chunk, count), dtype=torch.int32, device=statistic.device)
-    others = (*inputs.tensors[:2], *inputs.tensors[3:])
-    for block in iter_blocks(range(n), chunk):
-        maxima.fill_(-math.inf)
-        find_group_maxima[(-(-chunk // rows), inputs.sequences)](
-            *others,
-            maxima,
-            *inputs.strides,
-            *inputs.sizes,
-            block.start,
-            chunk,
-            groups,
-            ROWS=rows,
-            COLS=cols,
-            GROUP=GROUP,
-            **inputs.product_options,
-            num_warps=8,
-            num_stages=3,
-        )
-        choose_groups[(inputs.sequences * chunk,)](
-            maxima, chosen, groups, GROUPS=1 << (groups - 1).bit_length(), COUNT=count, num_warps=4
-        )
-        choose_keys[(block.stop - block.start, inputs.sequences)](
-            *inputs.tensors,
-            chosen,
-            weights,
-            indices,
-            *inputs.strides,
-            *inputs.sizes,
-            block.start,
-            chunk,
+    @staticmethod
+    def start(inputs: Inputs, blocks: Blocks, k: int) -> Search:
+        """Allocate memory; without k, all rows are one chunk, which needs none."""
+        *batch, n, m = inputs.shape
+        statistic, cols = inputs.tensors[2], blocks.count_cols(m)
+        rows, per_row = inputs.sequences * blocks.count_rows(n), cols * (blocks.cols // GROUP + 1)
+        chunk = min(rows, max(1, SCRATCH // (blocks.rows * per_row))) if k else rows
+        used = chunk * blocks.rows if k else 0
+        return Search(
             k,
-            COLS=cols,
-            GROUP=GROUP,
-            COUNT=count,
-            **inputs.options,
-            num_warps=4,
+            chunk,
+            statistic.new_empty(max(1, used * cols * (blocks.cols // GROUP))),
+            statistic.new_empty(max(1, used * cols)),
+            torch.empty(max(1, used * round_up(k)), dtype=torch.int32, device=statistic.device),
+            statistic.new_empty(*batch, n, k),
+            torch.empty((*batch, n, k), dtype=torch.long, device=statistic.device),
         )
-    return weights, indices
+
+    def finish_chunk(self, inputs: Inputs, blocks: Blocks, chunk: slice) -> None:
+        """Choose the best groups of each row, and then their best keys."""
+        from regard.attention.kernels.triton.dot_programs import choose_groups, choose_keys
+
+        *_, n, m = inputs.shape
+        count, row_blocks, col_blocks = round_up(self.k), blocks.count_rows(n), blocks.count_cols(m)
+        *_, left, right = inputs.sizes
+        rows = (chunk.stop - chunk.start) * blocks.rows
+        sizes = {"ROWS": blocks.rows, "COLS": blocks.cols, "PER_BLOCK": blocks.cols // GROUP, "COUNT": count}
+        rule = {name: inputs.options[name] for name in ("LEFT", "RIGHT", "LENGTHS")}
+        lines = max(1, min(LINES, LINE_MAXIMA // round_up(col_blocks)))
+        choose_groups[(rows // lines,)](
+            self.group_maxima,
+            self.block_maxima,
+            self.chosen,
+            inputs.tensors[5],
+            *(n, m, left, right, chunk.start, row_blocks, col_blocks),
+            LINES=lines,
+            BLOCKS=round_up(col_blocks),
+            **rule,
+            **sizes,
+            num_warps=4,
+            **LAUNCH_OPTIONS,
+        )
+        choose_keys[(rows,)](
+            *inputs.tensors,
+            self.chosen,
+            self.weights,
+            self.keys,
+            *inputs.strides,
+            *inputs.sizes,
+            *(chunk.start, row_blocks, self.k),
+            GROUP=GROUP,
+            **inputs.options,
+            **sizes,
+            num_warps=min(16, max(4, count * GROUP * inputs.options["WIDTH"] // 4096)),
+            **LAUNCH_OPTIONS,
+        )
+
+
+def round_up(number: int) -> int:
+    """Return the next power of two."""
+    return 1 << max(0, number - 1).bit_length()
 
 
 def unsupported_reason(call: Call, job: str) -> str | None:
     """Return why the programs do not support a reduction; None if they do."""
-    if call.terms.score.dot_scale is None:
+    if find_product(call) is None:
         return f"{type(call.terms.score).__name__} {NOT_OF_FORM['dot']}"
     if not isinstance(call.terms.normalizer, Softmax):
         return f"{type(call.terms.normalizer).__name__} is not softmax"
-    if call.query.shape[-1] > MAX_WIDTH:
-        return f"it supports widths up to {MAX_WIDTH}"
-    if job.startswith("top:") and (int(job[4:]) > MAX_TOP or call.terms.shape[-1] > MAX_GROUPS * GROUP):
-        return f"it finds up to {MAX_TOP} keys of {MAX_GROUPS * GROUP:,}"
+    if call.query.shape[-1] > (max_width := get_max_width(call.query.dtype)):
+        return f"it supports widths up to {max_width} in {str(call.query.dtype).removeprefix('torch.')}"
+    if job.startswith("top:") and (int(job[4:]) > MAX_TOP or call.terms.shape[-1] > MAX_KEYS):
+        return f"it finds up to {MAX_TOP} keys of {MAX_KEYS:,}"
     if job == "received" and torch.are_deterministic_algorithms_enabled():
         return "its sums depend on the order of additions"
     return get_call_reason(call)
 
 
-TRITON_DOT = AttentionKernel("triton_dot", forms=("dot",), unsupported_reason=unsupported_reason, reduce=reduce)
+TRITON_DOT = AttentionKernel("triton_dot", forms=("dot", "other"), unsupported_reason=unsupported_reason, reduce=reduce)

@@ -2,6 +2,11 @@
 
 Scores are to base 2 and less the log-sum-exp of their row, so that 2**score is the weight. A program takes a block of
 queries and walks over the keys they can see. Blocks of keys that all of its queries see need no comparisons.
+
+The k largest weights of a row are found in three steps. Each block of keys is divided into groups, and the maxima of
+groups and of blocks are stored. The k blocks with the largest maxima hold the k groups with the largest maxima, and
+these hold the k keys, whose scores are computed again. Scratch memory is numbered by *slots*: blocks of rows of all
+sequences, less those of earlier launches.
 """
 
 from typing import no_type_check
@@ -11,6 +16,14 @@ import triton.language as tl
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 LEAST = tl.constexpr(-2000.0)  # 2**LEAST is zero; finite, because zero times infinity is not a number
+SERIES = tl.constexpr(0.25)  # up to here five terms of the series of tanh are exact in float32
+
+
+@triton.jit
+@no_type_check
+def locate_pairs(tensor, rows, cols, row_stride, col_stride):
+    """Return the addresses of the pairs of a matrix, which may have more than 2**31 elements."""
+    return (tensor + rows.to(tl.int64) * row_stride)[:, None] + (cols.to(tl.int64) * col_stride)[None, :]
 
 
 @triton.jit
@@ -31,29 +44,59 @@ def hide_pairs(
         scores = tl.where(of_rows[:, None] == of_cols[None, :], scores, float("-inf"))
     if MATRIX:
         inside = (rows < n)[:, None] & (cols < m)[None, :]
-        visible = tl.load(matrix + rows[:, None] * matrix_row + cols[None, :] * matrix_col, mask=inside, other=0)
+        visible = tl.load(locate_pairs(matrix, rows, cols, matrix_row, matrix_col), mask=inside, other=0)
         scores = tl.where(visible != 0, scores, float("-inf"))
     return scores
 
 
 @triton.jit
 @no_type_check
+def cap_scores(scores, cap):
+    """Return cap·tanh(scores / cap), with a small relative error for small scores, too."""
+    ratios = scores / cap
+    squares = ratios * ratios
+    series = ratios * (1 + squares * (-1 / 3 + squares * (2 / 15 + squares * (-17 / 315 + squares * (62 / 2835)))))
+    tanh = 1 - 2 / (1 + tl.exp2(ratios * (2 * LOG2_E)))
+    return cap * tl.where(tl.abs(ratios) < SERIES, series, tanh)
+
+
+@triton.jit
+@no_type_check
+def score_pairs(products, lse, added, scale, cap, BIAS: tl.constexpr, CAP: tl.constexpr):
+    """Return scores to base 2 less the log-sum-exp, from dot products and a bias, if there is one.
+
+    Large biases and their log-sum-exp cancel only in the units in which the log-sum-exp was rounded.
+    """
+    if BIAS or CAP:
+        scores = products * scale
+        if CAP:
+            scores = cap_scores(scores, cap)
+        if BIAS:
+            scores += added.to(tl.float32)
+        scores = tl.minimum(scores - lse, 0.0) * LOG2_E
+    else:
+        scores = products * (scale * LOG2_E) - lse * LOG2_E
+    return scores
+
+
+@triton.jit
+@no_type_check
 def score_block(
-    query, keys, cols, dims, key_row, key_col, m, width, factor, bias, bias_row, bias_col, rows, n,
-    EVEN: tl.constexpr, BIAS: tl.constexpr, PRECISION: tl.constexpr,
+    query, keys, lse, rows, cols, dims, key_row, key_col, n, m, width, scale, cap, bias, bias_row, bias_col,
+    EVEN: tl.constexpr, BIAS: tl.constexpr, CAP: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Return the scores of a block of queries and a block of keys, to base 2."""
-    places = keys + cols[None, :] * key_row + dims[:, None] * key_col
+    """Return the scores of a block of queries and a block of keys, to base 2 less the log-sum-exp."""
+    places = locate_pairs(keys, dims, cols, key_col, key_row)
     if EVEN:
         block = tl.load(places)
     else:
         block = tl.load(places, mask=(cols < m)[None, :] & (dims < width)[:, None], other=0.0)
-    scores = tl.dot(query, block, input_precision=PRECISION) * factor
+    products = tl.dot(query, block, input_precision=PRECISION)
+    added = products
     if BIAS:
         inside = (rows < n)[:, None] & (cols < m)[None, :]
-        added = tl.load(bias + rows[:, None] * bias_row + cols[None, :] * bias_col, mask=inside, other=0.0)
-        scores += added.to(tl.float32) * LOG2_E
-    return scores
+        added = tl.load(locate_pairs(bias, rows, cols, bias_row, bias_col), mask=inside, other=0.0)
+    return score_pairs(products, lse[:, None], added, scale, cap, BIAS, CAP)
 
 
 @triton.jit
@@ -89,15 +132,22 @@ def find_columns(first, last, end, left, right, COLS: tl.constexpr, LEFT: tl.con
 @no_type_check
 def reduce_rows(
     query, keys, statistic, bias, matrix, lengths, row_documents, col_documents, received, entropy, argmax,
+    group_maxima, block_maxima,
     query_batch, query_head, query_row, query_col, key_batch, key_head, key_row, key_col,
     bias_batch, bias_head, bias_row, bias_col, matrix_batch, matrix_head, matrix_row, matrix_col,
-    heads, n, m, width, scale, left, right,
-    ROWS: tl.constexpr, COLS: tl.constexpr, WIDTH: tl.constexpr, EVEN_WIDTH: tl.constexpr, PRECISION: tl.constexpr,
-    BIAS: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, LENGTHS: tl.constexpr, DOCUMENTS: tl.constexpr,
-    MATRIX: tl.constexpr, RECEIVED: tl.constexpr, ENTROPY: tl.constexpr, ARGMAX: tl.constexpr,
+    heads, n, m, width, scale, cap, left, right, skipped, row_blocks, col_blocks,
+    ROWS: tl.constexpr, COLS: tl.constexpr, GROUP: tl.constexpr, WIDTH: tl.constexpr, EVEN_WIDTH: tl.constexpr,
+    PRECISION: tl.constexpr, CAP: tl.constexpr, BIAS: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr,
+    LENGTHS: tl.constexpr, DOCUMENTS: tl.constexpr, MATRIX: tl.constexpr, RECEIVED: tl.constexpr,
+    ENTROPY: tl.constexpr, ARGMAX: tl.constexpr, TOP: tl.constexpr,
 ):  # fmt: skip
-    """Compute the requested ones of the attention received by each key, and entropy and argmax of each query."""
-    first, sequence = tl.program_id(0) * ROWS, tl.program_id(1).to(tl.int64)
+    """Compute the requested ones of the attention received by each key, and entropy and argmax of each query.
+
+    With `TOP`, store the largest score of each group of keys and of each block. A group is every (COLS / GROUP)-th key
+    of a block: in the layout of a matrix product its members are in one thread.
+    """
+    slot = tl.program_id(0)
+    first, sequence = (slot + skipped) % row_blocks * ROWS, ((slot + skipped) // row_blocks).to(tl.int64)
     batch, head = sequence // heads, sequence % heads
     rows, dims = first + tl.arange(0, ROWS), tl.arange(0, WIDTH)
     query += batch * query_batch + head * query_head
@@ -107,11 +157,13 @@ def reduce_rows(
     row_documents += sequence * n
     col_documents += sequence * m
     received += sequence * m
+    slots = slot.to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    group_maxima += slots * (col_blocks * (COLS // GROUP))
+    block_maxima += slot.to(tl.int64) * (col_blocks * ROWS) + tl.arange(0, ROWS)
     inside = rows < n
-    places = query + rows[:, None] * query_row + dims[None, :] * query_col
+    places = locate_pairs(query, rows, dims, query_row, query_col)
     block = tl.load(places, mask=inside[:, None] & (dims < width)[None, :], other=0.0)
-    lse = tl.load(statistic + sequence * n + rows, mask=inside, other=float("inf")) * LOG2_E
-    factor = scale * LOG2_E
+    lse = tl.load(statistic + sequence * n + rows, mask=inside, other=float("inf"))
     end = m
     if LENGTHS:
         end = tl.minimum(tl.load(lengths + sequence), m)
@@ -127,11 +179,9 @@ def reduce_rows(
         for col in range(begin, until, COLS):
             cols = col + tl.arange(0, COLS)
             scores = score_block(
-                block, keys, cols, dims, key_row, key_col, m, width, factor, bias, bias_row, bias_col, rows, n,
-                phase == 1 and EVEN_WIDTH, BIAS, PRECISION,
-            ) - lse[:, None]  # fmt: skip
-            if BIAS:
-                scores = tl.minimum(scores, 0.0)  # large biases and the log-sum-exp are rounded differently
+                block, keys, lse, rows, cols, dims, key_row, key_col, n, m, width, scale, cap, bias, bias_row, bias_col,
+                phase == 1 and EVEN_WIDTH, BIAS, CAP, PRECISION,
+            )  # fmt: skip
             if phase != 1:
                 scores = hide_pairs(
                     scores, rows, cols, end, left, right, row_documents, col_documents, matrix, matrix_row, matrix_col,
@@ -147,83 +197,67 @@ def reduce_rows(
                 better = scores > best
                 best = tl.where(better, scores, best)
                 best_start = tl.where(better, col, best_start)
+            if TOP:
+                largest = tl.max(tl.reshape(scores, (ROWS, GROUP, COLS // GROUP)), 1)
+                groups = col // GROUP + tl.arange(0, COLS // GROUP)
+                tl.store(group_maxima[:, None] + groups[None, :], largest, mask=inside[:, None])
+                tl.store(block_maxima + col // COLS * ROWS, tl.max(largest, 1), mask=inside)
     if ENTROPY:
         tl.store(entropy + sequence * n + rows, tl.maximum(-spread / LOG2_E, 0.0), mask=inside)
     if ARGMAX:
         top = tl.max(best, 1)
         candidates = tl.where(best == top[:, None], best_start + tl.arange(0, COLS)[None, :], m)
-        index = tl.where(top > float("-inf"), tl.min(candidates, 1), -1)
+        index = tl.where(tl.exp2(top) > 0, tl.min(candidates, 1), -1)
         tl.store(argmax + sequence * n + rows, index.to(tl.int64), mask=inside)
 
 
 @triton.jit
 @no_type_check
-def find_group_maxima(
-    query, keys, bias, matrix, lengths, row_documents, col_documents, maxima,
-    query_batch, query_head, query_row, query_col, key_batch, key_head, key_row, key_col,
-    bias_batch, bias_head, bias_row, bias_col, matrix_batch, matrix_head, matrix_row, matrix_col,
-    heads, n, m, width, scale, left, right, skipped, chunk, groups,
-    ROWS: tl.constexpr, COLS: tl.constexpr, WIDTH: tl.constexpr, EVEN_WIDTH: tl.constexpr, PRECISION: tl.constexpr,
-    BIAS: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, LENGTHS: tl.constexpr, DOCUMENTS: tl.constexpr,
-    MATRIX: tl.constexpr, GROUP: tl.constexpr,
-):  # fmt: skip
-    """Store the largest score of each group of keys, for the rows from `skipped` on.
-
-    A group is every (COLS / GROUP)-th key of a block: in the layout of a matrix product its members are in one thread.
-    """
-    offset, sequence = tl.program_id(0) * ROWS, tl.program_id(1).to(tl.int64)
-    first = skipped + offset
-    batch, head = sequence // heads, sequence % heads
-    rows, dims = first + tl.arange(0, ROWS), tl.arange(0, WIDTH)
-    query += batch * query_batch + head * query_head
-    keys += batch * key_batch + head * key_head
-    bias += batch * bias_batch + head * bias_head
-    matrix += batch * matrix_batch + head * matrix_head
-    row_documents += sequence * n
-    col_documents += sequence * m
-    inside = rows < tl.minimum(n, skipped + chunk)
-    places = query + rows[:, None] * query_row + dims[None, :] * query_col
-    block = tl.load(places, mask=inside[:, None] & (dims < width)[None, :], other=0.0)
-    end = m
-    if LENGTHS:
-        end = tl.minimum(tl.load(lengths + sequence), m)
-    stored = maxima + (sequence * chunk + offset + tl.arange(0, ROWS)[:, None]) * groups
-    start, sure_start, sure_stop, stop = find_columns(
-        first, tl.minimum(first + ROWS, n) - 1, end, left, right, COLS, LEFT, RIGHT, DOCUMENTS or MATRIX or BIAS
-    )
-    for phase in tl.static_range(3):
-        begin = start if phase == 0 else (sure_start if phase == 1 else sure_stop)
-        until = sure_start if phase == 0 else (sure_stop if phase == 1 else stop)
-        for col in range(begin, until, COLS):
-            cols = col + tl.arange(0, COLS)
-            scores = score_block(
-                block, keys, cols, dims, key_row, key_col, m, width, scale * LOG2_E, bias, bias_row, bias_col, rows, n,
-                phase == 1 and EVEN_WIDTH, BIAS, PRECISION,
-            )  # fmt: skip
-            if phase != 1:
-                scores = hide_pairs(
-                    scores, rows, cols, end, left, right, row_documents, col_documents, matrix, matrix_row, matrix_col,
-                    n, m, LEFT, RIGHT, DOCUMENTS, MATRIX,
-                )  # fmt: skip
-            largest = tl.max(tl.reshape(scores, (ROWS, GROUP, COLS // GROUP)), 1)
-            group = col // GROUP + tl.arange(0, COLS // GROUP)
-            tl.store(stored + group[None, :], largest, mask=inside[:, None])
+def find_largest(values, COUNT: tl.constexpr):
+    """Return the indices of the COUNT largest values of each row, -1 where fewer are above -inf."""
+    indices, places = tl.arange(0, values.shape[1]), tl.arange(0, COUNT)
+    found = tl.full((values.shape[0], COUNT), -1, tl.int32)
+    for place in tl.static_range(COUNT):
+        largest, index = tl.max(values, 1, return_indices=True)
+        index = tl.where(largest > float("-inf"), index, -1)
+        found = tl.where(places[None, :] == place, index[:, None], found)
+        values = tl.where(indices[None, :] == index[:, None], float("-inf"), values)
+    return found
 
 
 @triton.jit
 @no_type_check
-def choose_groups(maxima, chosen, groups, GROUPS: tl.constexpr, COUNT: tl.constexpr):
-    """Store the indices of the COUNT groups with the largest maxima of a row, -1 where fewer have a visible key."""
-    row = tl.program_id(0).to(tl.int64)
-    indices, places = tl.arange(0, GROUPS), tl.arange(0, COUNT)
-    values = tl.load(maxima + row * groups + indices, mask=indices < groups, other=float("-inf"))
-    best = tl.zeros((COUNT,), tl.int32)
+def choose_groups(
+    group_maxima, block_maxima, chosen, lengths, n, m, left, right, skipped, row_blocks, col_blocks,
+    LINES: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr, PER_BLOCK: tl.constexpr, BLOCKS: tl.constexpr,
+    COUNT: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, LENGTHS: tl.constexpr,
+):  # fmt: skip
+    """Store the COUNT groups with the largest maxima of some rows, -1 where fewer have a visible key."""
+    slot, offset = tl.program_id(0) // (ROWS // LINES), tl.program_id(0) % (ROWS // LINES) * LINES
+    first, sequence = (slot + skipped) % row_blocks * ROWS, (slot + skipped) // row_blocks
+    end = m
+    if LENGTHS:
+        end = tl.minimum(tl.load(lengths + sequence), m)
+    start, _, _, stop = find_columns(
+        first, tl.minimum(first + ROWS, n) - 1, end, left, right, COLS, LEFT, RIGHT, False
+    )  # fmt: skip
+    lines, blocks, members = offset + tl.arange(0, LINES), tl.arange(0, BLOCKS), tl.arange(0, PER_BLOCK)
+    inside = first + lines < n
+    walked = (blocks * COLS >= start) & (blocks * COLS < stop)
+    places = block_maxima + slot.to(tl.int64) * (col_blocks * ROWS) + blocks[None, :] * ROWS + lines[:, None]
+    best_blocks = find_largest(
+        tl.load(places, mask=inside[:, None] & walked[None, :], other=float("-inf")), COUNT
+    )  # fmt: skip
+    groups = best_blocks[:, :, None] * PER_BLOCK + members[None, None, :]
+    groups = tl.reshape(groups, (LINES, COUNT * PER_BLOCK))
+    rows = slot.to(tl.int64) * ROWS + lines
+    places = group_maxima + rows[:, None] * (col_blocks * PER_BLOCK) + groups
+    best = find_largest(tl.load(places, mask=groups >= 0, other=float("-inf")), COUNT)
+    candidates = tl.arange(0, COUNT * PER_BLOCK)
     for place in tl.static_range(COUNT):
-        largest = tl.max(values, 0)
-        index = tl.argmax(values, 0)
-        best = tl.where(places == place, tl.where(largest > float("-inf"), index, -1), best)
-        values = tl.where(indices == index, float("-inf"), values)
-    tl.store(chosen + row * COUNT + places, best)
+        index = tl.sum(tl.where(tl.arange(0, COUNT)[None, :] == place, best, 0), 1)
+        group = tl.sum(tl.where(candidates[None, :] == index[:, None], groups, 0), 1)
+        tl.store(chosen + rows * COUNT + place, tl.where(index >= 0, group, -1))
 
 
 @triton.jit
@@ -232,20 +266,22 @@ def choose_keys(
     query, keys, statistic, bias, matrix, lengths, row_documents, col_documents, chosen, top_weights, top_keys,
     query_batch, query_head, query_row, query_col, key_batch, key_head, key_row, key_col,
     bias_batch, bias_head, bias_row, bias_col, matrix_batch, matrix_head, matrix_row, matrix_col,
-    heads, n, m, width, scale, left, right, skipped, chunk, k,
-    COLS: tl.constexpr, WIDTH: tl.constexpr, BIAS: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr,
-    LENGTHS: tl.constexpr, DOCUMENTS: tl.constexpr, MATRIX: tl.constexpr, GROUP: tl.constexpr, COUNT: tl.constexpr,
+    heads, n, m, width, scale, cap, left, right, skipped, row_blocks, k,
+    ROWS: tl.constexpr, COLS: tl.constexpr, GROUP: tl.constexpr, PER_BLOCK: tl.constexpr, COUNT: tl.constexpr,
+    WIDTH: tl.constexpr, CAP: tl.constexpr, BIAS: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr,
+    LENGTHS: tl.constexpr, DOCUMENTS: tl.constexpr, MATRIX: tl.constexpr,
 ):  # fmt: skip
     """Store the k largest weights of one row and their keys, largest first, from the keys of the chosen groups."""
-    offset, sequence = tl.program_id(0), tl.program_id(1).to(tl.int64)
-    row = skipped + offset
+    block = tl.program_id(0) // ROWS + skipped
+    row, sequence = block % row_blocks * ROWS + tl.program_id(0) % ROWS, (block // row_blocks).to(tl.int64)
+    if row >= n:
+        return
     batch, head = sequence // heads, sequence % heads
     members, dims, places = tl.arange(0, COUNT * GROUP), tl.arange(0, WIDTH), tl.arange(0, COUNT)
-    group = tl.load(chosen + (sequence * chunk + offset) * COUNT + members // GROUP)
+    group = tl.load(chosen + tl.program_id(0).to(tl.int64) * COUNT + members // GROUP)
     visible = group >= 0
     group = tl.maximum(group, 0)
-    per_block = COLS // GROUP
-    cols = group // per_block * COLS + group % per_block + members % GROUP * per_block
+    cols = group // PER_BLOCK * COLS + group % PER_BLOCK + members % GROUP * PER_BLOCK
     end = m
     if LENGTHS:
         end = tl.minimum(tl.load(lengths + sequence), m)
@@ -257,20 +293,23 @@ def choose_keys(
     if DOCUMENTS:
         of_cols = tl.load(col_documents + sequence * m + cols, mask=visible, other=0)
         visible &= tl.load(row_documents + sequence * n + row) == of_cols
+    far_row = row.to(tl.int64)
     if MATRIX:
-        matrix += batch * matrix_batch + head * matrix_head + row * matrix_row
-        visible &= tl.load(matrix + cols * matrix_col, mask=visible, other=0) != 0
-    query += batch * query_batch + head * query_head + row * query_row
+        matrix += batch * matrix_batch + head * matrix_head + far_row * matrix_row
+        visible &= tl.load(matrix + cols.to(tl.int64) * matrix_col, mask=visible, other=0) != 0
+    query += batch * query_batch + head * query_head + far_row * query_row
     keys += batch * key_batch + head * key_head
     vector = tl.load(query + dims * query_col, mask=dims < width, other=0.0).to(tl.float32)
     inside = visible[:, None] & (dims < width)[None, :]
-    block = tl.load(keys + cols[:, None] * key_row + dims[None, :] * key_col, mask=inside, other=0.0).to(tl.float32)
-    scores = tl.sum(block * vector[None, :], 1) * (scale * LOG2_E)
+    rows_of_keys = tl.load(locate_pairs(keys, cols, dims, key_row, key_col), mask=inside, other=0.0).to(tl.float32)
+    products = tl.sum(rows_of_keys * vector[None, :], 1)
+    added = products
     if BIAS:
-        bias += batch * bias_batch + head * bias_head + row * bias_row
-        scores += tl.load(bias + cols * bias_col, mask=visible, other=0.0).to(tl.float32) * LOG2_E
-    scores -= tl.load(statistic + sequence * n + row) * LOG2_E
-    weights = tl.where(visible, tl.exp2(tl.minimum(scores, 0.0) if BIAS else scores), 0.0)
+        bias += batch * bias_batch + head * bias_head + far_row * bias_row
+        added = tl.load(bias + cols.to(tl.int64) * bias_col, mask=visible, other=0.0)
+    lse = tl.load(statistic + sequence * n + row)
+    scores = score_pairs(products, lse, added, scale, cap, BIAS, CAP)
+    weights = tl.where(visible, tl.exp2(scores), 0.0)
     best, best_keys = tl.zeros((COUNT,), tl.float32), tl.full((COUNT,), -1, tl.int32)
     for place in tl.static_range(COUNT):
         largest = tl.max(weights, 0)

@@ -180,3 +180,8 @@ def collect_lengths(parts: RuleParts, shape: torch.Size, device: torch.device) -
 def pad_width(width: int) -> int:
     """Return the width of the tiles for a width: a power of two that matrix units take."""
     return max(16, 1 << (width - 1).bit_length())
+
+
+def get_max_width(dtype: torch.dtype) -> int:
+    """Return the largest width whose tiles fit into shared memory, also in three parts of TF32 each for float32."""
+    return 128 if dtype == torch.float32 else 256

@@ -1,0 +1,367 @@
+"""The Triton programs for attention with kernels of a distance: boxcar and Epanechnikov.
+
+Squared distances are |q|² + |k|² - 2q·k, with the product by matrix units, and a bound of their rounding error. Where
+that error could put a pair on the wrong side of the edge, or is too large for the value of the kernel, all distances
+of the block are computed again from differences in float64. So are those of all keys of a block of queries whose
+weights have too small a sum: the errors of values just inside the edge are a large part of it.
+
+Distances are in units of the kernel's width. A *side* is either the queries or the keys: their points, and the features
+that belong to them (values, or gradients of the output).
+"""
+
+from typing import no_type_check
+
+import triton
+import triton.language as tl
+
+from regard.attention.kernels.triton.dot_programs import LOG2_E, find_columns
+
+FAR = tl.constexpr(1e30)  # the squared norm of a point past the end
+LEAST = tl.constexpr(1e-20)  # the smallest squared distance that is not zero
+SERIES = tl.constexpr(0.03125)  # up to here four terms of a series are exact in float32
+
+
+@triton.jit
+@no_type_check
+def load_tile(tensor, strides, batch, head, indices, dims, count, width):
+    """Load rows of a tensor with four axes; zeros past its end."""
+    places = tensor + batch * strides[0] + head * strides[1] + indices.to(tl.int64)[:, None] * strides[2]
+    inside = (indices < count)[:, None] & (dims < width)[None, :]
+    return tl.load(places + dims[None, :] * strides[3], mask=inside, other=0.0)
+
+
+@triton.jit
+@no_type_check
+def load_points(side, center, batch, head, sequence, indices, dims, width, CENTERED: tl.constexpr):
+    """Load points, less the center if `CENTERED`, and their squared norms."""
+    points = load_tile(side.points, side.point_strides, batch, head, indices, dims, side.count, width)
+    if CENTERED:
+        points -= tl.load(center + sequence * width + dims, mask=dims < width, other=0.0)[None, :]
+    norms = tl.load(side.norms + sequence * side.count + indices, mask=indices < side.count, other=FAR)
+    return points, norms
+
+
+@triton.jit
+@no_type_check
+def load_coordinate(side, batch, head, indices, dim):
+    """Load one coordinate of points."""
+    strides = side.point_strides
+    places = side.points + batch * strides[0] + head * strides[1] + indices.to(tl.int64) * strides[2]
+    return tl.load(places + dim * strides[3], mask=indices < side.count, other=0.0)
+
+
+@triton.jit
+@no_type_check
+def square_differences(own, other, batch, head, own_indices, other_indices, width, OWN: tl.constexpr,
+                       OTHER: tl.constexpr):  # fmt: skip
+    """Return the squared distances of all pairs from differences, in float64."""
+    squares = tl.zeros((OWN, OTHER), tl.float64)
+    for dim in tl.range(0, width, num_stages=1, loop_unroll_factor=1):
+        own_coordinate = load_coordinate(own, batch, head, own_indices, dim).to(tl.float64)
+        other_coordinate = load_coordinate(other, batch, head, other_indices, dim).to(tl.float64)
+        differences = own_coordinate[:, None] - other_coordinate[None, :]
+        squares += differences * differences
+    return squares
+
+
+@triton.jit
+@no_type_check
+def find_slope(squared, POWER: tl.constexpr):
+    """Return minus the derivative of the kernel by the squared distance, inside of the support."""
+    squared = tl.maximum(squared, LEAST)
+    if POWER == 1:
+        slope = 0.5 * tl.math.rsqrt(squared)
+    elif POWER == 2:
+        slope = tl.full(squared.shape, 1.0, tl.float32)
+    else:
+        slope = POWER / 2 * tl.exp2(tl.log2(squared) * (POWER / 2 - 1))
+    return slope
+
+
+@triton.jit
+@no_type_check
+def find_value(squared, slope, POWER: tl.constexpr):
+    """Return the value of the kernel, negative outside of the support; for the boxcar, POWER 0, only its sign."""
+    if POWER == 0 or POWER == 2:
+        value = 1 - squared
+    else:
+        value = 1 - 2 / POWER * tl.maximum(squared, LEAST) * slope
+    return value
+
+
+@triton.jit
+@no_type_check
+def find_exact_value(squared, gap, POWER: tl.constexpr):
+    """Return the value of the kernel from the squared distance and one minus it, precisely near the edge."""
+    if POWER == 0 or POWER == 2:
+        value = gap
+    elif POWER == 1:
+        value = gap / (1 + tl.sqrt(squared))
+    else:
+        series = -gap * (1 + gap * (0.5 + gap * (1 / 3 + gap * 0.25)))
+        logarithm = tl.where(tl.abs(gap) < SERIES, series, tl.log2(tl.maximum(squared, LEAST)) / LOG2_E) * (POWER / 2)
+        small = -logarithm * (1 + logarithm * (0.5 + logarithm * (1 / 6 + logarithm * (1 / 24))))
+        value = tl.where(tl.abs(logarithm) < SERIES, small, 1 - tl.exp2(logarithm * LOG2_E))
+    return value
+
+
+@triton.jit
+@no_type_check
+def compare_points(
+    own, other, own_points, other_points, own_norms, other_norms, batch, head, own_indices, other_indices, reach, width,
+    rounding, tolerance, exact, OWN: tl.constexpr, OTHER: tl.constexpr, POWER: tl.constexpr, SLOPES: tl.constexpr,
+    PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Return for each pair the kernel's value, negative outside, its slope, and the variance of its rounding error.
+
+    The last result tells whether they are from differences: if `exact`, or where rounding could matter. With `SLOPES`
+    these must be precise, too.
+    """
+    factor = 1 / (reach * reach)
+    norms = own_norms[:, None] + other_norms[None, :]
+    products = tl.dot(own_points, tl.trans(other_points), input_precision=PRECISION)
+    squared = (norms - 2 * products) * factor
+    error = norms * (rounding * factor)
+    variance = tl.zeros((OWN, OTHER), tl.float32)
+    if POWER == 0:
+        slope = variance
+        value = find_value(squared, slope, POWER)
+        certain = tl.abs(value) > error
+    else:
+        slope = find_slope(squared, POWER)
+        value = find_value(squared, slope, POWER)
+        deviation = error * (POWER / 2 if POWER > 2 else slope)
+        certain = deviation <= tolerance
+        if SLOPES:
+            certain &= (tl.abs(1 - squared) > error) & (error <= 4 * tolerance * squared)
+        certain |= squared > 1 + error
+        variance = tl.where(value > 0, deviation * deviation, 0.0)
+    from_differences = (exact != 0) | (tl.min(tl.min(certain.to(tl.int32), 1), 0) == 0)
+    if from_differences:
+        squares = square_differences(own, other, batch, head, own_indices, other_indices, width, OWN, OTHER)
+        gap = (reach.to(tl.float64) * reach.to(tl.float64) - squares).to(tl.float32) * factor
+        squared = squares.to(tl.float32) * factor
+        inside = (own_indices < own.count)[:, None] & (other_indices < other.count)[None, :]
+        value = tl.where(inside, find_exact_value(squared, gap, POWER), -1.0)
+        if POWER != 0:
+            slope = tl.where(squares > 0, find_slope(squared, POWER), 0.0)
+            variance = tl.zeros((OWN, OTHER), tl.float32)
+    return value, slope, variance, from_differences
+
+
+@triton.jit
+@no_type_check
+def find_visible(rule, batch, head, sequence, rows, cols, end, n, m, LEFT: tl.constexpr, RIGHT: tl.constexpr,
+                 DOCUMENTS: tl.constexpr, MATRIX: tl.constexpr):  # fmt: skip
+    """Return which pairs a rule leaves visible; of rows and columns, one has its axis first, the other last."""
+    visible = (cols < end) & (rows < n)
+    if LEFT:
+        visible &= cols >= rows + rule.left
+    if RIGHT:
+        visible &= cols <= rows + rule.right
+    if DOCUMENTS:
+        of_rows = tl.load(rule.row_documents + sequence * n + rows, mask=rows < n, other=0)
+        visible &= of_rows == tl.load(rule.col_documents + sequence * m + cols, mask=cols < m, other=0)
+    if MATRIX:
+        strides = rule.matrix_strides
+        matrix = rule.matrix + batch * strides[0] + head * strides[1]
+        places = matrix + rows.to(tl.int64) * strides[2] + cols.to(tl.int64) * strides[3]
+        visible &= tl.load(places, mask=visible, other=0) != 0
+    return visible
+
+
+@triton.jit
+@no_type_check
+def load_bias_factors(rule, batch, head, rows, cols, n, m):
+    """Return what a bias multiplies the kernel by."""
+    strides = rule.bias_strides
+    bias = rule.bias + batch * strides[0] + head * strides[1]
+    places = bias + rows.to(tl.int64) * strides[2] + cols.to(tl.int64) * strides[3]
+    return tl.exp2(tl.load(places, mask=(rows < n) & (cols < m), other=0.0).to(tl.float32) * LOG2_E)
+
+
+@triton.jit
+@no_type_check
+def multiply(left, right, PRECISION: tl.constexpr):
+    """Return the product of a float32 matrix and one that was loaded, whose type the left one takes.
+
+    That would be too narrow if it is float16: its numbers are exact in TF32, which has the range of float32.
+    """
+    if right.dtype == tl.bfloat16:
+        product = tl.dot(left.to(tl.bfloat16), right)
+    else:
+        product = tl.dot(left, right.to(tl.float32), input_precision=PRECISION)
+    return product
+
+
+@triton.jit
+@no_type_check
+def attend_to_keys(
+    queries, keys, rule, center, reaches, output, totals, doubts, heads, width, features, rounding, tolerance, blocks,
+    OWN: tl.constexpr, OTHER: tl.constexpr, WIDTH: tl.constexpr, FEATURES: tl.constexpr, POWER: tl.constexpr,
+    CENTERED: tl.constexpr, NORMALIZED: tl.constexpr, PRECISION: tl.constexpr, BIAS: tl.constexpr, LEFT: tl.constexpr,
+    RIGHT: tl.constexpr, LENGTHS: tl.constexpr, DOCUMENTS: tl.constexpr, MATRIX: tl.constexpr,
+):  # fmt: skip
+    """Store the output of a block of queries, the sum of the kernel's values, and whether differences were required."""
+    first, sequence = tl.program_id(0) % blocks * OWN, (tl.program_id(0) // blocks).to(tl.int64)
+    batch, head = sequence // heads, sequence % heads
+    n, m = queries.count, keys.count
+    rows, dims, value_dims = first + tl.arange(0, OWN), tl.arange(0, WIDTH), tl.arange(0, FEATURES)
+    query, query_norms = load_points(queries, center, batch, head, sequence, rows, dims, width, CENTERED)
+    reach = tl.load(reaches + sequence)
+    end = m
+    if LENGTHS:
+        end = tl.minimum(tl.load(rule.lengths + sequence), m)
+    start, sure_start, sure_stop, stop = find_columns(
+        first, tl.minimum(first + OWN, n) - 1, end, rule.left, rule.right, OTHER, LEFT, RIGHT, DOCUMENTS or MATRIX
+    )
+    total = tl.zeros((OWN,), tl.float32)
+    mixed = tl.zeros((OWN, FEATURES), tl.float32)
+    exact, attempts = 0, 1
+    while attempts > 0:
+        total = tl.zeros((OWN,), tl.float32)
+        mixed = tl.zeros((OWN, FEATURES), tl.float32)
+        variance = tl.zeros((OWN,), tl.float32)
+        for col in range(start, stop, OTHER):
+            cols = col + tl.arange(0, OTHER)
+            points, norms = load_points(keys, center, batch, head, sequence, cols, dims, width, CENTERED)
+            values = load_tile(keys.features, keys.feature_strides, batch, head, cols, value_dims, m, features)
+            kernel, _, variances, _ = compare_points(
+                queries, keys, query, points, query_norms, norms, batch, head, rows, cols, reach, width, rounding,
+                tolerance, exact, OWN, OTHER, POWER, False, PRECISION,
+            )  # fmt: skip
+            if (col < sure_start) | (col + OTHER > sure_stop):
+                visible = find_visible(
+                    rule, batch, head, sequence, rows[:, None], cols[None, :], end, n, m, LEFT, RIGHT, DOCUMENTS, MATRIX
+                )
+                kernel = tl.where(visible, kernel, -1.0)
+            weights = tl.where(kernel >= 0, 1.0, 0.0) if POWER == 0 else tl.maximum(kernel, 0.0)
+            if BIAS:
+                factors = load_bias_factors(rule, batch, head, rows[:, None], cols[None, :], n, m)
+                weights *= factors
+                variances *= factors * factors
+            total += tl.sum(weights, 1)
+            if POWER != 0:
+                variance += tl.sum(variances, 1)
+            mixed += multiply(weights, values, PRECISION)
+        limit = tolerance * total
+        doubtful = tl.max((variance > limit * limit).to(tl.int32), 0)
+        attempts = doubtful * (1 - exact)
+        exact = tl.maximum(exact, doubtful)
+    inside = rows < n
+    tl.store(doubts + sequence * n + rows, tl.full((OWN,), 1, tl.int32) * exact, mask=inside)
+    if NORMALIZED:
+        mixed = mixed * (1 / tl.where(total > 0, total, 1.0))[:, None]
+        tl.store(totals + sequence * n + rows, tl.where(total > 0, total, float("inf")), mask=inside)
+    places = output + (sequence * n + rows)[:, None] * features + value_dims[None, :]
+    tl.store(places, mixed.to(output.dtype.element_ty), mask=inside[:, None] & (value_dims < features)[None, :])
+
+
+@triton.jit
+@no_type_check
+def add_differences(sums, own, other, factors, batch, head, own_indices, other_indices, dims, width):
+    """Add to a sum for each own point its differences to all others, times a factor of each pair."""
+    for dim in tl.range(0, width, num_stages=1, loop_unroll_factor=1):
+        own_coordinate = load_coordinate(own, batch, head, own_indices, dim).to(tl.float32)
+        other_coordinate = load_coordinate(other, batch, head, other_indices, dim).to(tl.float32)
+        differences = own_coordinate[:, None] - other_coordinate[None, :]
+        sums += tl.where(dims[None, :] == dim, tl.sum(factors * differences, 1)[:, None], 0.0)
+    return sums
+
+
+@triton.jit
+@no_type_check
+def differentiate(
+    own, other, rule, center, reaches, totals, deltas, doubts, of_points, of_features, of_reach, heads, width, features,
+    rounding, tolerance, blocks,
+    OF_KEYS: tl.constexpr, OWN: tl.constexpr, OTHER: tl.constexpr, WIDTH: tl.constexpr, FEATURES: tl.constexpr,
+    POWER: tl.constexpr, CENTERED: tl.constexpr, POINTS: tl.constexpr, VALUES: tl.constexpr, PRECISION: tl.constexpr,
+    BIAS: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, LENGTHS: tl.constexpr, DOCUMENTS: tl.constexpr,
+    MATRIX: tl.constexpr,
+):  # fmt: skip
+    """Store gradients of a block of own points: queries, with the width's, or with `OF_KEYS` keys and their values.
+
+    The features of queries are the gradients of their output, those of keys the values. `POINTS` and `VALUES` tell
+    which gradients are needed.
+    """
+    first, sequence = tl.program_id(0) % blocks * OWN, (tl.program_id(0) // blocks).to(tl.int64)
+    batch, head = sequence // heads, sequence % heads
+    n, m = (other.count, own.count) if OF_KEYS else (own.count, other.count)
+    indices, dims, feature_dims = first + tl.arange(0, OWN), tl.arange(0, WIDTH), tl.arange(0, FEATURES)
+    points, norms = load_points(own, center, batch, head, sequence, indices, dims, width, CENTERED)
+    own_features = load_tile(own.features, own.feature_strides, batch, head, indices, feature_dims, own.count, features)
+    reach = tl.load(reaches + sequence)
+    end = m
+    if LENGTHS:
+        end = tl.minimum(tl.load(rule.lengths + sequence), m)
+    last = tl.minimum(first + OWN, own.count) - 1
+    if OF_KEYS:
+        start, sure_start, sure_stop, stop = find_columns(
+            first, last, n, -rule.right, -rule.left, OTHER, RIGHT, LEFT, DOCUMENTS or MATRIX
+        )
+        if LENGTHS:
+            stop = tl.where(first < end, stop, start)
+            sure_stop = tl.where(last < end, sure_stop, sure_start)
+    else:
+        start, sure_start, sure_stop, stop = find_columns(
+            first, last, end, rule.left, rule.right, OTHER, LEFT, RIGHT, DOCUMENTS or MATRIX
+        )
+    point_sums = tl.zeros((OWN, WIDTH), tl.float32)
+    factor_sums = tl.zeros((OWN,), tl.float32)
+    feature_sums = tl.zeros((OWN, FEATURES), tl.float32)
+    reach_sums = tl.zeros((OWN,), tl.float32)
+    for position in range(start, stop, OTHER):
+        others = position + tl.arange(0, OTHER)
+        other_points, other_norms = load_points(
+            other, center, batch, head, sequence, others, dims, width, CENTERED
+        )  # fmt: skip
+        other_features = load_tile(
+            other.features, other.feature_strides, batch, head, others, feature_dims, other.count, features
+        )
+        if OF_KEYS:
+            queries, rows, cols = others, others[None, :], indices[:, None]
+        else:
+            queries, rows, cols = indices, indices[:, None], others[None, :]
+        places = sequence * n + queries
+        inverse = 1 / tl.load(totals + places, mask=queries < n, other=float("inf"))
+        exact = tl.max(tl.load(doubts + places, mask=queries < n, other=0), 0)
+        kernel, slope, _, from_differences = compare_points(
+            own, other, points, other_points, norms, other_norms, batch, head, indices, others, reach, width, rounding,
+            tolerance, exact, OWN, OTHER, POWER, POINTS, PRECISION,
+        )  # fmt: skip
+        if (position < sure_start) | (position + OTHER > sure_stop):
+            visible = find_visible(
+                rule, batch, head, sequence, rows, cols, end, n, m, LEFT, RIGHT, DOCUMENTS, MATRIX
+            )  # fmt: skip
+            kernel = tl.where(visible, kernel, -1.0)
+        rates = (inverse[None, :] if OF_KEYS else inverse[:, None]) * tl.where(kernel >= 0, 1.0, 0.0)
+        if BIAS:
+            rates *= load_bias_factors(rule, batch, head, rows, cols, n, m)
+        if VALUES:
+            weights = rates if POWER == 0 else rates * tl.maximum(kernel, 0.0)
+            feature_sums += multiply(weights, other_features, PRECISION)
+        if POINTS:
+            delta = tl.load(deltas + places, mask=queries < n, other=0.0)
+            products = tl.dot(own_features, tl.trans(other_features), input_precision=PRECISION)
+            of_kernel = rates * (products - (delta[None, :] if OF_KEYS else delta[:, None]))
+            factors = of_kernel * slope
+            if not OF_KEYS:
+                reach_sums += tl.sum(of_kernel * tl.where(kernel >= 0, 1 - kernel, 0.0), 1)
+            if from_differences:
+                point_sums = add_differences(point_sums, own, other, factors, batch, head, indices, others, dims, width)
+                factors = tl.zeros((OWN, OTHER), tl.float32)
+            if other_points.dtype == tl.bfloat16:
+                factors = factors.to(tl.bfloat16).to(tl.float32)  # as in the product, so that both sums fit
+            factor_sums += tl.sum(factors, 1)
+            point_sums -= multiply(factors, other_points, PRECISION)
+    inside = indices < own.count
+    places = (sequence * own.count + indices)[:, None]
+    if POINTS:
+        point_sums += points.to(tl.float32) * factor_sums[:, None]
+        gradient = point_sums * (-2 / (reach * reach))
+        tl.store(of_points + places * width + dims[None, :], gradient, mask=inside[:, None] & (dims < width)[None, :])
+        if not OF_KEYS:
+            tl.store(of_reach + sequence * n + indices, reach_sums * (POWER / reach), mask=inside)
+    if VALUES:
+        stored = inside[:, None] & (feature_dims < features)[None, :]
+        tl.store(of_features + places * features + feature_dims[None, :], feature_sums, mask=stored)
