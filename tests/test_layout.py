@@ -23,6 +23,7 @@ HEART = {"torch", "jaxtyping", "regard"}
 HEART_MAY = {
     "attention/archive.py": {"safetensors"},  # loaded when weights are saved, not before
     "attention/kernels/triton/dot_programs.py": {"triton"},  # loaded where Triton can run
+    "attention/kernels/triton/additive_programs.py": {"triton"},
     "attention/kernels/triton/distance_programs.py": {"triton"},
 }
 
