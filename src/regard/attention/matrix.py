@@ -55,7 +55,10 @@ class Matrix(ABC):
         return self.mT
 
     def __matmul__(self, factor: Tensor) -> Float[Tensor, "..."]:
-        """Return the product with a vector (columns,) or a matrix (*#batch, columns, width)."""
+        """Return the product with a vector (columns,) or a matrix (*#batch, columns, width), in the type of these.
+
+        Integers and bools are taken as numbers in the type of this matrix.
+        """
         checked = check_factor(self, factor)
         product = self.multiply(checked).to(factor.dtype if factor.is_floating_point() else self.dtype)
         return product.squeeze(-1) if factor.ndim == 1 else product
