@@ -45,6 +45,7 @@ ORDER = [  # a module imports only from lines above its own; a package stands fo
     "attention.kernels.reference",
     "attention.kernels.tiled",
     "attention.kernels.triton.support",
+    "attention.kernels.triton.rule_programs",
     "attention.kernels.triton.dot_programs",
     "attention.kernels.triton.dot",
     "attention.kernels.triton.additive_programs",
