@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from regard import __version__
 from regard.compare.plan import Plan, Variant
 from regard.compare.worker import get_result_file
 from regard.errors import RegardError
@@ -78,7 +77,7 @@ class Report:
     part: str  # the test data, in words
     optimistic: bool  # whether the best model was chosen on the test data
     jobs: int  # trainings that ran at the same time
-    version: str = __version__
+    versions: Sequence[str]  # of regard, torch and Python that trained the models; more than one if they changed
 
     @property
     def metric(self) -> ItemMetric:
@@ -105,7 +104,10 @@ def build_report(plan: Plan, folder: Path, failures: Mapping[str, str], *, jobs:
     models = [build_model_result(name, results, tests[name], first, edges) for name, results in records.items()]
     part = everything[0]["test"]["part"]
     optimistic = plan.test is None and "validation" in part
-    return Report(plan=plan, models=models, failures=failures, part=part, optimistic=optimistic, jobs=jobs)
+    versions = sorted({record["versions"] for record in everything})
+    return Report(
+        plan=plan, models=models, failures=failures, part=part, optimistic=optimistic, jobs=jobs, versions=versions
+    )
 
 
 def read_results(plan: Plan, folder: Path, variant: Variant) -> list[dict[str, Any]]:
