@@ -20,6 +20,7 @@ from regard.compare.schedule import build_training
 from regard.compare.worker import choose_texts, get_result_file, run_training
 from regard.compare.worker import main as run_worker
 from regard.data.corpora import generate_built_in
+from regard.errors import RegardError
 from regard.metrics.items import ItemCounts
 from regard.tasks.item_scores import ItemScores
 
@@ -287,6 +288,17 @@ def test_texts_that_only_some_models_looked_at_are_shown_with_these(comparison, 
 def test_a_comparison_without_results_is_refused(comparison, tmp_path):
     plan = read_plan(comparison)
     with pytest.raises(Exception, match="no training has a result"):
+        build_report(plan, tmp_path, {})
+
+
+def test_a_result_of_another_version_is_refused_in_one_line(comparison, tmp_path):
+    plan = read_plan(comparison)
+    file = get_result_file(tmp_path, plan.variants[0], 0)
+    file.parent.mkdir()
+    record = json.loads(get_result_file(comparison, plan.variants[0], 0).read_text())
+    del record["versions"], record["looks"]
+    file.write_text(json.dumps(record))
+    with pytest.raises(RegardError, match=r"seq2seq-0.json: missing versions, looks; remove the file and run the same"):
         build_report(plan, tmp_path, {})
 
 

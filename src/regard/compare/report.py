@@ -113,7 +113,25 @@ def build_report(plan: Plan, folder: Path, failures: Mapping[str, str], *, jobs:
 def read_results(plan: Plan, folder: Path, variant: Variant) -> list[dict[str, Any]]:
     """Read the results of one variant, for all seeds that have one."""
     files = [get_result_file(folder, variant, seed) for seed in plan.seeds]
-    return [read_json_table(file) for file in files if file.exists()]
+    return [read_result(file) for file in files if file.exists()]
+
+
+RESULT_FIELDS = (
+    *("versions", "parameters", "tokenizer", "steps", "tokens", "seconds", "memory", "test_seconds"),
+    *("curve", "metric", "test", "looks"),
+)
+"""What a report needs of a result."""
+
+
+def read_result(file: Path) -> dict[str, Any]:
+    """Read the result of a training; raise a `RegardError` if it lacks something, as one of another version may."""
+    record = read_json_table(file)
+    if missing := [name for name in RESULT_FIELDS if name not in record]:
+        raise RegardError(
+            f"{file}: missing {', '.join(missing)}; remove the file and run the same command again to test the model "
+            "again"
+        )
+    return record
 
 
 def parse_items(record: Mapping[str, Any], same_tokens: bool) -> ItemCounts:

@@ -19,7 +19,7 @@ from regard.errors import RegardError
 from regard.files import read_json_table, write_text
 from regard.messages import print_message
 from regard.run import SEEDS_FILE, Run, get_member
-from regard.settings import Table
+from regard.settings import Table, parse_settings
 from regard.training.reporter import FRACTION_METRICS, format_metric
 
 FORMAT = 1
@@ -75,10 +75,7 @@ def read_plan(folder: Path) -> SeedPlan:
     record = read_json_table(path)
     if record.pop("format", None) != FORMAT:
         raise RegardError(f"{path}: expected a plan of format {FORMAT}")
-    try:
-        return SeedPlan(**{**record, "seeds": tuple(record["seeds"])})
-    except (KeyError, TypeError) as error:
-        raise RegardError(f"{path} is corrupt: {error}") from None
+    return parse_settings(SeedPlan, record, f"{path} is corrupt: plan")
 
 
 def get_seed_result_file(folder: Path, seed: int) -> Path:
