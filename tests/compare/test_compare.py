@@ -13,7 +13,7 @@ import torch
 from regard import __version__
 from regard.cli import main
 from regard.compare.charts import build_charts
-from regard.compare.pages import build_rows, write_report
+from regard.compare.pages import build_rows, describe_conditions, write_report
 from regard.compare.plan import read_plan
 from regard.compare.report import build_report
 from regard.compare.schedule import build_training
@@ -289,6 +289,14 @@ def test_a_comparison_without_results_is_refused(comparison, tmp_path):
     plan = read_plan(comparison)
     with pytest.raises(Exception, match="no training has a result"):
         build_report(plan, tmp_path, {})
+
+
+def test_different_tokens_are_said(comparison):
+    report = build_report(read_plan(comparison), comparison, {})
+    assert not any("tokens" in line for line in describe_conditions(report))
+    items = replace(report.models[0].items[0], metric="bits_per_character")
+    other = replace(report, models=[replace(report.models[0], items=[items]), *report.models[1:]])
+    assert describe_conditions(other)[1].startswith("The models have different tokens: compare bits per character")
 
 
 def test_a_result_of_another_version_is_refused_in_one_line(comparison, tmp_path):

@@ -12,6 +12,7 @@ from regard.compare.charts import Chart, build_charts
 from regard.compare.plan import Plan, to_file_name
 from regard.compare.report import Look, ModelResult, Report, list_commands
 from regard.files import write_bytes, write_text
+from regard.metrics.items import ITEM_METRICS
 from regard.settings import to_toml
 from regard.views.document import build_document, read_static
 from regard.views.svg.matrix import draw_matrix_svg
@@ -126,6 +127,8 @@ def describe_conditions(report: Report) -> list[str]:
         f"Trained on {plan.device}{describe_threads(plan.threads)}; {describe_jobs(report.jobs)}.",
         f"{'; '.join(report.versions)}.",
     ]
+    if report.metric is ITEM_METRICS["bits_per_character"]:
+        lines.insert(1, "The models have different tokens: compare bits per character, but no loss per token.")
     if report.optimistic:
         lines.insert(
             1, "The same items chose the best checkpoint of each run, so the scores are optimistic; pass --test."
