@@ -14,6 +14,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from regard.api import train
+from regard.bounds import SEED_BOUNDS
 from regard.compare.schedule import Training, run_trainings
 from regard.errors import RegardError
 from regard.files import read_json_table, write_text
@@ -75,7 +76,10 @@ def read_plan(folder: Path) -> SeedPlan:
     record = read_json_table(path)
     if record.pop("format", None) != FORMAT:
         raise RegardError(f"{path}: expected a plan of format {FORMAT}")
-    return parse_settings(SeedPlan, record, f"{path} is corrupt: plan")
+    plan = parse_settings(SeedPlan, record, f"{path} is corrupt: plan")
+    for seed in plan.seeds:
+        SEED_BOUNDS.check(f"{path} is corrupt: seeds", seed)
+    return plan
 
 
 def get_seed_result_file(folder: Path, seed: int) -> Path:
