@@ -21,7 +21,7 @@ BLOCKS = {  # page -> how many Python blocks it has
     "docs/coming-from.md": 0,
     "docs/compare.md": 1,
     "docs/course/README.md": 0,
-    "docs/course/1-one-vector-is-not-enough.md": 16,
+    "docs/course/1-one-vector-is-not-enough.md": 17,
     "docs/course/2-a-short-circuit.md": 17,
     "docs/course/3-a-soft-lookup.md": 18,
     "docs/course/4-a-language-model-that-looks-back.md": 16,

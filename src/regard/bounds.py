@@ -61,6 +61,8 @@ class Bounds(NamedTuple):
             raise RegardError(f"{name} must be {self.describe(value)}, got {format_number(value)}{hint}")
 
 
+SEED_BOUNDS = Bounds(0, 2**32 - 1)
+
 Count = Annotated[int, Bounds(0, 1_000_000_000)]
 PositiveCount = Annotated[int, Bounds(1, 1_000_000_000)]
 SmallCount = Annotated[int, Bounds(0, 1000)]
@@ -68,7 +70,7 @@ Share = Annotated[float, Bounds(0, exclusive_maximum=1)]
 ClosedShare = Annotated[float, Bounds(0, 1)]
 OpenShare = Annotated[float, Bounds(exclusive_minimum=0, exclusive_maximum=1)]
 Power = Annotated[float, Bounds(exclusive_minimum=0, maximum=100)]  # of a distance
-Seed = Annotated[int, Bounds(0, 2**32 - 1)]
+Seed = Annotated[int, SEED_BOUNDS]
 Width = Annotated[int, Bounds(1, 100_000)]  # of vectors
 Layers = Annotated[int, Bounds(1, 1000)]
 Heads = Annotated[int, Bounds(1, 10_000)]

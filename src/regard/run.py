@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any
 import portalocker
 
 from regard import __version__
+from regard.bounds import SEED_BOUNDS
 from regard.card import FORMAT, Card, DamagedCardError, format_card, is_intact_card, read_card
 from regard.errors import RegardError, format_json, format_os_error, unknown_name
 from regard.files import (
@@ -75,6 +76,8 @@ def list_members(path: Path) -> list[Path] | None:
     seeds = read_json_table(file).get("seeds")
     if not isinstance(seeds, list) or not all(type(seed) is int for seed in seeds):
         raise RegardError(f"{file} is corrupt: seeds: expected a list of integers, got {format_json(seeds)}")
+    for seed in seeds:
+        SEED_BOUNDS.check(f"{file} is corrupt: seeds", seed)
     members = [get_member(path, seed) for seed in seeds]
     trained = [member for member in members if Run(member).has_model()]
     if not trained:

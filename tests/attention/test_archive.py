@@ -61,6 +61,7 @@ PACKED = lazy(visible=documents(torch.tensor([0, 0, 1, 1])))
 GIVEN = lazy(visible=torch.ones(3, 4, dtype=torch.bool), bias=torch.zeros(3, 4))
 ADDITIVE, KERNEL = lazy("additive"), lazy("epanechnikov")
 CAPPED = attend(*tensors(n=3, m=4), SoftCap("dot", 2.0), path="tiled", return_weights=True)[1]
+HARD = lazy("hard")
 SINK, CHOSEN = lazy(sink=torch.tensor(0.5)), lazy(visible=key_indices([[0, 1], [2, -1], [3, 0]]))
 DENSE = DenseWeights(torch.full((2, 3, 4), 0.25))
 PARTS = JoinedWeights([DENSE, DENSE], [0, 1])
@@ -118,6 +119,11 @@ BROKEN = {
         "query and keys must have the same type, got float64 and float32",
     ),
     "statistic": (PLAIN, tensor("statistic", torch.zeros(3, 1)), "statistic: expected float64, got float32"),
+    "statistic of hard": (
+        HARD,
+        tensor("statistic", torch.zeros(3, 1, dtype=torch.int64)),
+        "statistic: expected float64, got int64",
+    ),
     "missing tensor": (PLAIN, drop("keys"), 'missing tensor "keys"'),
     "extra tensor": (PLAIN, tensor("more", torch.zeros(1)), 'unexpected tensor "more"'),
     "extra in a part": (PARTS, tensor("0.more", torch.zeros(1)), 'unexpected tensor "more"'),

@@ -1,22 +1,26 @@
 """`regard compare` from the command line to the report."""
 
 import json
+import platform
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
+from regard import __version__
 from regard.cli import main
 from regard.compare.charts import build_charts
-from regard.compare.pages import build_rows, write_report
+from regard.compare.pages import build_rows, describe_conditions, write_report
 from regard.compare.plan import read_plan
 from regard.compare.report import build_report
 from regard.compare.schedule import build_training
 from regard.compare.worker import choose_texts, get_result_file, run_training
 from regard.compare.worker import main as run_worker
 from regard.data.corpora import generate_built_in
+from regard.errors import RegardError
 from regard.metrics.items import ItemCounts
 from regard.tasks.item_scores import ItemScores
 
@@ -110,6 +114,8 @@ def test_the_pictures_of_the_markdown_are_there(comparison):
     assert len(pictures) == 3 + 3  # charts, and three texts with attention in one model
     assert all((comparison / picture).read_bytes().startswith(b"\x89PNG") for picture in pictures)
     assert "Trained on cpu; one training at a time." in text
+    versions = f"regard {__version__}, torch {torch.__version__}, Python {platform.python_version()}"
+    assert f"\n- {versions}.\n" in text
     assert "here with seed 0 of 2" in text
     assert text.count("regard train ") == 2
 
@@ -259,11 +265,48 @@ def test_texts_to_look_at_are_short_and_of_different_lengths():
     items = ItemCounts("accuracy", "", np.ones((6, 2)), np.arange(6), "words", np.zeros(6, dtype=bool))
     scores = ItemScores(part="", items=items, curve=items, inputs=texts, outputs=texts, output_tokens=0, scores={})
     assert [len(text.split()) for text in choose_texts(scores)] == [3, 5, 9]
+    assert choose_texts(replace(scores, inputs=["a b"] * 6)) == ["a b"]
+
+
+def test_texts_that_only_some_models_looked_at_are_shown_with_these(comparison, tmp_path):
+    plan = read_plan(comparison)
+    for variant, seed in plan.trainings:  # as if the tokens of the second model made up one text only
+        result = json.loads(get_result_file(comparison, variant, seed).read_text())
+        if variant.name == "simple-attention":
+            result["looks"] = [{"text": "x y", "reason": "too short"}]
+        file = get_result_file(tmp_path, variant, seed)
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(json.dumps(result))
+    markdown, html = write_report(build_report(plan, tmp_path, {}), tmp_path)
+    text = markdown.read_text()
+    assert text.count("\n### ") == 4
+    assert text.count("seq2seq: seq2seq has no attention") == 3
+    assert "### x y\n\nsimple-attention: too short\n" in text
+    assert "<h3>x y</h3>" in html.read_text()
 
 
 def test_a_comparison_without_results_is_refused(comparison, tmp_path):
     plan = read_plan(comparison)
     with pytest.raises(Exception, match="no training has a result"):
+        build_report(plan, tmp_path, {})
+
+
+def test_different_tokens_are_said(comparison):
+    report = build_report(read_plan(comparison), comparison, {})
+    assert not any("tokens" in line for line in describe_conditions(report))
+    items = replace(report.models[0].items[0], metric="bits_per_character")
+    other = replace(report, models=[replace(report.models[0], items=[items]), *report.models[1:]])
+    assert describe_conditions(other)[1].startswith("The models have different tokens: compare bits per character")
+
+
+def test_a_result_of_another_version_is_refused_in_one_line(comparison, tmp_path):
+    plan = read_plan(comparison)
+    file = get_result_file(tmp_path, plan.variants[0], 0)
+    file.parent.mkdir()
+    record = json.loads(get_result_file(comparison, plan.variants[0], 0).read_text())
+    del record["versions"], record["looks"]
+    file.write_text(json.dumps(record))
+    with pytest.raises(RegardError, match=r"seq2seq-0.json: missing versions, looks; remove the file and run the same"):
         build_report(plan, tmp_path, {})
 
 
@@ -284,4 +327,7 @@ def test_charts_leave_out_unknown_words_where_there_are_some(comparison, tmp_pat
     assert [chart.name for chart in build_charts(report)][1] == "by-length-known"
     assert report.models[0].known_bands[0].items == report.models[0].bands[0].items - 1
     page = write_report(report, tmp_path)[0].read_text()
+    tables = [line for line in page.splitlines() if line.startswith("| model | 3 (")]
+    items = [report.models[0].known_bands[0].items, report.models[0].bands[0].items]
+    assert [line.split(" | ")[1] for line in tables] == [f"3 ({count})" for count in reversed(items)]
     assert "seq2seq, seed 3 failed: out of memory" in page

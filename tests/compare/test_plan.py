@@ -69,7 +69,8 @@ def test_a_folder_of_something_else_is_refused(tmp_path):
         ("[]", "expected a JSON object, got list"),
         ('{"format": 9}', "expected a plan of format 1"),
         ('{"format": 1, "variants": [{"nam": 1}], "seeds": [], "texts": []}', "is corrupt"),
-        ('{"format": 1}', "is corrupt: 'variants'"),
+        ('{"format": 1}', "is corrupt: plan: missing variants, seeds, test"),
+        ('{"format": 1, "variants": [], "seeds": [0], "test": 0}', "is corrupt: plan.test: expected a string, got 0"),
     ],
 )
 def test_a_corrupt_plan_is_one_line(content, message, tmp_path):

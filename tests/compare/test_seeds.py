@@ -179,3 +179,26 @@ def test_the_real_command_trains_side_by_side(tmp_path, capfd):
     assert out.splitlines()[2].startswith("mean of 2 seeds: exact ")
     assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["results", "seed-0", "seed-1", "seeds.json"]
     assert "seed 1: done  3" in err
+
+
+@pytest.mark.parametrize(
+    ("field", "message"),
+    [
+        ('"base": 0', "is corrupt: plan.base: expected a string, got 0"),
+        ('"seeds": ["a"]', "is corrupt: plan.seeds: expected a list of integers"),
+        ('"recipe": []', r"is corrupt: plan: \[recipe\]: expected a table, got \[\]"),
+        ('"device": "cpu", "seeds": [0, -1]', "is corrupt: seeds must be at least 0, got -1"),
+        ('"bases": 0', 'is corrupt: plan: unknown setting "bases"'),
+    ],
+)
+def test_a_corrupt_list_of_seeds_is_one_line(field, message, tmp_path):
+    (tmp_path / "seeds.json").write_text(f'{{"format": 1, "recipe": {{}}, "seeds": [0], {field}}}')
+    with pytest.raises(RegardError, match=message):
+        read_plan(tmp_path)
+
+
+@pytest.mark.parametrize("seeds", ["0", "[true]", f"[{10**300}]"])
+def test_a_folder_with_a_corrupt_list_of_seeds_does_not_load(seeds, tmp_path):
+    (tmp_path / "seeds.json").write_text(f'{{"format": 1, "recipe": {{}}, "seeds": {seeds}}}')
+    with pytest.raises(RegardError, match=r"seeds\.json is corrupt: seeds"):
+        regard.load(tmp_path)

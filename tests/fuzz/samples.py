@@ -12,7 +12,8 @@ from tempfile import mkdtemp
 import numpy as np
 import torch
 
-from regard import AttentionMap, attend, causal, documents, lengths, window
+from regard import AttentionMap, attend, causal, documents, key_indices, lengths, window
+from regard.attention import Additive, Score, SoftCap
 from regard.attention.combined_weights import JoinedWeights, MergedWeights
 from regard.attention.weights import DenseWeights, Weights
 from regard.cli import main
@@ -64,6 +65,11 @@ msgstr[1] "%d "
 LABELS = b"text\tlabel\nwho is she\thuman\nwhere is it\tplace|thing\n\nhow many\tnumber\n"
 BIO = b"-DOCSTART- -X- O O\n\nmr NN B-PER\nann NN I-PER\nsleeps VB O\n\nin IN O\nrome NN B-LOC\n"
 TEXT = "the cat sees the dog\n\na bird sings, l'été\n".encode() * 3
+TABLES = {
+    "g2p": b"cat\tk ae t\ndog\td ao g\n\n",
+    "sigmorphon2023": b"Hund\tN;NOM;PL\tHunde\nKatze\tN;DAT;PL\tKatzen\n",
+    "unimorph": b"Hund\tHunde\tN;NOM;PL\nKatze\tKatzen\tN;DAT;PL\n",
+}
 VECTORS = b"3 2\ncat 0.1 0.2\ndog -1e-3 4\nbird 0 1\n"
 LINKS = b"0-0 1-1\n0-1 1?0\n\n"
 
@@ -170,6 +176,24 @@ char_encoder = "none"
 steps = 1
 batch_tokens = 60
 """,
+    b"""[data]
+train = "inflection.tsv"
+format = "unimorph"
+validation_share = 0.3
+on_empty = "skip"
+
+[text]
+source_normal_form = "nfd"
+
+[model]
+name = "hard-monotonic"
+hidden = 8
+embedding = 8
+
+[training]
+steps = 1
+batch_tokens = 60
+""",
 )
 DATA = {
     "pairs.tsv": "".join(f"{a} {b}\t{b} {a}\n" for a in "abcd" for b in "abc").encode(),
@@ -177,8 +201,10 @@ DATA = {
     "labels.tsv": b"text\tlabel\n"
     + "".join(f"who is {name}\thuman\nwhere is {name}\tplace\n" for name in "abcdef").encode(),
     "names.bio": b"mr B-PER\nann I-PER\nsleeps O\n\nin O\nrome B-LOC\n\n" * 6,
+    "inflection.tsv": "".join(f"{lemma}\t{lemma}e\tN;PL\n" for lemma in ("Hund", "Tag", "Zug", "Arm", "Fuß")).encode(),
 }
-RUN_NAMES = ("pairs", "text", "label", "tag")
+"""The data of each recipe."""
+RUN_NAMES = ("pairs", "text", "label", "tag", "inflection")
 RUNS: dict[str, Path] = {}
 SERVER = ExitStack()
 """Stops the server when it is closed."""
@@ -203,7 +229,7 @@ def prepare() -> None:
 
 
 def get_run(name: str) -> Path:
-    """Return the folder of a tiny run: pairs, text, label or tag."""
+    """Return the folder of a tiny run, by its name in `RUN_NAMES`."""
     if name not in RUNS:
         index = RUN_NAMES.index(name)
         folder = make_folder() / name
@@ -237,15 +263,20 @@ def list_weights() -> list[Weights]:
         documents(torch.arange(5) // 2),
         torch.rand(2, 1, 3, 5) < 0.6,
         window(1, 2) | causal(strict=True),
+        key_indices(torch.tensor([[[0, 4], [1, -1], [2, 2]]])),
     )
-    scores = ("scaled_dot", "gaussian", "epanechnikov", "hard", "exact", "boxcar", "uniform", "dot")
+    names = ("scaled_dot", "gaussian", "epanechnikov", "hard", "exact", "boxcar", "uniform", "dot")
     kept: list[Weights] = []
-    for score in scores:
+    for name in names:
         for rule in rules:
             bias = torch.randn(2, 3, 5) if rule is None else None
-            kept.append(attend(query, keys, keys, score, visible=rule, bias=bias, path="tiled", return_weights=True)[1])
+            kept.append(attend(query, keys, keys, name, visible=rule, bias=bias, path="tiled", return_weights=True)[1])
     for normalizer in ("sparsemax", "entmax15", "none"):
         kept.append(attend(query, keys, keys, normalizer=normalizer, path="tiled", return_weights=True)[1])
+    capped: tuple[Score, ...] = (SoftCap("scaled_dot", 2.0), SoftCap("gaussian", 2.0), Additive(4, 4, hidden=3))
+    for score in capped:
+        kept.append(attend(query, keys, keys, score, path="tiled", return_weights=True)[1])
+    kept.append(attend(query, keys, keys, sink=torch.randn(2), path="tiled", return_weights=True)[1])
     kept.append(kept[0].mean())
     kept.append(kept[1].materialize())
     kept.append(MergedWeights(kept[1], 0))

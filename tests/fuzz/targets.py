@@ -17,12 +17,16 @@ from regard import AttentionMap, RegardError, Weights
 from regard.alignment import read_pharaoh
 from regard.attention.archive import FORMAT, describe_weights
 from regard.card import CARD_CHECKSUM, format_card
+from regard.compare.seeds import SeedPlan
 from regard.data.documents import read_documents
 from regard.data.formats import read_pairs, read_parallel
+from regard.data.formats.columns import TABLE_FORMATS
+from regard.data.formats.pairs import read_rows
 from regard.data.formats.vectors import read_vectors
 from regard.data.labeled import read_labeled
 from regard.data.tagged import read_tagged
 from regard.interop.gpt2 import read_gpt2
+from regard.run import SEEDS_FILE, get_member
 from regard.text import TokenizerPair, WordVocabulary
 
 from . import samples
@@ -44,6 +48,16 @@ def make_format_target(name: str) -> Target:
             f"{pair.source}{pair.target}".encode()
 
     return target
+
+
+def fuzz_columns(rng: CaseRandom) -> None:
+    """Read a table of which several columns are joined."""
+    name = rng.choice(sorted(samples.TABLES))
+    path = rng.folder / "data.tsv"
+    path.write_bytes(mutate_bytes(rng, samples.TABLES[name]))
+    columns = rng.choice((TABLE_FORMATS[name].columns, ("1+3:tokens", "2:letters"), ("1:words+2", "3"), ("1+1", "9")))
+    list(islice(read_pairs(path, format=name, columns=columns, on_empty=rng.choice(("error", "skip"))), MANY))
+    list(read_rows(path, name))
 
 
 def fuzz_json_lines(rng: CaseRandom) -> None:
@@ -204,12 +218,17 @@ def fuzz_data(rng: CaseRandom) -> None:
     name = rng.choice(sorted(samples.DATA))
     for file, content in samples.DATA.items():
         (rng.folder / file).write_bytes(mutate_bytes(rng, content) if file == name else content)
-    index = ("pairs.tsv", "lines.txt", "labels.tsv", "names.bio").index(name)
-    (rng.folder / "recipe.toml").write_bytes(samples.RECIPES[index])
+    (rng.folder / "recipe.toml").write_bytes(samples.RECIPES[list(samples.DATA).index(name)])
     run_command(["train", rng.folder / "recipe.toml", "--out", rng.folder / "run", "--quiet", "--device", "cpu"])
 
 
-TEXTS = {"pairs": b"a b\n", "text": b"the cat\n", "label": b"who is it\n", "tag": b"mr ann sleeps\n"}
+TEXTS = {
+    "pairs": b"a b\n",
+    "text": b"the cat\n",
+    "label": b"who is it\n",
+    "tag": b"mr ann sleeps\n",
+    "inflection": b"Hund\tN;PL\n",
+}
 
 
 def make_run_target(name: str) -> Target:
@@ -235,6 +254,19 @@ COMMANDS: tuple[Callable[[Path], list[object]], ...] = (
     lambda run: ["explain", run, "--device", "cpu"],
     lambda run: ["train", "--out", run, "--steps", "2", "--quiet", "--device", "cpu"],
 )
+
+
+def fuzz_seeds(rng: CaseRandom) -> None:
+    """Break a folder of two runs, or the list of them."""
+    folder = rng.folder / "seeds"
+    plan = SeedPlan(recipe={"data": {"train": "pairs.tsv"}}, seeds=(0, 1)).save(folder)
+    for seed in plan.seeds:
+        member = get_member(folder, seed)
+        shutil.copytree(samples.get_run("pairs"), member, ignore=shutil.ignore_patterns("training"))
+    break_file(rng, rng.choice((folder / SEEDS_FILE, member / "run.json")))
+    if rng.random() < 0.8:
+        refresh_checksums(member)
+    run_command(rng.choice(COMMANDS)(folder), TEXTS["pairs"])
 
 
 def break_file(rng: CaseRandom, path: Path) -> None:
@@ -301,6 +333,7 @@ def fuzz_http(rng: CaseRandom) -> None:
 
 TARGETS: dict[str, Target] = {
     **{name: make_format_target(name) for name in samples.FILES},
+    "columns": fuzz_columns,
     "json-lines": fuzz_json_lines,
     "gzip": fuzz_gzip,
     "lines": fuzz_lines,
@@ -316,10 +349,11 @@ TARGETS: dict[str, Target] = {
     "recipe": fuzz_recipe,
     "data": fuzz_data,
     **{f"run-{name}": make_run_target(name) for name in TEXTS},
+    "seeds": fuzz_seeds,
     "stdin": fuzz_stdin,
     "http": fuzz_http,
 }
 """Everything that is fuzzed, by name. A target makes one case from its random numbers and runs it."""
 
-SLOW = {"recipe", "data", *(f"run-{name}" for name in TEXTS), "stdin", "http"}
+SLOW = {"recipe", "data", *(f"run-{name}" for name in TEXTS), "seeds", "stdin", "http"}
 """Targets that run a command or send a request, which takes as long as ten or twenty files."""

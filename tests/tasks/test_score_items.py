@@ -11,6 +11,7 @@ from regard.cli import main
 from regard.errors import RegardError
 from regard.tasks import TASKS
 from regard.tasks.text.evaluation import evaluate_text_file
+from regard.tasks.text.score_items import cut_line
 from tests.tasks.number import NumberTask
 
 
@@ -60,7 +61,8 @@ def test_blocks_of_text_add_up_to_the_perplexity(name, request, tmp_path):
     assert scores.items.value == pytest.approx(expected.scores[1].value, rel=1e-6)
     nats, tokens, _ = scores.items.counts.sum(0)
     assert nats / tokens == pytest.approx(expected.scores[0].value, rel=1e-6)
-    assert len(scores.items) == len(scores.inputs) > 1
+    assert len(scores.items) > 1
+    assert scores.inputs == ["the cat sees a bird", "the dog sleeps"] * 40
     loss = {band: scores.curve.counts[scores.curve.lengths == band].sum(0) for band in set(scores.curve.lengths)}
     by_distance = [nats / count for _, (nats, count) in sorted(loss.items())]
     assert by_distance == pytest.approx([distance.value for distance in expected.distances], rel=1e-6)
@@ -71,6 +73,19 @@ def test_the_validation_part_of_a_text_is_that_of_the_training(gpt_run):
     card = json.loads((gpt_run / "run.json").read_text())
     assert scores.items.counts[:, 1].sum() == card["data"]["validation"]
     assert scores.part == "the validation part of the text"
+    assert 0 < len(scores.inputs) <= scores.items.counts[:, 1].sum()
+
+
+@pytest.mark.parametrize(
+    ("line", "beginning"),
+    [
+        ("  a  cat\n", "a cat"),
+        (f"{'four ' * 7}fifteen-letters", "four four four four four four four"),
+        ("長" * 50, "長" * 40),
+    ],
+)
+def test_a_line_is_cut_at_the_end_of_a_word(line, beginning):
+    assert cut_line(line) == beginning
 
 
 @pytest.mark.parametrize(

@@ -169,8 +169,7 @@ def rebuild_lazy(record: dict[str, Any], tensors: dict[str, Tensor]) -> LazyWeig
     if isinstance(normalizer, (KernelSum, PlainKernelSum)) and not isinstance(score, Kernel):
         raise RegardError(f"normalizer {type(normalizer).__name__} requires a kernel, got {type(score).__name__}")
     weights_type = torch.promote_types(query.dtype, torch.float32)
-    allowed = (weights_type, torch.int64) if isinstance(normalizer, HardMax) else (weights_type,)
-    statistic = take_tensor(tensors, "statistic", allowed)
+    statistic = take_tensor(tensors, "statistic", (weights_type,))
     if statistic.shape != (*shape[:-1], 1):
         raise RegardError(f"statistic: expected shape {(*shape[:-1], 1)}, got {tuple(statistic.shape)}")
     bias = take_tensor(tensors, "bias", FLOATS, min_axes=2) if "bias" in tensors else None

@@ -132,14 +132,7 @@ def build_app(words: Sequence[str]) -> App:
         help_flags=(),  # it takes the settings of train, too, so it writes its own help
         version_flags=(),
     )
-    bench = App(
-        name="bench",
-        help="Measure time and memory on this machine.",
-        help_epilogue="Example: regard bench attention --quick",
-    )
-    app.command(bench)
-    for name, help_, example in BENCHES:
-        bench.command(f"regard.cli.bench:{name}", help=help_, help_epilogue=f"Example: regard bench {example}")
+    app.command(build_bench_app())
     app.command(
         "regard.cli.completion:install_completion",
         name="--install-completion",
@@ -147,6 +140,18 @@ def build_app(words: Sequence[str]) -> App:
         help_epilogue="Example: regard --install-completion --shell bash",
     )
     return app
+
+
+def build_bench_app() -> App:
+    """Build the app of `regard bench`."""
+    bench = App(
+        name="bench",
+        help="Measure time and memory on this machine.",
+        help_epilogue="Example: regard bench attention --quick",
+    )
+    for name, help_, example in BENCHES:
+        bench.command(f"regard.cli.bench:{name}", help=help_, help_epilogue=f"Example: regard bench {example}")
+    return bench
 
 
 def format_error(error: Exception, words: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.bounds import Bounds
+from regard.bounds import SEED_BOUNDS, Bounds
 from regard.cli.command_name import get_command_name
 from regard.errors import RegardError
 from regard.messages import print_message
@@ -19,7 +19,7 @@ from regard.training import stop
 if TYPE_CHECKING:
     from regard.compare.seeds import SeedPlan
 
-SEED_COUNT, SEED_BOUNDS = Bounds(1, 1000), Bounds(0, 2**32 - 1)
+SEED_COUNT = Bounds(1, 1000)
 
 
 def is_seeds_folder(out: str | None) -> bool:

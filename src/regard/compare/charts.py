@@ -24,6 +24,8 @@ class Chart:
     name: str  # of its file
     title: str
     draw: Callable[[Axes], None]
+    by_length: bool = False
+    known_only: bool = False  # of items without unknown words
 
     def render(self, file_format: str) -> bytes:
         """Return the chart as the content of a file: png or svg."""
@@ -44,14 +46,16 @@ class Chart:
 def build_charts(report: Report) -> list[Chart]:
     """Return the charts of a report."""
     unit = report.models[0].items[0].length_unit if report.metric is report.curve_metric else "tokens of context"
+    draw = partial(draw_bands, report=report, unit=unit)
     charts = [
-        Chart("by-length", "Quality by length", partial(draw_bands, report=report, unit=unit, known_only=False)),
+        Chart("by-length", "Quality by length", partial(draw, known_only=False), by_length=True),
         Chart("learning-seconds", "Learning curves by time", partial(draw_learning, report=report, axis="seconds")),
         Chart("learning-tokens", "Learning curves by tokens", partial(draw_learning, report=report, axis="tokens")),
     ]
     if any(model.known_bands for model in report.models):
-        draw = partial(draw_bands, report=report, unit=unit, known_only=True)
-        charts.insert(1, Chart("by-length-known", "Quality by length, items without unknown words", draw))
+        title = "Quality by length, items without unknown words"
+        draw_known = partial(draw, known_only=True)
+        charts.insert(1, Chart("by-length-known", title, draw_known, by_length=True, known_only=True))
     return charts
 
 

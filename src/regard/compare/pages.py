@@ -6,11 +6,13 @@ import base64
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
+from typing import NamedTuple
 
 from regard.compare.charts import Chart, build_charts
 from regard.compare.plan import Plan, to_file_name
 from regard.compare.report import Look, ModelResult, Report, list_commands
 from regard.files import write_bytes, write_text
+from regard.metrics.items import ITEM_METRICS
 from regard.settings import to_toml
 from regard.views.document import build_document, read_static
 from regard.views.svg.matrix import draw_matrix_svg
@@ -23,28 +25,34 @@ def write_report(report: Report, folder: Path) -> list[Path]:
         write_bytes(folder / "pictures" / f"{chart.name}.png", chart.render("png"))
     for variant in report.plan.variants:
         write_text(folder / "recipes" / f"{variant.slug}.toml", to_toml(variant.table))
-    for model, number, look in iter_maps(report):
-        assert look.map is not None
-        look.map.save_picture(get_map_file(folder, model, number))
+    for shown in (shown for group in group_looks(report).values() for shown in group):
+        if shown.look.map is not None:
+            shown.look.map.save_picture(shown.get_file(folder))
     markdown, html = folder / "report.md", folder / "report.html"
     write_text(markdown, build_markdown(report, folder, charts))
     write_text(html, build_html(report, folder, charts))
     return [markdown, html]
 
 
-def iter_maps(report: Report) -> list[tuple[ModelResult, int, Look]]:
-    """Return all attention maps: the model, the number of the text and the map."""
-    return [
-        (model, number, look)
-        for model in report.models
-        for number, look in enumerate(model.looks, 1)
-        if look.map is not None
-    ]
+class ShownLook(NamedTuple):
+    """The attention of one model for one text, and the number of the text among those of the model."""
+
+    model: str
+    number: int
+    look: Look
+
+    def get_file(self, folder: Path) -> Path:
+        """Return the picture of the map."""
+        return folder / "pictures" / f"look-{self.number}-{to_file_name(self.model)}.png"
 
 
-def get_map_file(folder: Path, model: ModelResult, number: int) -> Path:
-    """Return the picture of an attention map."""
-    return folder / "pictures" / f"look-{number}-{to_file_name(model.name)}.png"
+def group_looks(report: Report) -> dict[str, list[ShownLook]]:
+    """Return what the models look at by text; models of other tokens may have been tested on other parts of a text."""
+    groups: dict[str, list[ShownLook]] = {}
+    for model in report.models:
+        for number, look in enumerate(model.looks, 1):
+            groups.setdefault(look.text, []).append(ShownLook(model.name, number, look))
+    return groups
 
 
 def build_rows(report: Report) -> list[list[str]]:
@@ -98,14 +106,15 @@ def build_cost_rows(report: Report) -> list[list[str]]:
     return rows
 
 
-def build_band_rows(report: Report) -> list[list[str]]:
-    """Return the table of scores by length, with its header."""
-    bands = report.models[0].bands
+def build_band_rows(report: Report, *, known_only: bool) -> list[list[str]]:
+    """Return the table of scores by length, with its header; of all items, or of those without unknown words."""
+    bands_of = {model.name: model.known_bands if known_only else model.bands for model in report.models}
+    bands = bands_of[report.models[0].name]
     decimals = report.curve_metric.decimals
     rows = [["model", *(f"{band.lengths} ({band.items})" for band in bands)]]
-    for model in report.models:  # a model may lack the longest bands, if it cannot read as much
-        values = {band.longest: f"{band.score.value:.{decimals}f}" for band in model.bands}
-        rows.append([model.name, *(values.get(band.longest, "") for band in bands)])
+    for model, its_bands in bands_of.items():  # a model may lack the longest bands, if it cannot read as much
+        values = {band.longest: f"{band.score.value:.{decimals}f}" for band in its_bands}
+        rows.append([model, *(values.get(band.longest, "") for band in bands)])
     return rows
 
 
@@ -116,8 +125,10 @@ def describe_conditions(report: Report) -> list[str]:
         f"Tested on {report.part} ({len(first.items[0]):,} items); {first.items[0].signature}.",
         describe_seeds(plan.seeds),
         f"Trained on {plan.device}{describe_threads(plan.threads)}; {describe_jobs(report.jobs)}.",
-        f"regard {report.version}.",
+        f"{'; '.join(report.versions)}.",
     ]
+    if report.metric is ITEM_METRICS["bits_per_character"]:
+        lines.insert(1, "The models have different tokens: compare bits per character, but no loss per token.")
     if report.optimistic:
         lines.insert(
             1, "The same items chose the best checkpoint of each run, so the scores are optimistic; pass --test."
@@ -159,17 +170,14 @@ def build_markdown(report: Report, folder: Path, charts: Sequence[Chart]) -> str
     parts += [f"- {name} failed: {reason}" for name, reason in report.failures.items()]
     for chart in charts:
         parts += [f"## {chart.title}", f"![{chart.title}](pictures/{chart.name}.png)"]
-        if chart.name == "by-length":
-            parts.append(to_markdown_table(build_band_rows(report)))
+        if chart.by_length:
+            parts.append(to_markdown_table(build_band_rows(report, known_only=chart.known_only)))
     parts += ["## Time and memory", to_markdown_table(build_cost_rows(report)), "## Attention"]
-    for number, look in enumerate(report.models[0].looks, 1):
-        parts.append(f"### {escape(look.text)}")
-        for model in report.models:
-            shown = model.looks[number - 1]
-            file = get_map_file(folder, model, number).relative_to(folder)
-            parts.append(
-                f"{model.name}: " + (f"\n\n![{model.name}]({file})" if shown.map is not None else shown.reason)
-            )
+    for text, group in group_looks(report).items():
+        parts.append(f"### {escape(text)}")
+        for shown in group:
+            picture = f"\n\n![{shown.model}]({shown.get_file(folder).relative_to(folder)})"
+            parts.append(f"{shown.model}:" + (picture if shown.look.map is not None else f" {shown.look.reason}"))
     parts += ["## Repeat it", f"```sh\n{report.plan.command}\n```", describe_repeat(report.plan)]
     parts.append("```sh\n" + "\n".join(list_commands(report.plan, folder)) + "\n```")
     return "\n\n".join(parts) + "\n"
@@ -191,15 +199,14 @@ def build_html(report: Report, folder: Path, charts: Sequence[Chart]) -> str:
     for chart in charts:
         url = "data:image/svg+xml;base64," + base64.b64encode(chart.render("svg")).decode()
         parts += [f"<h2>{chart.title}</h2>", f'<img alt="{chart.title}" src="{url}">']
-        if chart.name == "by-length":
-            parts.append(to_html_table(build_band_rows(report)))
+        if chart.by_length:
+            parts.append(to_html_table(build_band_rows(report, known_only=chart.known_only)))
     parts += ["<h2>Time and memory</h2>", to_html_table(build_cost_rows(report)), "<h2>Attention</h2>"]
-    for number, look in enumerate(report.models[0].looks):
-        parts.append(f"<h3>{escape(look.text)}</h3><div class=maps>")
-        for model in report.models:
-            shown = model.looks[number]
-            drawing = draw_matrix_svg(shown.map) if shown.map is not None else f"<p>{escape(shown.reason)}</p>"
-            parts.append(f"<figure><figcaption>{escape(model.name)}</figcaption>{drawing}</figure>")
+    for text, group in group_looks(report).items():
+        parts.append(f"<h3>{escape(text)}</h3><div class=maps>")
+        for model, _, look in group:
+            drawing = draw_matrix_svg(look.map) if look.map is not None else f"<p>{escape(look.reason)}</p>"
+            parts.append(f"<figure><figcaption>{escape(model)}</figcaption>{drawing}</figure>")
         parts.append("</div>")
     parts += ["<h2>Repeat it</h2>", f"<pre>{escape(report.plan.command)}</pre>"]
     commands = escape("\n".join(list_commands(report.plan, folder)))

@@ -19,7 +19,7 @@ from regard.files import read_json_table, write_text
 from regard.memory import on_meta_device
 from regard.recipe import build_model
 from regard.run import Run
-from regard.settings import Table
+from regard.settings import Table, parse_settings
 from regard.tasks import find_task, to_recipe
 from regard.training.engines import build_engine
 from regard.training.prepared import Prepared
@@ -116,12 +116,7 @@ def read_plan(folder: Path) -> Plan:
     record = read_json_table(path)
     if record.pop("format", None) != FORMAT:
         raise RegardError(f"{path}: expected a plan of format {FORMAT}")
-    try:
-        variants = tuple(Variant(**variant) for variant in record.pop("variants"))
-        seeds, texts = (tuple(record.pop(name)) for name in ("seeds", "texts"))
-        return Plan(variants=variants, seeds=seeds, texts=texts, **record)
-    except (KeyError, TypeError) as error:
-        raise RegardError(f"{path} is corrupt: {error}") from None
+    return parse_settings(Plan, record, f"{path} is corrupt: plan")
 
 
 class Draft:

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from regard import __version__
 from regard.compare.plan import Plan, Variant
 from regard.compare.worker import get_result_file
 from regard.errors import RegardError
@@ -78,7 +77,7 @@ class Report:
     part: str  # the test data, in words
     optimistic: bool  # whether the best model was chosen on the test data
     jobs: int  # trainings that ran at the same time
-    version: str = __version__
+    versions: Sequence[str]  # of regard, torch and Python that trained the models; more than one if they changed
 
     @property
     def metric(self) -> ItemMetric:
@@ -105,13 +104,34 @@ def build_report(plan: Plan, folder: Path, failures: Mapping[str, str], *, jobs:
     models = [build_model_result(name, results, tests[name], first, edges) for name, results in records.items()]
     part = everything[0]["test"]["part"]
     optimistic = plan.test is None and "validation" in part
-    return Report(plan=plan, models=models, failures=failures, part=part, optimistic=optimistic, jobs=jobs)
+    versions = sorted({record["versions"] for record in everything})
+    return Report(
+        plan=plan, models=models, failures=failures, part=part, optimistic=optimistic, jobs=jobs, versions=versions
+    )
 
 
 def read_results(plan: Plan, folder: Path, variant: Variant) -> list[dict[str, Any]]:
     """Read the results of one variant, for all seeds that have one."""
     files = [get_result_file(folder, variant, seed) for seed in plan.seeds]
-    return [read_json_table(file) for file in files if file.exists()]
+    return [read_result(file) for file in files if file.exists()]
+
+
+RESULT_FIELDS = (
+    *("versions", "parameters", "tokenizer", "steps", "tokens", "seconds", "memory", "test_seconds"),
+    *("curve", "metric", "test", "looks"),
+)
+"""What a report needs of a result."""
+
+
+def read_result(file: Path) -> dict[str, Any]:
+    """Read the result of a training; raise a `RegardError` if it lacks something, as one of another version may."""
+    record = read_json_table(file)
+    if missing := [name for name in RESULT_FIELDS if name not in record]:
+        raise RegardError(
+            f"{file}: missing {', '.join(missing)}; remove the file and run the same command again to test the model "
+            "again"
+        )
+    return record
 
 
 def parse_items(record: Mapping[str, Any], same_tokens: bool) -> ItemCounts:

@@ -14,12 +14,13 @@ from statistics import mean, stdev
 from typing import Any
 
 from regard.api import train
+from regard.bounds import SEED_BOUNDS
 from regard.compare.schedule import Training, run_trainings
 from regard.errors import RegardError
 from regard.files import read_json_table, write_text
 from regard.messages import print_message
 from regard.run import SEEDS_FILE, Run, get_member
-from regard.settings import Table
+from regard.settings import Table, parse_settings
 from regard.training.reporter import FRACTION_METRICS, format_metric
 
 FORMAT = 1
@@ -75,10 +76,10 @@ def read_plan(folder: Path) -> SeedPlan:
     record = read_json_table(path)
     if record.pop("format", None) != FORMAT:
         raise RegardError(f"{path}: expected a plan of format {FORMAT}")
-    try:
-        return SeedPlan(**{**record, "seeds": tuple(record["seeds"])})
-    except (KeyError, TypeError) as error:
-        raise RegardError(f"{path} is corrupt: {error}") from None
+    plan = parse_settings(SeedPlan, record, f"{path} is corrupt: plan")
+    for seed in plan.seeds:
+        SEED_BOUNDS.check(f"{path} is corrupt: seeds", seed)
+    return plan
 
 
 def get_seed_result_file(folder: Path, seed: int) -> Path:

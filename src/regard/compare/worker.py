@@ -6,6 +6,7 @@ python -m regard.compare.worker FOLDER VARIANT SEED
 from __future__ import annotations
 
 import json
+import platform
 import sys
 import time
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from regard import __version__
 from regard.api import look, train
 from regard.compare.plan import Plan, Variant, read_plan
 from regard.errors import RegardError
@@ -52,6 +54,7 @@ def run_training(folder: Path, plan: Plan, variant: Variant, seed: int) -> None:
     result = {
         "variant": variant.name,
         "seed": seed,
+        "versions": f"regard {__version__}, torch {torch.__version__}, Python {platform.python_version()}",
         "parameters": predictor.parameters,
         "tokenizer": Run(run).read_card()["sha256"].get("tokenizer.json"),
         "steps": counters.step,
@@ -83,7 +86,7 @@ def choose_texts(scores: ItemScores) -> list[str]:
     order = np.argsort(words, kind="stable")
     order = order[words[order] <= MAX_LOOK_WORDS] if (words <= MAX_LOOK_WORDS).any() else order[:1]
     chosen = [order[round(share * (len(order) - 1))] for share in np.linspace(0.3, 1.0, LOOKED_AT)]
-    return [scores.inputs[index] for index in dict.fromkeys(chosen)]
+    return list(dict.fromkeys(scores.inputs[index] for index in chosen))
 
 
 def look_at_texts(predictor: Predictor[Any], texts: Sequence[str]) -> list[dict[str, Any]]:

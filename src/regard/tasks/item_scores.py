@@ -16,8 +16,8 @@ class ItemScores:
     part: str  # the test data, in words
     items: ItemCounts
     curve: ItemCounts  # items for the picture of quality by length
-    inputs: Sequence[str]  # the text of each item
-    outputs: Sequence[str]  # what the model predicts for it; empty if that is no text
+    inputs: Sequence[str]  # texts that can be looked at: that of each item, or lines of what a language model reads
+    outputs: Sequence[str]  # what the model predicts for each item; empty if that is no text
     output_tokens: int  # tokens that were written or scored
     scores: Mapping[str, float]  # further scores of the whole data, such as the alignment error
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
+from textwrap import shorten
 
 import numpy as np
 import torch
@@ -24,8 +26,8 @@ from regard.tasks.text.gold_attention import score_contrasts, score_text_attenti
 from regard.tasks.text.predictor import TextPredictor
 from regard.tasks.text.prepare import compute_validation_share, to_chunks
 
-SHOWN_TOKENS = 24
-"""Maximum number of tokens of an item to show as its text."""
+SHOWN_CHARACTERS, SHOWN_LINES = 40, 1000
+"""Maximum number of characters of a text to look at, and of lines to choose such texts from."""
 
 BLOCK = 256
 """Tokens per item. All models are scored on the same blocks, however much context each of them reads."""
@@ -56,11 +58,32 @@ def score_text_items(predictor: TextPredictor, test: str | None) -> ItemScores:
             part=part,
             items=items,
             curve=score_distances(predictor, file, spans),
-            inputs=[decode(block[:SHOWN_TOKENS].tolist()) for block in blocks],
+            inputs=[cut_line(line) for line in islice(iter_lines(predictor, test, texts, file, spans), SHOWN_LINES)],
             outputs=[""] * len(tokens),
             output_tokens=len(positions),
             scores=score_links(predictor, texts),
         )
+
+
+def iter_lines(
+    predictor: TextPredictor, test: str | None, texts: Sequence[LinkedText], file: TokenFile, spans: Spans
+) -> Iterator[str]:
+    """Yield the lines of what is scored: as they were written, or decoded where that is part of the training text."""
+    data = predictor.recipe.data
+    path = test or data.validation
+    documents: Iterator[str]
+    if texts:
+        documents = (text.text for text in texts)
+    elif path is not None:
+        documents = (chunk.text for chunk in read_documents(path, data.document_unit))
+    else:
+        documents = (predictor.tokenizer.decode(file.tokens[start:stop].tolist()) for start, stop in spans)
+    return (line for document in documents for line in document.splitlines() if line.strip())
+
+
+def cut_line(line: str) -> str:
+    """Return the beginning of a line, up to the end of a word if there is one."""
+    return shorten(line, SHOWN_CHARACTERS, placeholder="") or line.strip()[:SHOWN_CHARACTERS]
 
 
 def score_links(predictor: TextPredictor, texts: Sequence[LinkedText]) -> dict[str, float]:
