@@ -1,3 +1,4 @@
+from functools import partial
 from itertools import product
 
 import pytest
@@ -85,10 +86,11 @@ def test_a_model_copies_if_targets_mostly_do(targets, reason):
     examples = [Example(*pair) for pair in zip(sources, targets, strict=True)]
     model, copies = {"name": "bahdanau"}, reason.startswith("yes")
     change = f"another pair; --copy {'no' if copies else 'yes'} to change it"
-    assert choose_copy(model, examples, tokenizers, unknown=NONE, is_new=True) == (copies, reason + change)
-    assert choose_copy({**model, "copy": True}, examples, tokenizers, unknown=NONE, is_new=True) == (True, "yes: as configured")
-    assert choose_copy({**model, "copy": False}, examples, tokenizers, unknown=NONE, is_new=True) == (False, "no: as configured")
-    assert choose_copy(model, examples, tokenizers, unknown=NONE, is_new=False) == (False, "no: as configured")
+    choose = partial(choose_copy, examples=examples, tokenizers=tokenizers, unknown=NONE)
+    assert choose(model, is_new=True) == (copies, reason + change)
+    assert choose({**model, "copy": True}, is_new=True) == (True, "yes: as configured")
+    assert choose({**model, "copy": False}, is_new=True) == (False, "no: as configured")
+    assert choose(model, is_new=False) == (False, "no: as configured")
 
 
 def test_few_letters_in_another_order_are_no_copies():
@@ -106,13 +108,14 @@ def test_new_names_in_their_source_are_copied():
     tokenizers = learn_tokenizer_pair(*zip(*old, strict=True), kind="words")[0]
     unknown = measure_unknown_words([Example(*pair) for pair in new], tokenizers)
     assert unknown == UnknownWords(share=2 / 4, copied=1.0)  # Trier and Aachen, of four words
-    assert choose_copy({"name": "bahdanau"}, examples, tokenizers, unknown=unknown, is_new=True) == (
+    choose = partial(choose_copy, examples=examples, tokenizers=tokenizers, unknown=unknown)
+    assert choose({"name": "bahdanau"}, is_new=True) == (
         True,
         "yes: 50% of the target words of the validation data are unknown, and 100% of these are in their source; "
         "--copy no to change it",
     )
-    assert choose_copy({"name": "bahdanau"}, examples, tokenizers, unknown=unknown, is_new=False)[0] is False
-    assert choose_copy({"name": "bahdanau", "copy": False}, examples, tokenizers, unknown=unknown, is_new=True)[0] is False
+    assert choose({"name": "bahdanau"}, is_new=False)[0] is False  # a run without this setting goes on
+    assert choose({"name": "bahdanau", "copy": False}, is_new=True)[0] is False
     elsewhere = measure_unknown_words([Example("to Trier", "nach Aachen")], tokenizers)
     assert elsewhere == UnknownWords(share=1 / 2, copied=0.0)
     assert not elsewhere.need_copying  # no source has them

@@ -28,7 +28,7 @@ COPIED = 0.5
 """Share of target tokens that can be copied in order, beyond chance, from which a model copies by default."""
 
 UNKNOWN_WORDS = 0.05
-"""Share of the words of new targets that the vocabulary lacks from which a model copies, if half are in their source."""
+"""Share of unknown words in new targets from which a model copies, if at least `COPIED` of them are in their source."""
 
 SAMPLE = 1000
 """Number of pairs in which these shares are measured."""
@@ -64,12 +64,7 @@ def choose_pair_model(
     preferred, reason = "bahdanau", None
     if not is_symbols(tokenizers.target):
         preferred = "transformer" if len(pairs) >= LARGE else preferred
-    elif (
-        not must_copy
-        and "hard-monotonic" in compatible
-        and tokenizers.target.size < SMALL
-        and has_short_sides(pairs)
-    ):
+    elif not must_copy and "hard-monotonic" in compatible and tokenizers.target.size < SMALL and has_short_sides(pairs):
         share = measure_monotonicity([(pair.source, pair.target or ()) for pair in take_sample(pairs)])
         if share >= MONOTONIC:
             preferred = "hard-monotonic"
@@ -138,7 +133,8 @@ def measure_unknown_words(examples: Sequence[Example], tokenizers: TokenizerPair
     if isinstance(target, ColumnTokenizer) or target.kind != "words":
         return UnknownWords(0.0, 0.0)
     table = CopyTable(tokenizers)
-    ids = [token for each in take_sample(examples) for token in table.encode_pair(each.source, each.target).target or ()]
+    pairs = [table.encode_pair(example.source, example.target) for example in take_sample(examples)]
+    ids = [token for pair in pairs for token in pair.target or ()]
     copied, lost = sum(token >= target.size for token in ids), ids.count(UNKNOWN)
     return UnknownWords((copied + lost) / max(1, len(ids)), copied / max(1, copied + lost))
 
