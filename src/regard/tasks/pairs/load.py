@@ -59,14 +59,16 @@ def resolve_columns(settings: PairData) -> tuple[PairData, dict[str, str]]:
     Returns:
         The settings, and the names of columns that have none in a header: `3` -> `features`.
     """
-    path, named = settings.train, TABLE_FORMATS.get(settings.format or "")
-    readable = path not in (None, "-") and not is_built_in(path, "pairs")
+    named = TABLE_FORMATS.get(settings.format or "")
+    path = settings.train
+    if path == "-" or is_built_in(path, "pairs"):
+        path = None  # no file to look into beforehand
     if named is not None:
-        if readable and not settings.columns:
+        if path is not None and not settings.columns:
             check_column_order(path, str(settings.format), named)
         columns = settings.columns or named.columns
         return replace(settings, columns=columns), named.labels if columns == named.columns else {}
-    if settings.columns or not readable:
+    if settings.columns or path is None:
         return settings, {}
     check_pair_file(path)
     found = detect_inflection(list(islice(read_rows(path, settings.format), ROWS)))
