@@ -2,7 +2,7 @@
 
     python benchmarks/defaults.py DATA --out results.jsonl --jobs 8 --device cuda
     python benchmarks/defaults.py DATA --out choice.jsonl --part choice --only g2p --options "" "--layers 2"
-    python benchmarks/defaults.py DATA --out results.jsonl --table
+    python benchmarks/defaults.py DATA --out results.jsonl --seeds 0 1 2 --only inflection --table
 
 DATA is a folder with the data sets, laid out as in `build_cases`. Each training is the command `regard train FILE` with
 nothing but a seed, a device and the options of a variant; each score comes from `regard evaluate`.
@@ -30,9 +30,19 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 G2P = ["ady", "arm", "bul", "dut", "fre", "geo", "gre", "hun", "ice", "jpn", "kor", "rum", "vie"]
 INFLECTION = ["english", "finnish", "french", "german", "spanish", "turkish"]
+MEASURES = {  # beginning of the name of a group -> what its score is
+    "g2p": "word error rate, %",
+    "inflection": "accuracy, %",
+    "tag": "F1, %",
+    "label": "accuracy, %",
+    "multi-label": "micro F1, %",
+    "translate": "BLEU",
+    "book": "bits per character",
+}
 SIZES = {"low": 100, "medium": 1000, "high": 10_000}
 
 
@@ -217,22 +227,74 @@ def run_trials(trials: Sequence[Trial], out: Path, jobs: int, device: str) -> No
             print(f"{i}/{len(trials)}", json.dumps(record), file=sys.stderr, flush=True)
 
 
-def read_results(path: Path) -> list[dict[str, object]]:
+def read_results(path: Path) -> list[dict[str, Any]]:
     """The results so far, without trials that failed."""
     records = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     return [record for record in records if "error" not in record]
 
 
-def print_table(records: Iterable[dict[str, object]]) -> None:
-    """Print a Markdown table: for each group and variant the mean over cases and seeds, and the seconds."""
-    groups: dict[tuple[str, str], list[dict[str, object]]] = defaultdict(list)
-    for record in records:
-        groups[str(record["group"]), str(record["variant"])].append(record)
-    print("| data | options | score | trainings | seconds, median |\n|---|---|---|---|---|")
-    for (group, variant), rows in sorted(groups.items()):
-        score = statistics.mean(float(str(row["score"])) for row in rows)
-        seconds = statistics.median(float(str(row["seconds"])) for row in rows)
-        print(f"| {group} | {variant or 'none'} | {score:.4f} | {len(rows)} | {seconds:.0f} |")
+@dataclass(frozen=True)
+class Measured:
+    """The score and the time of one training."""
+
+    seed: int
+    score: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the table: a case, or the mean of a group, with one variant and several seeds."""
+
+    name: str
+    measure: str
+    variant: str
+    results: Sequence[Measured]
+
+    def cells(self) -> list[str]:
+        """Name, options, measure, mean score, its standard deviation over the seeds, seeds, and mean minutes."""
+        factor, digits = (100, 1) if "%" in self.measure else (1, 1 if self.measure == "BLEU" else 3)
+        scores = [factor * each.score for each in self.results]
+        spread = f"{statistics.stdev(scores):.{digits}f}" if len(scores) > 1 else ""
+        mean, minutes = statistics.mean(scores), statistics.mean(each.seconds for each in self.results) / 60
+        options = self.variant or "none"
+        return [self.name, options, self.measure, f"{mean:.{digits}f}", spread, str(len(scores)), f"{minutes:.1f}"]
+
+
+def build_rows(records: Iterable[dict[str, Any]]) -> list[Row]:
+    """The rows of all cases; after those of a group their macro mean, for the seeds that all of its cases have."""
+    groups: dict[tuple[str, str], dict[str, list[Measured]]] = defaultdict(lambda: defaultdict(list))
+    for row in records:
+        measured = Measured(int(row["seed"]), float(row["score"]), float(row["seconds"]))
+        groups[row["group"], row["variant"]][row["case"]].append(measured)
+    rows = []
+    for (group, variant), cases in sorted(groups.items()):
+        measure = next(name for prefix, name in MEASURES.items() if group.startswith(prefix))
+        rows += [Row(case, measure, variant, results) for case, results in sorted(cases.items())]
+        if len(cases) > 1:
+            rows.append(Row(f"**{group}**, mean of {len(cases)}", measure, variant, average_cases(cases.values())))
+    return rows
+
+
+def average_cases(cases: Iterable[Sequence[Measured]]) -> list[Measured]:
+    """The mean over cases for each seed that all of them have."""
+    by_seed = [{each.seed: each for each in results} for results in cases]
+    return [
+        Measured(
+            seed,
+            statistics.mean(results[seed].score for results in by_seed),
+            statistics.mean(results[seed].seconds for results in by_seed),
+        )
+        for seed in sorted(set.intersection(*(set(results) for results in by_seed)))
+    ]
+
+
+def print_table(records: Iterable[dict[str, Any]]) -> None:
+    """Print a Markdown table of all cases and of the means of their groups."""
+    print("| data | options | measure | score | standard deviation | seeds | minutes |\n|---|---|---|---|---|---|---|")
+    for row in build_rows(records):
+        if row.results:
+            print(f"| {' | '.join(row.cells())} |")
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -242,7 +304,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, required=True, help="JSON Lines, one training each")
     parser.add_argument("--part", choices=("dev", "choice"), default="dev")
     parser.add_argument(
-        "--only", nargs="*", default=[], help="groups or names of cases, or the beginning of their names"
+        "--only", nargs="*", default=[], help="names of cases, or the beginning of their names, to train or to print"
     )
     parser.add_argument("--options", nargs="*", default=[""], help="variants: options of regard train, one string each")
     parser.add_argument("--seeds", type=int, nargs="*", default=[0])
@@ -252,19 +314,24 @@ def parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def is_chosen(case: str, only: Sequence[str]) -> bool:
+    """Whether the name of a case begins with one of some words; any name does if there are none."""
+    return not only or case.startswith(tuple(only))
+
+
 def main() -> None:
     """Run what is missing, then print the table."""
     arguments = parse_arguments()
     if not arguments.table:
         cases = build_cases(arguments.data, arguments.part)
-        chosen = [case for case in cases if not arguments.only or case.name.startswith(tuple(arguments.only))]
+        chosen = [case for case in cases if is_chosen(case.name, arguments.only)]
         trials = [
             Trial(case, variant, seed) for case in chosen for seed in arguments.seeds for variant in arguments.options
         ]
         done = {(row["case"], row["variant"], row["seed"]) for row in read_results(arguments.out)}
         missing = [trial for trial in trials if trial.key not in done]
         run_trials(missing, arguments.out, arguments.jobs, arguments.device)
-    print_table(read_results(arguments.out))
+    print_table(row for row in read_results(arguments.out) if is_chosen(str(row["case"]), arguments.only))
 
 
 if __name__ == "__main__":

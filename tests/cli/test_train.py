@@ -300,7 +300,7 @@ def test_help_for_a_model_that_there_is_not(capsys):
 
 
 def test_help_leaves_out_defaults_that_are_chosen_to_suit_the_data():
-    facts = PairFacts(1, 2, 2, symbols=False, words=True, on_gpu=False)
+    facts = PairFacts(1, 2, 2, 2.0, symbols=False, words=True, on_gpu=False)
     names = ("bahdanau", "transformer")
     assert {size for name in names for size in choose_pair_model_sizes(name, facts)} == set(DATA_DEPENDENT)
 

@@ -108,11 +108,28 @@ def test_the_folder_is_an_ensemble_everywhere(folder, tmp_path, capsys):
     assert capsys.readouterr().out.startswith(f"{prediction.text}\ntext\n  exact match")
 
 
+def test_runs_are_combined_by_an_option(folder, capsys):
+    first, *others = (str(folder / f"seed-{seed}") for seed in (0, 1, 2))
+    added = [word for other in others for word in ("--ensemble", other)]
+    assert main(["predict", str(folder), "a b c", "--jsonl"]) == 0
+    expected = capsys.readouterr().out
+    assert main(["predict", first, "a b c", "--jsonl", *added]) == 0
+    assert capsys.readouterr().out == expected  # the folder is all its runs
+    assert main(["look", str(folder), "a b c", "--ensemble", first]) == 0
+    assert capsys.readouterr().out.startswith("bahdanau x 4: ")  # one of them twice
+    assert regard.load([folder, first]).name == "bahdanau x 4"
+
+
 def test_what_cannot_be_done_with_several_is_one_line(folder, letters_run, capsys):
     out = str(folder)
     for words, message in (
         (["inspect", out], f"{out} holds several runs; pass one of them, {out}/seed-N"),
         (["explain", out, "a b"], "explain: an ensemble cannot be explained; pass one of its runs"),
+        (
+            ["predict", out, "a b", "--ensemble", "none"],
+            "none: not found; expected a run folder created by regard train",
+        ),
+        (["look", "hf:x", "a b", "--ensemble", out], "--ensemble combines runs made by regard train, got hf:x"),
         (
             ["train", "reverse", "--hidden", "8", "--seeds", "3", "--out", out],
             f"{out} holds trainings with other settings; choose another --out, or run the same command to resume them",

@@ -1,3 +1,6 @@
+import json
+from dataclasses import replace
+
 import pytest
 
 from regard import RegardError
@@ -5,6 +8,8 @@ from regard.data.formats import read_pairs
 from regard.data.formats.columns import TABLE_FORMATS, parse_sides
 from regard.data.inflection import detect_inflection
 from regard.data.pair_check import summarize_pair_data
+from regard.tasks.pairs.load import resolve_columns
+from regard.tasks.pairs.settings import PairData
 
 ROWS = [
     ("gehen", "gingst", "V;PST;2;SG"),
@@ -88,6 +93,8 @@ def test_a_cell_that_is_empty_makes_its_side_empty(tmp_path):
          "such as lemma+features"),
         (("1:leters+2", "1"), 'FILE, line 1: unknown column "1:leters" '
          '("leters" is not a unit: letters, tokens, words, bpe, unigram, bytes); columns: "a, b"'),
+        (("1+2", "2"), "data.columns: column 2 is used twice; join different columns, such as 1+3,2"),
+        (("1+1", "2"), "data.columns: column 1 is used twice; join different columns, such as 1+3,2"),
         (("1",), "data.columns: expected 2 columns, source and target, got 1"),
     ],
 )  # fmt: skip
@@ -101,7 +108,7 @@ def test_columns_that_cannot_be(tmp_path, columns, message):
 def test_only_tables_have_columns_to_join(tmp_path):
     (tmp_path / "a.po").write_text('msgid "a"\nmsgstr "b"\n')
     with pytest.raises(RegardError) as caught:
-        list(read_pairs(tmp_path / "a.po", columns=("msgid+msgstr", "msgid")))
+        list(read_pairs(tmp_path / "a.po", columns=("msgid+msgctxt", "msgstr")))
     assert str(caught.value) == (
         "data.columns: joined columns and units require a table (csv, jsonl, tsv), got the format po"
     )
@@ -115,7 +122,10 @@ def test_only_tables_have_columns_to_join(tmp_path):
         ([("walk", "walked", "PST"), ("cat", "cats", "PL")] * 5, FORM_SECOND),
         ([("gehen", form, tags) for _, form, tags in ROWS], FORM_SECOND),  # a paradigm: one lemma
         ([("Lemma", "Form", "Feats"), *ROWS], ("Lemma:letters+Feats:tokens", "Form:letters")),
-        ([(tags, lemma, form) for lemma, form, tags in ROWS], None),  # no task has this order
+        ([(tags, lemma, form) for lemma, form, tags in ROWS], ("2:letters+1:tokens", "3:letters")),
+        ([(lemma, form, tags.replace(";", " ")) for lemma, form, tags in ROWS], FORM_SECOND),
+        ([(lemma, tags.replace(";", " "), form) for lemma, form, tags in ROWS], FORM_LAST),
+        ([("sehen", "Z EE @ N", "17"), ("gehen", "G EE @ N", "5")] * 5, None),  # phones and counts
         ([("a", "b", "c")], None),
         ([row[:2] for row in ROWS], None),
         ([("the cat sees a dog", "die Katze sieht einen Hund", "news")] * 9, None),  # sentences, no words
@@ -125,6 +135,30 @@ def test_only_tables_have_columns_to_join(tmp_path):
 def test_lemma_form_and_features_are_recognized(rows, columns):
     found = detect_inflection(rows)
     assert (found and found.columns) == columns
+
+
+def test_keys_of_json_lines_are_recognized(tmp_path):
+    path = tmp_path / "a.jsonl"
+    for keys, columns in (
+        (("lemma", "msd", "form"), ("lemma:letters+msd:tokens", "form:letters")),
+        (("source", "target", "id"), ()),
+    ):
+        path.write_text("\n" + json.dumps(dict.fromkeys(keys, "a")) + "\n")
+        assert resolve_columns(PairData(train=str(path)))[0].columns == columns
+
+
+def test_a_format_of_another_order_is_refused(tmp_path):
+    path = tmp_path / "a.trn"
+    path.write_text("".join("\t".join(row) + "\n" for row in ROWS))
+    data = PairData(train=str(path), format="sigmorphon2023")
+    with pytest.raises(RegardError) as caught:
+        resolve_columns(data)
+    assert str(caught.value) == (
+        f"{path}: column 3 looks like features, but sigmorphon2023 is lemma, features, form; "
+        "select the columns with --columns 1:letters+3:tokens,2:letters"
+    )
+    assert resolve_columns(replace(data, format="unimorph"))[0].columns == FORM_SECOND
+    assert resolve_columns(replace(data, columns=("2", "1")))[0].columns == ("2", "1")
 
 
 def test_the_columns_that_are_recognized_have_names():

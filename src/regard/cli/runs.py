@@ -35,6 +35,15 @@ NO_NEGATIVES = Parameter(negative=())
 
 TEXT = Annotated[OptionalText, Parameter(help="Text; read from stdin by default.")]
 DEVICE = Annotated[str, Parameter(help="auto, cpu, cuda or cuda:1.")]
+ENSEMBLE = Annotated[
+    tuple[Path, ...],
+    Parameter(
+        consume_multiple=False,
+        show_default=False,
+        help="Another run with the same tokens, to predict with both; can be repeated. A folder made by regard train "
+        "--seeds is an ensemble by itself.",
+    ),
+]
 QUIET = Annotated[Flag, Parameter(alias="-q", help="Print no progress and no notes.")]
 
 
@@ -65,13 +74,20 @@ def add_action(app: App, name: str, words: Sequence[str]) -> None:
         options = [each for each in build_action_options(find_actions(name), brief=True) if not is_task_specific(each)]
         epilogue = OTHER_OPTIONS.format(name=name) + epilogue
 
-    def command(run: Path, *arguments: Any, device: str = "auto", quiet: bool = False, **values: Any) -> None:
+    def command(
+        run: Path,
+        *arguments: Any,
+        ensemble: tuple[Path, ...] = (),
+        device: str = "auto",
+        quiet: bool = False,
+        **values: Any,
+    ) -> None:
         text = arguments[0] if action.reads_text and arguments else None
         for name, argument in zip(action.positional, arguments, strict=False):
             if argument is not None and name in values:
                 raise RegardError(f"{name.upper()} cannot be combined with --{name}")
             values |= {} if argument is None else {name: argument}
-        run_action(action(**values), Invocation(run, text, device, quiet))
+        run_action(action(**values), Invocation(run, text, device, quiet), ensemble)
 
     names = ["text"] if action.reads_text else action.positional
     app.command(
@@ -147,6 +163,7 @@ def add_options(function: Command, action: type[Action], options: Sequence[inspe
         *([text] if action.reads_text else []),
         *(build_argument(each) for name in action.positional for each in options if each.name == name),
         *options,
+        *([keyword("ensemble", ENSEMBLE, ())] if action.takes_ensemble else []),
         keyword("device", DEVICE, "auto"),
         keyword("quiet", QUIET, False),
     ]
@@ -224,13 +241,13 @@ def check_option_names(words: Sequence[str]) -> None:
         previous = known.get(word) if word in known and known[word].hint is not bool else None
 
 
-def run_action(action: Action, invocation: Invocation) -> None:
-    """Check the options, load the run and run the action."""
+def run_action(action: Action, invocation: Invocation, ensemble: Sequence[Path]) -> None:
+    """Check the options, load the run, alone or with the others of an ensemble, and run the action."""
     from regard.cli.devices import resolve_device
 
     action.check()
     device = resolve_device(invocation.device)
-    predictor = load_model(invocation.run, device)
+    predictor = load_model(invocation.run, ensemble, device)
     unvalidated = predictor.card.get("unvalidated")
     if isinstance(unvalidated, dict) and not invocation.quiet:
         print_message(
@@ -239,12 +256,14 @@ def run_action(action: Action, invocation: Invocation) -> None:
     action.run(predictor, replace(invocation, device=device))
 
 
-def load_model(run: Path, device: str) -> Any:
-    """Load a run, or a local Hugging Face model."""
+def load_model(run: Path, ensemble: Sequence[Path], device: str) -> Any:
+    """Load a run, an ensemble of runs, or a local Hugging Face model."""
     if is_hugging_face(run):
+        if ensemble:
+            raise RegardError(f"--ensemble combines runs made by regard train, got {run}")
         from regard.interop.hugging_face import load_hugging_face
 
         return load_hugging_face(get_folder(run), device)
     from regard.tasks.loading import load
 
-    return load(run, device)
+    return load([run, *ensemble] if ensemble else run, device)

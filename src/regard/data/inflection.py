@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from regard.data.formats.columns import FORM_LAST, FORM_SECOND, JOIN, TableFormat
-from regard.text.column_units import find_separator, has_tags, is_short
+from regard.data.formats.columns import FEATURES_FIRST, FORM_LAST, FORM_SECOND, JOIN, TableFormat
+from regard.text.column_units import (
+    MAX_SHARED,
+    compute_shared_letters,
+    find_separator,
+    has_spaced_tokens,
+    has_tags,
+    is_short,
+)
 
 HEADERS = {
     "lemma": ("lemma",),
@@ -15,7 +22,7 @@ HEADERS = {
 }
 """Names of the columns in a header, lowercased."""
 
-FORMATS_BY_PLACE: dict[int, TableFormat] = {1: FORM_LAST, 2: FORM_SECOND}
+FORMATS_BY_PLACE: tuple[TableFormat, ...] = (FEATURES_FIRST, FORM_LAST, FORM_SECOND)
 """Index of the features in a row -> format; the lemma comes before the form."""
 
 
@@ -29,7 +36,8 @@ class Detection(NamedTuple):
 def detect_inflection(rows: Sequence[Sequence[str]]) -> Detection | None:
     """Detect lemma, form and features in the first rows of a table with three columns.
 
-    The features are the only column of whole tokens, such as N;DAT;PL or PST; the other two must be short texts.
+    The features are the only column of whole tokens, such as N;DAT;PL or PST; the other two must be short texts. If
+    spaces separate the features, as phones, these texts must also be alike, as lemma and form are.
     """
     if not rows or any(len(row) != 3 for row in rows):
         return None
@@ -40,20 +48,32 @@ def detect_inflection(rows: Sequence[Sequence[str]]) -> Detection | None:
         index
         for index, cells in enumerate(table)
         if find_separator(cells) is not None or has_tags(cells, join_others(table, index))
-    ]
-    if len(candidates) != 1 or candidates[0] not in FORMATS_BY_PLACE:
+    ] or [index for index in range(3) if is_spaced_features(table, index)]
+    if len(candidates) != 1:
         return None
-    texts = [cells for index, cells in enumerate(table) if index != candidates[0]]
-    if not all(map(is_short, texts)):
+    if not all(map(is_short, list_others(table, candidates[0]))):
         return None
     found = FORMATS_BY_PLACE[candidates[0]]
     return Detection(found.columns, found.labels)
 
 
+def is_spaced_features(table: Sequence[Sequence[str]], index: int) -> bool:
+    """Return whether a column is features separated by spaces, beside two columns that share most letters."""
+    first, second = list_others(table, index)
+    return (
+        has_spaced_tokens(table[index], join_others(table, index))
+        and compute_shared_letters(first, second) >= MAX_SHARED
+    )
+
+
+def list_others(table: Sequence[Sequence[str]], index: int) -> list[Sequence[str]]:
+    """Return all columns but one."""
+    return [cells for other, cells in enumerate(table) if other != index]
+
+
 def join_others(table: Sequence[Sequence[str]], index: int) -> list[str]:
     """Return the cells of all columns but one, joined row by row."""
-    others = [cells for other, cells in enumerate(table) if other != index]
-    return [" ".join(cells) for cells in zip(*others, strict=True)]
+    return [" ".join(cells) for cells in zip(*list_others(table, index), strict=True)]
 
 
 def find_header(row: Sequence[str]) -> Detection | None:

@@ -24,7 +24,7 @@ def load(path: str | Path | Sequence[str | Path], device: str | torch.device = "
 
     Args:
         path: The run folder, as created by `regard train` or `regard.train`. A folder that `regard train --seeds` made,
-            or a sequence of run folders, is an ensemble: one model that averages the probabilities of all.
+            or a sequence of such folders, is an ensemble: one model that averages the probabilities of all.
         device: The device to load the model on.
 
     Returns:
@@ -41,7 +41,7 @@ def load(path: str | Path | Sequence[str | Path], device: str | torch.device = "
         'night was dark, and no'
     """
     if not isinstance(path, str | Path):
-        return load_ensemble([Path(each) for each in path], device)
+        return load_ensemble([member for each in path for member in list_members(Path(each)) or [Path(each)]], device)
     members = list_members(Path(path))
     return load_run(Path(path), device) if members is None else load_ensemble(members, device)
 

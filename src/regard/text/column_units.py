@@ -96,6 +96,17 @@ def has_tags(cells: Sequence[str], beside: Sequence[str]) -> bool:
     )
 
 
+def has_spaced_tokens(cells: Sequence[str], beside: Sequence[str]) -> bool:
+    """Return whether cells are tokens separated by spaces that repeat, unlike the texts beside them: V IND PST."""
+    words = TextStatistics(cells).words
+    return (
+        sum(len(cell.split()) > 1 for cell in cells) >= max(1, MIN_SEPARATED * len(cells))
+        and len(words) <= FEW_SYMBOLS
+        and words.total() >= SEEN_SEPARATED * len(words)
+        and compute_shared_letters(cells, beside) < MAX_SHARED
+    )
+
+
 def is_short(cells: Sequence[str]) -> bool:
     """Return whether cells are a few short words on average."""
     counts = TextStatistics(cells)

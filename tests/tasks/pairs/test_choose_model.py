@@ -1,3 +1,4 @@
+from functools import partial
 from itertools import product
 
 import pytest
@@ -7,15 +8,18 @@ from regard.data.example import Example
 from regard.errors import RegardError
 from regard.tasks.pairs.choose_model import (
     LARGE,
+    UnknownWords,
     choose_copy,
     choose_pair_model,
     measure_copied_shares,
+    measure_unknown_words,
     supports_copy,
 )
 from regard.text import learn_tokenizer_pair
 
 FEW = [Pair([4, 5], [6, 5, 4])] * 10
 MANY = [Pair([4, 5], [6, 5, 4])] * LARGE
+NONE = UnknownWords(0.0, 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -82,10 +86,11 @@ def test_a_model_copies_if_targets_mostly_do(targets, reason):
     examples = [Example(*pair) for pair in zip(sources, targets, strict=True)]
     model, copies = {"name": "bahdanau"}, reason.startswith("yes")
     change = f"another pair; --copy {'no' if copies else 'yes'} to change it"
-    assert choose_copy(model, examples, tokenizers, is_new=True) == (copies, reason + change)
-    assert choose_copy({**model, "copy": True}, examples, tokenizers, is_new=True) == (True, "yes: as configured")
-    assert choose_copy({**model, "copy": False}, examples, tokenizers, is_new=True) == (False, "no: as configured")
-    assert choose_copy(model, examples, tokenizers, is_new=False) == (False, "no: as configured")
+    choose = partial(choose_copy, examples=examples, tokenizers=tokenizers, unknown=NONE)
+    assert choose(model, is_new=True) == (copies, reason + change)
+    assert choose({**model, "copy": True}, is_new=True) == (True, "yes: as configured")
+    assert choose({**model, "copy": False}, is_new=True) == (False, "no: as configured")
+    assert choose(model, is_new=False) == (False, "no: as configured")
 
 
 def test_few_letters_in_another_order_are_no_copies():
@@ -93,7 +98,35 @@ def test_few_letters_in_another_order_are_no_copies():
     examples = [Example(source, source[::-1]) for source in sources]
     tokenizers = learn_tokenizer_pair(sources, sources, kind="characters")[0]
     assert measure_copied_shares(examples, tokenizers)[0] > 0.5  # by chance
-    assert not choose_copy({"name": "bahdanau"}, examples, tokenizers, is_new=True)[0]
+    assert not choose_copy({"name": "bahdanau"}, examples, tokenizers, unknown=NONE, is_new=True)[0]
+
+
+def test_new_names_in_their_source_are_copied():
+    names = [("to " + name, "nach " + name) for name in ("Köln", "Bonn", "Trier", "Aachen")]
+    old, new = names[:2], names[2:]
+    examples = [Example(*pair) for pair in old]
+    tokenizers = learn_tokenizer_pair(*zip(*old, strict=True), kind="words")[0]
+    unknown = measure_unknown_words([Example(*pair) for pair in new], tokenizers)
+    assert unknown == UnknownWords(share=2 / 4, copied=1.0)  # Trier and Aachen, of four words
+    choose = partial(choose_copy, examples=examples, tokenizers=tokenizers, unknown=unknown)
+    assert choose({"name": "bahdanau"}, is_new=True) == (
+        True,
+        "yes: 50% of the target words of the validation data are unknown, and 100% of these are in their source; "
+        "--copy no to change it",
+    )
+    assert choose({"name": "bahdanau"}, is_new=False)[0] is False  # a run without this setting goes on
+    assert choose({"name": "bahdanau", "copy": False}, is_new=True)[0] is False
+    elsewhere = measure_unknown_words([Example("to Trier", "nach Aachen")], tokenizers)
+    assert elsewhere == UnknownWords(share=1 / 2, copied=0.0)
+    assert not elsewhere.need_copying  # no source has them
+    letters = learn_tokenizer_pair(["ab"], ["ab"], kind="characters")[0]
+    assert measure_unknown_words([Example("xy", "xy")], letters) == NONE
+
+
+def test_models_that_must_copy_are_not_those_of_hard_attention():
+    pairs, tokenizers = encode(WORDS, WORDS)
+    assert choose_pair_model(pairs, tokenizers)[0] == "hard-monotonic"
+    assert choose_pair_model(pairs, tokenizers, must_copy=True) == ("bahdanau", None)
 
 
 @pytest.mark.parametrize(

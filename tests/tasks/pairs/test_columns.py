@@ -92,6 +92,17 @@ def test_the_form_depends_on_the_features(toy, monkeypatch, capsys):
 
 
 @pytest.mark.slow
+def test_a_format_by_name_has_its_own_columns(toy, tmp_path, capsys):
+    rows = make_rows(20, 1)
+    pairs = write(tmp_path / "pairs.tsv", rows)
+    other_order = write(tmp_path / "other", [(lemma, features, form) for lemma, form, features in rows])
+    for command, more in (("evaluate", ["--json"]), ("align", ["--text"])):
+        expected = output(capsys, command, toy / "run", "--data", pairs, *more)[0]
+        found = output(capsys, command, toy / "run", "--data", other_order, "--format", "sigmorphon2023", *more)[0]
+        assert found == expected
+
+
+@pytest.mark.slow
 def test_features_are_shown_as_words(toy, capsys):
     model = load(toy / "run")
     picture = model.look("bal V;NEG;PL")  # spaces do if there are as many words as columns

@@ -1,6 +1,9 @@
+import math
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from regard.batch import Pair
 from regard.errors import RegardError
@@ -15,7 +18,9 @@ from regard.tasks.pairs.settings import PairRecipe, PairTraining
 from regard.text import learn_tokenizer_pair
 from regard.text.tokenizer import is_character_level
 
-FACTS = PairFacts(pairs=1000, source_tokens=60_000, target_tokens=120_000, symbols=False, words=True, on_gpu=False)
+FACTS = PairFacts(
+    pairs=1000, source_tokens=60_000, target_tokens=120_000, target_bits=1e6, symbols=False, words=True, on_gpu=False
+)
 
 
 def recipe(name: str = "bahdanau", model: dict[str, object] | None = None, **training: object) -> PairRecipe:
@@ -35,6 +40,7 @@ def text():
 def test_facts_count_the_ends_of_sentences(letters):
     facts = PairFacts.of([Pair([5, 6], [7]), Pair([5], [])], letters.target, on_gpu=False)
     assert (facts.pairs, facts.source_tokens, facts.target_tokens, facts.tokens) == (2, 5, 3, 5)
+    assert facts.target_bits == pytest.approx(-2 * math.log2(2 / 3) - math.log2(1 / 3))  # two ends, one token
 
 
 def test_symbols_are_characters_and_few_words(letters, text):
@@ -80,53 +86,77 @@ def test_pairs_are_not_judged_like_labels():
 
 
 def test_bounds_hold_for_the_least_and_for_the_most_data():
-    small = choose_pair_settings(recipe(), PairFacts(2, 6, 6, True, False, False)).training
+    small = choose_pair_settings(recipe(), PairFacts(2, 6, 6, 9.0, True, False, False)).training
     assert (small.steps, small.batch_tokens, small.metric) == (1500, 1024, "exact")
-    large = PairFacts(10**7, 10**9, 10**9, False, True, True)
+    large = PairFacts(10**7, 10**9, 10**9, 1e10, False, True, True)
     chosen = choose_pair_settings(recipe("transformer"), large)
     training = chosen.training
     assert (training.steps, training.batch_tokens, training.learning_rate) == (20_000, 8192, 1e-3)
     assert (training.warmup_steps, training.validate_every, training.precision) == (400, 666, "bfloat16")
-    assert chosen.model == {"name": "transformer", "width": 512}
+    assert chosen.model == {"name": "transformer", "width": 512, "dropout": 0.1}
 
 
-@pytest.mark.parametrize(("tokens", "width"), [(399_999, 128), (400_000, 256), (10_000_000, 512)])
-def test_a_model_grows_with_its_data(tokens, width):
-    facts = replace(FACTS, target_tokens=tokens, words=False)
+CHOSEN = {  # data sets for which a width was chosen, and a size: target tokens, their entropy, and the width
+    "800 French words": (6_000, 4.6, 128),
+    "10,000 Finnish forms": (146_126, 4.157, 128),
+    "dates": (220_000, 3.279, 128),
+    "toy-en-de": (173_785, 7.0, 128),
+    "5,000 captions": (87_812, 8.722, 128),
+    "29,000 captions": (432_734, 8.879, 256),
+    "CMUdict": (859_249, 4.711, 256),
+    "ten million subwords": (10_000_000, 9.0, 512),
+}
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_the_rule_agrees_with_the_widths_that_were_chosen(name):
+    tokens, entropy, width = CHOSEN[name]
+    facts = replace(FACTS, target_tokens=tokens, target_bits=tokens * entropy, words=False)
     assert choose_pair_model_sizes("bahdanau", facts) == {"hidden": width, "embedding": width}
-    assert choose_pair_model_sizes("transformer", facts) == {"width": width}
+    assert choose_pair_model_sizes("transformer", facts)["width"] == width
 
 
 def test_hard_attention_has_two_layers_and_drops_more_of_little_data():
     sizes = {"hidden": 256, "embedding": 128, "layers": 2}
-    assert choose_pair_model_sizes("hard-monotonic", FACTS) == {**sizes, "dropout": 0.4}
-    assert choose_pair_model_sizes("hard-monotonic", replace(FACTS, target_tokens=400_000)) == {**sizes, "dropout": 0.3}
+    for bits, dropout in ((1e6, 0.4), (math.sqrt(1.2e6 * 3.8e6), 0.35), (4e6, 0.3)):
+        facts = replace(FACTS, target_bits=bits)
+        assert choose_pair_model_sizes("hard-monotonic", facts) == {**sizes, "dropout": dropout}
 
 
 def test_letters_turn_where_the_heads_of_a_transformer_allow_it():
     letters = replace(FACTS, symbols=True)
-    for given, positions in (
+    for settings, positions in (
         ({}, "rotary"),
         ({"positions": "learned"}, "learned"),
         ({"width": 12}, None),  # four heads of three
         ({"width": 12, "heads": 3}, "rotary"),
         ({"head_width": 5}, None),
     ):
-        assert choose_pair_settings(recipe("transformer", given), letters).model.get("positions") == positions
+        assert choose_pair_settings(recipe("transformer", settings), letters).model.get("positions") == positions
     assert "positions" not in choose_pair_settings(recipe("transformer"), FACTS).model
     assert "positions" not in choose_pair_settings(recipe(), letters).model
-    assert choose_pair_model_sizes("transformer", letters) == {"width": 128, "dropout": 0.3}
-    assert choose_pair_model_sizes("transformer", replace(letters, target_tokens=400_000)) == {
-        "width": 256,
-        "dropout": 0.2,
-    }
 
 
-def test_few_words_want_more_dropout_than_letters_or_many_words():
-    assert choose_pair_model_sizes("bahdanau", FACTS)["dropout"] == 0.3
-    assert choose_pair_model_sizes("transformer", FACTS)["dropout"] == 0.2
-    assert "dropout" not in choose_pair_model_sizes("bahdanau", replace(FACTS, words=False))
-    assert "dropout" not in choose_pair_model_sizes("bahdanau", replace(FACTS, target_tokens=10_000_000))
+def test_dropout_falls_with_the_data():
+    def choose(name, bits, **kind):
+        return choose_pair_model_sizes(name, replace(FACTS, target_bits=bits, **kind)).get("dropout")
+
+    text, phones, letters = {}, {"symbols": True}, {"symbols": True, "words": False}
+    assert [choose("bahdanau", bits, **text) for bits in (1e5, 4e6, 14e6, 1e8)] == [0.3, 0.3, 0.3, 0.2]
+    assert [choose("transformer", bits, **text) for bits in (1e5, 4e6, 14e6, 1e8)] == [0.2, 0.2, 0.2, 0.1]
+    assert [choose("transformer", bits, **phones) for bits in (1e5, 4e6, 14e6, 1e8)] == [0.3, 0.2, 0.2, 0.1]
+    assert choose("bahdanau", 1e5, **letters) is None  # that of the model
+
+
+@given(st.lists(st.floats(1, 1e12), min_size=2, max_size=9), st.booleans())
+def test_more_data_never_make_a_smaller_model_or_more_dropout(amounts, symbols):
+    for name, size in (("bahdanau", "hidden"), ("transformer", "width")):
+        sizes = [
+            choose_pair_model_sizes(name, replace(FACTS, target_bits=bits, symbols=symbols)) for bits in sorted(amounts)
+        ]
+        widths, dropouts = ([each[key] for each in sizes] for key in (size, "dropout"))
+        assert widths == sorted(widths)
+        assert dropouts == sorted(dropouts, reverse=True)
 
 
 @pytest.mark.parametrize("name", ["bahdanau", "hard-monotonic", "transformer"])

@@ -7,7 +7,7 @@ from regard.models import MODELS, build
 from regard.tasks.text.defaults import TextFacts, choose_text_model, choose_text_settings
 from regard.tasks.text.settings import TextRecipe, TextTraining
 
-FACTS = TextFacts(tokens=1_000_000, character_level=False, on_gpu=False)
+FACTS = TextFacts(tokens=1_000_000, bits=5_000_000, character_level=False, on_gpu=False)
 TEXT_MODELS = [name for name, preset in MODELS.items() if preset.task == "text"]
 
 
@@ -76,12 +76,12 @@ def test_what_is_asked_for_stays(name):
     ],
 )
 def test_batches_and_steps_by_the_size_of_the_text(tokens, on_gpu, batch, steps):
-    training = trained(TextFacts(tokens, character_level=False, on_gpu=on_gpu))
+    training = trained(TextFacts(tokens, bits=1e6, character_level=False, on_gpu=on_gpu))
     assert (training.batch_tokens, training.steps) == (batch, steps)
 
 
 def test_batches_that_make_one_update_count_as_one():
-    assert trained(TextFacts(600_000, False, False), gradient_accumulation=2).steps == 20 * 100
+    assert trained(TextFacts(600_000, 1e6, False, False), gradient_accumulation=2).steps == 20 * 100
 
 
 @pytest.mark.parametrize(
@@ -107,9 +107,9 @@ def test_a_segment_fits_into_the_batch():
     assert (long.segment_length, long.batch_tokens) == (5000, 5000)
 
 
-@pytest.mark.parametrize(("tokens", "width"), [(299_999, 128), (300_000, 256), (20_000_000, 512)])
+@pytest.mark.parametrize(("tokens", "width"), [(100_000, 128), (1_000_000, 256), (20_000_000, 512)])
 def test_sizes_by_the_size_of_the_text(tokens, width):
-    facts = TextFacts(tokens, character_level=False, on_gpu=True)
+    facts = TextFacts(tokens, bits=4.8 * tokens, character_level=False, on_gpu=True)
     assert choose_text_settings(recipe("gpt"), facts).model == {"name": "gpt", "width": width}
     assert choose_text_settings(recipe("gru-lm"), facts).model == {
         "name": "gru-lm",

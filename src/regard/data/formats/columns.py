@@ -37,7 +37,17 @@ def parse_sides(columns: Sequence[str | int]) -> Sides:
     """
     if len(columns) != 2:
         raise RegardError(f"data.columns: expected 2 columns, source and target, got {len(columns)}")
-    return Sides(parse_side(columns[0]), parse_side(columns[1]))
+    sides = Sides(parse_side(columns[0]), parse_side(columns[1]))
+    check_distinct(sides)
+    return sides
+
+
+def check_distinct(sides: Sides) -> None:
+    """Raise a `RegardError` if a column is joined with itself, or with others while it is the other side, too."""
+    names = [str(choice.column) for side in sides for choice in side]
+    if len(names) > len(Sides._fields) and len(set(names)) < len(names):
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise RegardError(f"data.columns: column {repeated} is used twice; join different columns, such as 1+3,2")
 
 
 def parse_side(side: str | int) -> tuple[ColumnChoice, ...]:
@@ -100,6 +110,7 @@ def build_inflection_format(*names: str) -> TableFormat:
 
 FORM_SECOND = build_inflection_format(LEMMA, FORM, FEATURES)
 FORM_LAST = build_inflection_format(LEMMA, FEATURES, FORM)
+FEATURES_FIRST = build_inflection_format(FEATURES, LEMMA, FORM)
 TABLE_FORMATS: dict[str, TableFormat] = {
     "g2p": TableFormat(("word", "phones"), ("word",), {"word": "letters", "phones": "tokens"}),
     "sigmorphon2016": FORM_LAST,

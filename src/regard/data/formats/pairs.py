@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from itertools import zip_longest
+from itertools import islice, zip_longest
 
 from regard.data.example import Example
 from regard.data.formats.catalogs import read_mo, read_po
 from regard.data.formats.columns import TABLE_FORMATS, parse_sides
 from regard.data.formats.lines import NumberedPair, Path, format_path, guess_format, iter_numbered_lines
-from regard.data.formats.tables import Columns, iter_csv_rows, read_csv, read_jsonl, read_tsv
+from regard.data.formats.tables import Columns, iter_csv_rows, iter_keys_of_records, read_csv, read_jsonl, read_tsv
 from regard.data.formats.tmx import read_tmx
 from regard.errors import RegardError, unknown_name
 
@@ -91,12 +91,14 @@ def read_numbered_pairs(
 
 
 def read_rows(path: Path, format: str | None = None) -> Iterator[list[str]]:  # noqa: A002
-    """Yield the rows of a TSV or CSV file that are not blank; none for files of other formats."""
+    """Yield the rows of a TSV or CSV file that are not blank; of JSON lines, the keys of the first; of others, none."""
     chosen = choose_format(path, format)
     if chosen == "tsv":
         yield from (text.split("\t") for _, text in iter_numbered_lines(path) if text.strip())
     elif chosen == "csv":
         yield from (cells for _, cells in iter_csv_rows(path) if "".join(cells).strip())
+    elif chosen == "jsonl":
+        yield from islice(iter_keys_of_records(path), 1)
 
 
 def read_parallel(source_path: Path, target_path: Path, *, on_empty: str = "error") -> Iterator[Example]:

@@ -174,6 +174,13 @@ def read_jsonl(path: Path, columns: Columns | None) -> Iterator[NumberedPair]:
         yield NumberedPair(number, source, target)
 
 
+def iter_keys_of_records(path: Path) -> Iterator[list[str]]:
+    """Yield the keys of each object of a JSON lines file."""
+    for number, text in iter_numbered_lines(path):
+        if text.strip():
+            yield list(parse_record(f"{format_path(path)}, line {number}", text))
+
+
 def parse_record(location: str, text: str) -> Mapping[str, object]:
     """Parse the JSON object of a line; numbers become text as written."""
     try:

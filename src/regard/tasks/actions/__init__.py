@@ -53,6 +53,7 @@ class Action(ABC):
     example: ClassVar[str]  # an example, without `regard`
     hint: ClassVar[str]  # advice for unexpected arguments: all {words}, or the {first}
     run_help: ClassVar[str] = "Run folder made by regard train."
+    takes_ensemble: ClassVar[bool] = True  # whether several runs can be given as one
     reads_text: ClassVar[bool] = False  # whether the command takes a text after the run
     positional: ClassVar[tuple[str, ...]] = ()  # options that can be given after the run without their names
 

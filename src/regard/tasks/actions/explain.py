@@ -29,6 +29,7 @@ class Explain(Action):
     summary: ClassVar[str] = "Show which words mattered: attention compared with other methods."
     example: ClassVar[str] = 'explain runs/questions "Who wrote Emma ?"'
     hint: ClassVar[str] = "put quotes around the text"
+    takes_ensemble: ClassVar[bool] = False
     reads_text: ClassVar[bool] = True
 
     as_json: Annotated[Flag, Parameter("--json")] = False

@@ -211,7 +211,8 @@ class Align(Action):
             pairs = zip_lines(self.source, self.target)
         else:
             assert self.pairs_file is not None
-            columns, format_name = parse_columns(self.columns, predictor), resolve_format(self.format, predictor)
+            columns = parse_columns(self.columns, predictor, self.format)
+            format_name = resolve_format(self.format, predictor)
             with rename_data_options():
                 pairs = read_numbered_pairs(self.pairs_file, format=format_name, columns=columns or None)
         with rename_data_options():

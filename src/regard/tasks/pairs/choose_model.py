@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from regard.batch import Pair
+from regard.batch import UNKNOWN, Pair
 from regard.data.example import Example
 from regard.data.monotonicity import measure_monotonicity
 from regard.errors import RegardError
@@ -27,25 +27,44 @@ MONOTONIC = 0.7
 COPIED = 0.5
 """Share of target tokens that can be copied in order, beyond chance, from which a model copies by default."""
 
+UNKNOWN_WORDS = 0.05
+"""Share of unknown words in new targets from which a model copies, if at least `COPIED` of them are in their source."""
+
 SAMPLE = 1000
 """Number of pairs in which these shares are measured."""
 
 
+class UnknownWords(NamedTuple):
+    """The words of new targets that the vocabulary lacks: their share of all words, and how many are in the source."""
+
+    share: float
+    copied: float
+
+    @property
+    def need_copying(self) -> bool:
+        """Whether there are many, and a model that copies could write most of them."""
+        return self.share >= UNKNOWN_WORDS and self.copied >= COPIED
+
+
 def choose_pair_model(
-    pairs: Sequence[Pair], tokenizers: TokenizerPair, settings: Mapping[str, Any] | None = None
+    pairs: Sequence[Pair],
+    tokenizers: TokenizerPair,
+    settings: Mapping[str, Any] | None = None,
+    *,
+    must_copy: bool = False,
 ) -> tuple[str, str | None]:
     """Return the default preset and, unless it depends on the size of the data alone, the reason.
 
     A recurrent model with attention needs less data than a Transformer, and letters to phones or inflected forms are
     learned best with one source position for each target token, in order. That takes memory for every target token at
     every source position, so many different target characters, such as those of Chinese, are not for it. If the preset
-    lacks one of the given settings, return the first preset that has all of them.
+    lacks one of the given settings, or cannot copy and must, return the first preset that fits.
     """
     compatible = find_compatible_models(settings or {}, "recipe", PairTask.presets)
     preferred, reason = "bahdanau", None
     if not is_symbols(tokenizers.target):
         preferred = "transformer" if len(pairs) >= LARGE else preferred
-    elif "hard-monotonic" in compatible and tokenizers.target.size < SMALL and has_short_sides(pairs):
+    elif not must_copy and "hard-monotonic" in compatible and tokenizers.target.size < SMALL and has_short_sides(pairs):
         share = measure_monotonicity([(pair.source, pair.target or ()) for pair in take_sample(pairs)])
         if share >= MONOTONIC:
             preferred = "hard-monotonic"
@@ -76,7 +95,12 @@ def supports_copy(model: Mapping[str, Any]) -> bool:
 
 
 def choose_copy(
-    model: Mapping[str, Any], examples: Sequence[Example], tokenizers: TokenizerPair, *, is_new: bool
+    model: Mapping[str, Any],
+    examples: Sequence[Example],
+    tokenizers: TokenizerPair,
+    *,
+    unknown: UnknownWords,
+    is_new: bool,
 ) -> tuple[bool, str]:
     """Return whether a model copies, and the reason; one that continues a run without this setting does not."""
     setting = model.get("copy", "auto")
@@ -86,6 +110,11 @@ def choose_copy(
         return False, "no: the target has several columns"
     if setting != "auto" or not is_new:
         return setting is True, f"{'yes' if setting is True else 'no'}: as configured"
+    if unknown.need_copying:
+        return True, (
+            f"yes: {unknown.share:.0%} of the target words of the validation data are unknown, and "
+            f"{unknown.copied:.0%} of these are in their source; --copy no to change it"
+        )
     share, chance = measure_copied_shares(take_sample(examples), tokenizers)
     copies = share - chance >= COPIED * (1 - chance)
     answer, other = ("yes", "no") if copies else ("no", "yes")
@@ -93,6 +122,21 @@ def choose_copy(
         f"{answer}: {share:.0%} of the target tokens occur in their source in the same order, "
         f"{chance:.0%} in that of another pair; --copy {other} to change it"
     )
+
+
+def measure_unknown_words(examples: Sequence[Example], tokenizers: TokenizerPair) -> UnknownWords:
+    """Measure which words of new targets no vocabulary has, and which of them a model that copies could write.
+
+    Letters are so few that hardly any is new, and subwords spell every word.
+    """
+    target = tokenizers.target
+    if isinstance(target, ColumnTokenizer) or target.kind != "words":
+        return UnknownWords(0.0, 0.0)
+    table = CopyTable(tokenizers)
+    pairs = [table.encode_pair(example.source, example.target) for example in take_sample(examples)]
+    ids = [token for pair in pairs for token in pair.target or ()]
+    copied, lost = sum(token >= target.size for token in ids), ids.count(UNKNOWN)
+    return UnknownWords((copied + lost) / max(1, len(ids)), copied / max(1, copied + lost))
 
 
 def measure_copied_shares(examples: Sequence[Example], tokenizers: TokenizerPair) -> tuple[float, float]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from regard.batch import Pair
+from regard.batch import EOS, Pair
 from regard.models import MODELS
 from regard.models.hard_attention import HardAttention
 from regard.models.transformer import TransformerConfig
@@ -14,13 +15,21 @@ from regard.tasks.pairs.settings import PairRecipe
 from regard.tasks.pairs.validation import METRICS
 from regard.text import Tokenizer
 from regard.text.tokenizer import is_character_level
-from regard.training.defaults import check_metric, choose_training
+from regard.training.defaults import check_metric, choose_training, choose_width, count_bits, fade
 
 SHORT = 25
 """Mean target length, in tokens, up to which exact match is a useful metric."""
 
 SMALL = 500
 """Vocabulary size below which words are treated as symbols."""
+
+LITTLE = 1.2e6, 3.8e6
+"""Bits of targets up to which symbols get `MORE_DROPOUT`, and from which they do not."""
+
+MUCH = 20e6, 90e6
+"""Bits of targets up to which words get `MORE_DROPOUT`, and from which they do not."""
+
+MORE_DROPOUT = 0.1
 
 
 @dataclass(frozen=True)
@@ -30,6 +39,7 @@ class PairFacts:
     pairs: int
     source_tokens: int
     target_tokens: int
+    target_bits: float  # tokens times their entropy
     symbols: bool  # targets are letters, phones or digits, not running text
     words: bool  # targets are words or subwords, not single letters
     on_gpu: bool
@@ -38,8 +48,17 @@ class PairFacts:
     def of(pairs: Sequence[Pair], tokenizer: Tokenizer, *, on_gpu: bool) -> PairFacts:
         """Count pairs and tokens."""
         source = sum(len(pair.source) + 1 for pair in pairs)
-        target = sum(len(pair.target or ()) + 1 for pair in pairs)
-        return PairFacts(len(pairs), source, target, is_symbols(tokenizer), not is_character_level(tokenizer), on_gpu)
+        targets = Counter(token for pair in pairs for token in (*(pair.target or ()), EOS))
+        total = targets.total()
+        return PairFacts(
+            len(pairs),
+            source,
+            total,
+            count_bits(list(targets.values()), total),
+            symbols=is_symbols(tokenizer),
+            words=not is_character_level(tokenizer),
+            on_gpu=on_gpu,
+        )
 
     @property
     def tokens(self) -> int:
@@ -87,17 +106,21 @@ def choose_precision(recurrent: bool, facts: PairFacts) -> Literal["float32", "b
 
 
 def choose_pair_model_sizes(name: str, facts: PairFacts) -> dict[str, object]:
-    """Return model sizes that fit the amount of data, with more dropout for little text."""
-    tokens = facts.target_tokens
+    """Return model sizes that fit the amount of data, with more dropout for little."""
     if MODELS[name].model is HardAttention:
-        return {"hidden": 256, "embedding": 128, "layers": 2, "dropout": 0.4 if tokens < 400_000 else 0.3}
-    width = 128 if tokens < 400_000 else 256 if tokens < 10_000_000 else 512
-    recurrent = name != "transformer"
-    sizes: dict[str, object] = {"hidden": width, "embedding": width} if recurrent else {"width": width}
-    if not recurrent and facts.symbols and width == 128:
-        return {**sizes, "dropout": 0.3}
-    few = facts.words and tokens < 10_000_000
-    return {**sizes, "dropout": 0.3 if recurrent else 0.2} if few else sizes
+        return {"hidden": 256, "embedding": 128, "layers": 2, "dropout": choose_dropout(0.3, LITTLE, facts)}
+    width = choose_width(facts.target_bits)
+    if name == "transformer":
+        few_symbols = facts.symbols and facts.target_bits < LITTLE[1]
+        dropout = choose_dropout(0.2, LITTLE, facts) if few_symbols else choose_dropout(0.1, MUCH, facts)
+        return {"width": width, "dropout": dropout}
+    sizes: dict[str, object] = {"hidden": width, "embedding": width}
+    return {**sizes, "dropout": choose_dropout(0.2, MUCH, facts)} if facts.words else sizes
+
+
+def choose_dropout(least: float, bounds: tuple[float, float], facts: PairFacts) -> float:
+    """Return `MORE_DROPOUT` than the least up to the first bound, falling to the least at the second."""
+    return round(least + MORE_DROPOUT * fade(facts.target_bits, *bounds), 2)
 
 
 def has_even_heads(model: Mapping[str, Any]) -> bool:

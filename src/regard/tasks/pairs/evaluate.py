@@ -251,7 +251,8 @@ class EvaluatePairs(Evaluate, BuiltInOptions):
                     "--data is required: a file of pairs or a built-in corpus; or pass --source and --target"
                 )
             name = self.data
-            columns, format_name = parse_columns(self.columns, predictor), resolve_format(self.format, predictor)
+            columns = parse_columns(self.columns, predictor, self.format)
+            format_name = resolve_format(self.format, predictor)
             examples = list(read_pairs(name, format=format_name, columns=columns or None, on_empty=self.on_empty))
         if not examples:
             raise RegardError(f"{name} is empty; expected at least one pair")

@@ -10,7 +10,7 @@ from itertools import islice
 
 from regard.data.example import Example
 from regard.data.formats import read_pairs, read_parallel
-from regard.data.formats.columns import TABLE_FORMATS, parse_sides
+from regard.data.formats.columns import FEATURES, TABLE_FORMATS, TableFormat, parse_sides
 from regard.data.formats.lines import format_path
 from regard.data.formats.pairs import read_rows
 from regard.data.formats.tables import parse_column_number
@@ -59,16 +59,32 @@ def resolve_columns(settings: PairData) -> tuple[PairData, dict[str, str]]:
     Returns:
         The settings, and the names of columns that have none in a header: `3` -> `features`.
     """
-    path, named = settings.train, TABLE_FORMATS.get(settings.format or "")
+    named = TABLE_FORMATS.get(settings.format or "")
+    path = settings.train
+    if path == "-" or is_built_in(path, "pairs"):
+        path = None  # no file to look into beforehand
     if named is not None:
+        if path is not None and not settings.columns:
+            check_column_order(path, str(settings.format), named)
         columns = settings.columns or named.columns
         return replace(settings, columns=columns), named.labels if columns == named.columns else {}
-    if settings.columns or path in (None, "-") or is_built_in(path, "pairs"):
+    if settings.columns or path is None:
         return settings, {}
     check_pair_file(path)
-    rows = list(islice(read_rows(path, settings.format), ROWS))
-    found = detect_inflection(rows)
+    found = detect_inflection(list(islice(read_rows(path, settings.format), ROWS)))
     return (settings, {}) if found is None else (replace(settings, columns=found.columns), found.labels)
+
+
+def check_column_order(path: str, format_name: str, named: TableFormat) -> None:
+    """Raise a `RegardError` if a file looks like lemma, form and features in another order than that of its format."""
+    found = detect_inflection(list(islice(read_rows(path, "tsv"), ROWS)))
+    if found is None or FEATURES not in named.names or not found.labels or found.columns == named.columns:
+        return
+    number = next(number for number, label in found.labels.items() if label == FEATURES)
+    raise RegardError(
+        f"{path}: column {number} looks like features, but {format_name} is {', '.join(named.names)}; "
+        f"select the columns with --columns {','.join(found.columns)}"
+    )
 
 
 def name_columns(settings: PairData, labels: Mapping[str, str]) -> tuple[list[Column], list[Column]] | None:

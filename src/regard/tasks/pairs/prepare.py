@@ -12,7 +12,7 @@ from regard.data.pair_check import compute_unknown_share, pluralize, summarize_p
 from regard.errors import RegardError
 from regard.run import Run
 from regard.tasks.pairs.batches import PairBatches, encode_examples
-from regard.tasks.pairs.choose_model import choose_copy, choose_pair_model, supports_copy
+from regard.tasks.pairs.choose_model import choose_copy, choose_pair_model, measure_unknown_words, supports_copy
 from regard.tasks.pairs.defaults import PairFacts, choose_pair_settings
 from regard.tasks.pairs.load import PairSplit, load_pair_split, name_columns, resolve_columns
 from regard.tasks.pairs.settings import PairRecipe
@@ -40,19 +40,34 @@ def prepare_pairs(recipe: PairRecipe, existing_run: Run | None, device: str, rep
         tokenizers = load_same_tokenizers(recipe, existing_run, reporter)
     check_bpe_dropout(recipe.text, tokenizers)
     corpus, train, valid = encode_split(corpus, tokenizers, data.max_tokens, reporter)
+    recipe = choose_model(recipe, corpus, train, tokenizers, reporter, is_new=existing_run is None)
+    if recipe.model.get("copy") is True:
+        train, valid = (encode_examples(part, tokenizers, copy=True) for part in (corpus.train, corpus.valid))
+    facts = PairFacts.of(train, tokenizers.target, on_gpu=device != "cpu")
+    return build_prepared_pairs(choose_pair_settings(recipe, facts), corpus, tokenizers, train, valid, device)
+
+
+def choose_model(
+    recipe: PairRecipe,
+    corpus: PairSplit,
+    train: Sequence[Pair],
+    tokenizers: TokenizerPair,
+    reporter: Reporter,
+    *,
+    is_new: bool,
+) -> PairRecipe:
+    """Choose the model and whether it copies, where the recipe does not say, and report why."""
+    unknown = measure_unknown_words(corpus.valid, tokenizers)
     if "name" not in recipe.model:
-        name, because = choose_pair_model(train, tokenizers, recipe.model)
+        name, because = choose_pair_model(train, tokenizers, recipe.model, must_copy=unknown.need_copying)
         recipe = replace(recipe, model={**recipe.model, "name": name})
         if because is not None:
             reporter.info(f"model: {name}: {because}")
-    if supports_copy(recipe.model):
-        copy, reason = choose_copy(recipe.model, corpus.train, tokenizers, is_new=existing_run is None)
-        reporter.info(f"copy: {reason}")
-        recipe = replace(recipe, model={**recipe.model, "copy": copy})
-        if copy:
-            train, valid = (encode_examples(part, tokenizers, copy=True) for part in (corpus.train, corpus.valid))
-    facts = PairFacts.of(train, tokenizers.target, on_gpu=device != "cpu")
-    return build_prepared_pairs(choose_pair_settings(recipe, facts), corpus, tokenizers, train, valid, device)
+    if not supports_copy(recipe.model):
+        return recipe
+    copy, reason = choose_copy(recipe.model, corpus.train, tokenizers, unknown=unknown, is_new=is_new)
+    reporter.info(f"copy: {reason}")
+    return replace(recipe, model={**recipe.model, "copy": copy})
 
 
 def build_prepared_pairs(

@@ -11,7 +11,7 @@ from regard.models import MODELS, LanguageModel
 from regard.recipe import PLACEHOLDER_SIZE, find_compatible_models
 from regard.tasks.text import TextTask
 from regard.tasks.text.settings import TextRecipe
-from regard.training.defaults import choose_training, fill_defaults
+from regard.training.defaults import choose_training, choose_width, fill_defaults
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,7 @@ class TextFacts:
     """Statistics of the encoded training text."""
 
     tokens: int  # training tokens
+    bits: float  # tokens times their entropy
     character_level: bool  # tokens are single letters or bytes
     on_gpu: bool
 
@@ -82,5 +83,5 @@ def choose_segment(recipe: TextRecipe, facts: TextFacts) -> int:
 
 def choose_text_model_sizes(carries: bool, facts: TextFacts) -> dict[str, object]:
     """Return model sizes that fit the amount of text, for a recurrent model or a Transformer."""
-    width = 128 if facts.tokens < 300_000 else 256 if facts.tokens < 20_000_000 else 512
+    width = choose_width(facts.bits)
     return {"hidden": width, "embedding": width} if carries else {"width": width}

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+import numpy as np
+
 from regard.data.documents import Chunk, read_documents
 from regard.data.example import LinkedText
 from regard.data.labeled import is_table
@@ -38,10 +40,14 @@ from regard.tasks.text.settings import TextData, TextRecipe
 from regard.tasks.text.validation import TextValidation
 from regard.text import TextSteps, Tokenizer, TokenizerPair, choose_text_kind, learn_lm_tokenizer
 from regard.text.tokenizer import is_character_level
+from regard.training.defaults import count_bits
 from regard.training.loss import TextStep
 from regard.training.prepared import Prepared
 from regard.training.reporter import Reporter
 from regard.training.resume import load_tokenizers
+
+ENTROPY_TOKENS = 1_000_000
+"""Number of tokens of which the entropy is measured."""
 
 MAX_VALIDATION_TOKENS = 500_000
 """Maximum number of tokens to split off for validation; more would only take longer."""
@@ -85,7 +91,8 @@ def prepare_text(recipe: TextRecipe, run: Run, existing_run: Run | None, device:
     name = recipe.model.get("name") or choose_text_model(device != "cpu", recipe.model)
     recipe = replace(recipe, model={**recipe.model, "name": name})
     tokens = int(count_targets(parts.train_spans).sum())
-    facts = TextFacts(tokens, is_character_level(tokenizers.target), on_gpu=device != "cpu")
+    bits = count_bits(np.bincount(parts.train.tokens[:ENTROPY_TOKENS]), tokens)
+    facts = TextFacts(tokens, bits, is_character_level(tokenizers.target), on_gpu=device != "cpu")
     return build_prepared_text(choose_text_settings(recipe, facts), parts, tokenizers, device)
 
 
