@@ -23,7 +23,7 @@ def launch_spilling_program() -> None:
     import triton
     import triton.language as tl
 
-    @triton.jit
+    @triton.jit  # type: ignore[untyped-decorator]
     def center(numbers, WIDTH: tl.constexpr):  # noqa: N803
         places = numbers + tl.arange(0, WIDTH)
         row = tl.load(places)
@@ -50,6 +50,7 @@ def make_call(dtype=torch.bfloat16, n=32, width=64, score="scaled_dot", **option
 
 
 def launch_dot_programs() -> None:
+    assert TRITON_DOT.reduce is not None
     every = causal() & lengths([32]) & documents([[0] * 32])
     for options in (
         {},

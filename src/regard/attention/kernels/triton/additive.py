@@ -41,7 +41,7 @@ class Side(NamedTuple):
     strides: tuple[int, ...]
     features: Float[Tensor, "batch heads positions width"]  # values of keys; gradients of the output of queries
     feature_strides: tuple[int, ...]
-    count: int
+    length: int
 
 
 class Arguments(NamedTuple):
@@ -71,11 +71,13 @@ class Arguments(NamedTuple):
             "DROPOUT": dropout.rate > 0,
         }
         per_sequence = energy.float().expand(*shape[:-2], -1)
+        queries, keys = (
+            Side(numbers, numbers.stride(), features, features.stride(), length)
+            for numbers, features, length in zip(four_axes, (of_queries, of_keys), shape[-2:], strict=True)
+        )
         return Arguments(
-            *(
-                Side(numbers, numbers.stride(), features, features.stride(), count)
-                for numbers, features, count in zip(four_axes, (of_queries, of_keys), shape[-2:], strict=True)
-            ),
+            queries,
+            keys,
             rule,
             pad(per_sequence * (-2 * LOG2_E), (0, options["HIDDEN"] - energy.shape[-1])).contiguous(),
             per_sequence.sum(-1).contiguous(),
@@ -261,11 +263,11 @@ def launch_backward(
     if side == "keys":
         own, other = other, own
     unused = of_hidden.new_empty(1)
-    blocks = choose_blocks(own.count, arguments, mixes=side == "keys")
-    differentiate[blocks.get_grid(own.count, arguments)](
+    blocks = choose_blocks(own.length, arguments, mixes=side == "keys")
+    differentiate[blocks.get_grid(own.length, arguments)](
         own, other, *arguments[2:-1], rows.statistic, rows.means, of_hidden,
         unused if of_energy is None else of_energy, of_values, unused if of_bias is None else of_bias,
-        strides(unused if of_bias is None else of_bias), *arguments.sizes, *rows.dropout, -(-own.count // blocks.own),
+        strides(unused if of_bias is None else of_bias), *arguments.sizes, *rows.dropout, -(-own.length // blocks.own),
         OF_KEYS=side == "keys", OF_ENERGY=of_energy is not None, OF_BIAS=of_bias is not None,
         **blocks.options, **arguments.options, num_stages=1, **LAUNCH_OPTIONS,
     )  # fmt: skip

@@ -201,7 +201,7 @@ def attend_to_keys(
     """Store the output and the log-sum-exp of a block of queries, by a softmax that is rescaled from tile to tile."""
     first, sequence = tl.program_id(0) % blocks * OWN, (tl.program_id(0) // blocks).to(tl.int64)
     batch, head = sequence // heads, sequence % heads
-    n, m = queries.count, keys.count
+    n, m = queries.length, keys.length
     rows, features = first + tl.arange(0, OWN), tl.program_id(1) * FEATURES + tl.arange(0, FEATURES)
     query = find_hidden(queries, batch, head, rows)
     mode = choose_mode(largest)
@@ -271,7 +271,7 @@ def differentiate(
     """
     first, sequence = tl.program_id(0) % blocks * OWN, (tl.program_id(0) // blocks).to(tl.int64)
     batch, head = sequence // heads, sequence % heads
-    n, m = (other.count, own.count) if OF_KEYS else (own.count, other.count)
+    n, m = (other.length, own.length) if OF_KEYS else (own.length, other.length)
     own_indices = first + tl.arange(0, OWN)
     features = tl.program_id(1) * FEATURES + tl.arange(0, FEATURES)
     own_hidden = find_hidden(own, batch, head, own_indices)
@@ -287,7 +287,7 @@ def differentiate(
     end = m
     if LENGTHS:
         end = tl.minimum(tl.load(rule.lengths + sequence), m)
-    last = tl.minimum(first + OWN, own.count) - 1
+    last = tl.minimum(first + OWN, own.length) - 1
     if OF_KEYS:
         start, _, _, stop = find_columns(first, last, n, -rule.right, -rule.left, OTHER, RIGHT, LEFT, True)
         stop = tl.where(first < end, stop, start)
@@ -350,9 +350,9 @@ def multiply_features(own, other, batch, head, own_indices, other_indices, width
     products = tl.zeros((OWN, OTHER), tl.float32)
     for start in range(0, width, PART):
         features = start + tl.arange(0, PART)
-        left = load_tile(own.features, own.feature_strides, batch, head, own_indices, features, own.count, width)
+        left = load_tile(own.features, own.feature_strides, batch, head, own_indices, features, own.length, width)
         right = load_tile(
-            other.features, other.feature_strides, batch, head, other_indices, features, other.count, width
+            other.features, other.feature_strides, batch, head, other_indices, features, other.length, width
         )
         products += tl.dot(left, tl.trans(right), input_precision="tf32x3" if left.dtype == tl.float32 else "tf32")
     return tl.trans(products)

@@ -34,7 +34,7 @@ class Side(NamedTuple):
     norms: Float[Tensor, "*batch positions"]  # squared, less the center
     features: Float[Tensor, "batch heads positions features"]
     feature_strides: tuple[int, ...]
-    count: int
+    length: int
 
 
 class Arguments(NamedTuple):
@@ -200,7 +200,7 @@ def differentiate_side(
     of_reach = torch.empty_like(like) if points and side == "queries" else None
     gradients = of_points, of_features, of_reach
     own_size, other_size, warps = choose_blocks(arguments, backward=True)
-    blocks = -(-own.count // own_size)
+    blocks = -(-own.length // own_size)
     differentiate[(blocks * arguments.sequences,)](
         own,
         other,

@@ -34,10 +34,10 @@ def load_tile(tensor, strides, batch, head, indices, dims, count, width):
 @no_type_check
 def load_points(side, center, batch, head, sequence, indices, dims, width, CENTERED: tl.constexpr):
     """Load points, less the center if `CENTERED`, and their squared norms."""
-    points = load_tile(side.points, side.point_strides, batch, head, indices, dims, side.count, width)
+    points = load_tile(side.points, side.point_strides, batch, head, indices, dims, side.length, width)
     if CENTERED:
         points -= tl.load(center + sequence * width + dims, mask=dims < width, other=0.0)[None, :]
-    norms = tl.load(side.norms + sequence * side.count + indices, mask=indices < side.count, other=FAR)
+    norms = tl.load(side.norms + sequence * side.length + indices, mask=indices < side.length, other=FAR)
     return points, norms
 
 
@@ -47,7 +47,7 @@ def load_coordinate(side, batch, head, indices, dim):
     """Load one coordinate of points."""
     strides = side.point_strides
     places = side.points + batch * strides[0] + head * strides[1] + indices.to(tl.int64) * strides[2]
-    return tl.load(places + dim * strides[3], mask=indices < side.count, other=0.0)
+    return tl.load(places + dim * strides[3], mask=indices < side.length, other=0.0)
 
 
 @triton.jit
@@ -141,7 +141,7 @@ def compare_points(
         squares = square_differences(own, other, batch, head, own_indices, other_indices, width, OWN, OTHER)
         gap = (reach.to(tl.float64) * reach.to(tl.float64) - squares).to(tl.float32) * factor
         squared = squares.to(tl.float32) * factor
-        inside = (own_indices < own.count)[:, None] & (other_indices < other.count)[None, :]
+        inside = (own_indices < own.length)[:, None] & (other_indices < other.length)[None, :]
         value = tl.where(inside, find_exact_value(squared, gap, POWER), -1.0)
         if POWER != 0:
             slope = tl.where(squares > 0, find_slope(squared, POWER), 0.0)
@@ -205,7 +205,7 @@ def attend_to_keys(
     """Store the output of a block of queries, the sum of the kernel's values, and whether differences were required."""
     first, sequence = tl.program_id(0) % blocks * OWN, (tl.program_id(0) // blocks).to(tl.int64)
     batch, head = sequence // heads, sequence % heads
-    n, m = queries.count, keys.count
+    n, m = queries.length, keys.length
     rows, dims, value_dims = first + tl.arange(0, OWN), tl.arange(0, WIDTH), tl.arange(0, FEATURES)
     query, query_norms = load_points(queries, center, batch, head, sequence, rows, dims, width, CENTERED)
     reach = tl.load(reaches + sequence)
@@ -286,15 +286,17 @@ def differentiate(
     """
     first, sequence = tl.program_id(0) % blocks * OWN, (tl.program_id(0) // blocks).to(tl.int64)
     batch, head = sequence // heads, sequence % heads
-    n, m = (other.count, own.count) if OF_KEYS else (own.count, other.count)
+    n, m = (other.length, own.length) if OF_KEYS else (own.length, other.length)
     indices, dims, feature_dims = first + tl.arange(0, OWN), tl.arange(0, WIDTH), tl.arange(0, FEATURES)
     points, norms = load_points(own, center, batch, head, sequence, indices, dims, width, CENTERED)
-    own_features = load_tile(own.features, own.feature_strides, batch, head, indices, feature_dims, own.count, features)
+    own_features = load_tile(
+        own.features, own.feature_strides, batch, head, indices, feature_dims, own.length, features
+    )
     reach = tl.load(reaches + sequence)
     end = m
     if LENGTHS:
         end = tl.minimum(tl.load(rule.lengths + sequence), m)
-    last = tl.minimum(first + OWN, own.count) - 1
+    last = tl.minimum(first + OWN, own.length) - 1
     if OF_KEYS:
         start, sure_start, sure_stop, stop = find_columns(
             first, last, n, -rule.right, -rule.left, OTHER, RIGHT, LEFT, DOCUMENTS or MATRIX
@@ -316,7 +318,7 @@ def differentiate(
             other, center, batch, head, sequence, others, dims, width, CENTERED
         )  # fmt: skip
         other_features = load_tile(
-            other.features, other.feature_strides, batch, head, others, feature_dims, other.count, features
+            other.features, other.feature_strides, batch, head, others, feature_dims, other.length, features
         )
         if OF_KEYS:
             queries, rows, cols = others, others[None, :], indices[:, None]
@@ -354,8 +356,8 @@ def differentiate(
                 factors = factors.to(tl.bfloat16).to(tl.float32)  # as in the product, so that both sums fit
             factor_sums += tl.sum(factors, 1)
             point_sums -= multiply(factors, other_points, PRECISION)
-    inside = indices < own.count
-    places = (sequence * own.count + indices)[:, None]
+    inside = indices < own.length
+    places = (sequence * own.length + indices)[:, None]
     if POINTS:
         point_sums += points.to(tl.float32) * factor_sums[:, None]
         gradient = point_sums * (-2 / (reach * reach))

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Int
@@ -123,7 +123,7 @@ class RuleArguments(NamedTuple):
     right: int
 
 
-def prepare_rule(call: Call) -> tuple[RuleArguments, dict[str, bool]]:
+def prepare_rule(call: Call) -> tuple[RuleArguments, dict[str, Any]]:
     """Return the bias and the rule of a call, and which parts of them there are; copied only if the layout requires."""
     shape, device = call.terms.shape, call.query.device
     parts = describe_rule(call.terms.visible, shape)
