@@ -1,6 +1,9 @@
 """Watch a small model of every model type of the installed Transformers, and write what was seen as a table.
 
-python benchmarks/coverage.py rows.jsonl docs/coverage.md      # continues where rows.jsonl ends
+python benchmarks/coverage.py rows.jsonl docs/coverage.md CHECKOUT      # continues where rows.jsonl ends
+
+A model is built from the configuration of its type. Where none is small enough and no inputs are found for it, the
+model and the inputs of the type's own tests are taken, if CHECKOUT is a folder with the repository of Transformers.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import sys
 import time
 import traceback
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +27,42 @@ from transformers import CONFIG_MAPPING
 sys.path.insert(0, str(Path(__file__).parent))
 from coverage_check import check_eager, check_forward, check_generation, check_training
 from coverage_table import write_page
+from tested_types import import_testers, iter_tested
 from tiny_types import MAX_PARAMETERS, build_configs, build_model, count_parameters, find_model_classes, iter_inputs
 
-SECONDS = 10  # of a core, for one type
+SECONDS = 20  # of a core, for one type
 MEMORY = 5 * 2**30
 
 
-def check_type(model_type: str) -> dict[str, Any]:
-    """Build the smallest model of a type that runs, and check it."""
+def check_type(model_type: str, checkout: Path | None) -> dict[str, Any]:
+    """Build the smallest model of a type that runs, and check it; if it computes no attention, that of the tests."""
     failures: list[str] = []
+    checked: dict[str, Any] = {}
+    for how, model, inputs in iter_models(model_type, checkout, failures):
+        if checked and how != "tests":
+            continue
+        try:
+            with torch.no_grad():
+                model(**inputs)
+        except Exception as error:
+            failures.append(f"{type(model).__name__}({', '.join(inputs)}): {type(error).__name__}: {error}")
+            continue
+        types = {str(getattr(getattr(part, "config", None), "model_type", "")) for part in model.modules()}
+        row = {"class": type(model).__name__, "made": how, "inputs": sorted(inputs)}
+        row |= {"parts": sorted(types - {"", model_type})} | run_checks(model, inputs)
+        if row.get("attentions") or checkout is None:
+            return row
+        checked = checked or row
+    return checked or {
+        "not_built": (failures or ["no configuration"])[-1][:300],
+        "failures": [text[:160] for text in failures],
+    }
+
+
+def iter_models(
+    model_type: str, checkout: Path | None, failures: list[str]
+) -> Iterator[tuple[str, Any, dict[str, Any]]]:
+    """Yield models of a type, each with how it was made and inputs that it may take."""
     for how, config in build_configs(model_type):
         for kind in find_model_classes(model_type, type(config))[:4]:
             try:
@@ -39,26 +70,13 @@ def check_type(model_type: str) -> dict[str, Any]:
                     failures.append(f"{how}: too large")
                     continue
                 model = build_model(kind, config)
+                tries = list(iter_inputs(model))
             except Exception as error:
                 failures.append(f"{how}: {kind.__name__}: {type(error).__name__}: {error}")
                 continue
-            inputs = find_inputs(model, failures)
-            if inputs is not None:
-                return {"class": kind.__name__, "made": how, "inputs": sorted(inputs)} | run_checks(model, inputs)
-    return {"not_built": (failures or ["no configuration"])[-1][:300], "failures": [text[:160] for text in failures]}
-
-
-def find_inputs(model: Any, failures: list[str]) -> dict[str, torch.Tensor] | None:
-    """Return the first inputs that a model takes."""
-    for inputs in iter_inputs(model):
-        try:
-            with torch.no_grad():
-                model(**inputs)
-        except Exception as error:
-            failures.append(f"{type(model).__name__}({', '.join(inputs)}): {type(error).__name__}: {error}")
-            continue
-        return inputs
-    return None
+            yield from ((how, model, inputs) for inputs in tries)
+    if checkout is not None:
+        yield from (("tests", *built) for built in iter_tested(checkout, model_type, failures))
 
 
 def run_checks(model: Any, inputs: dict[str, torch.Tensor]) -> dict[str, Any]:
@@ -74,7 +92,7 @@ def run_checks(model: Any, inputs: dict[str, torch.Tensor]) -> dict[str, Any]:
     return row
 
 
-def run_apart(model_type: str, path: Path) -> None:
+def run_apart(model_type: str, path: Path, checkout: Path | None) -> None:
     """Check a type in a process of its own, which writes its row; a crash or a stop at the limit is a row, too."""
     started = time.time()
     child = os.fork()
@@ -82,7 +100,7 @@ def run_apart(model_type: str, path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 5))
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
         try:
-            row = check_type(model_type)
+            row = check_type(model_type, checkout)
         except BaseException:
             row = {"not_built": traceback.format_exc()[-300:]}
         write_row(path, {"type": model_type, "seconds": round(time.time() - started, 1)} | row)
@@ -99,19 +117,24 @@ def write_row(path: Path, row: dict[str, Any]) -> None:
         file.write(json.dumps(row) + "\n")
 
 
-def main(rows: Path, page: Path | None, types: list[str]) -> None:
+def main(rows: Path, page: Path | None, checkout: Path | None, types: list[str]) -> None:
     """Check all types that have no row yet, and write the page."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     transformers.logging.set_verbosity_error()
     done = {json.loads(line)["type"] for line in rows.read_text().splitlines()} if rows.exists() else set()
-    check_type("llama")  # imports once what every process needs
+    check_type("llama", None)  # imports once what every process needs
+    if checkout is not None:
+        import_testers(checkout)
     for model_type in types or list(CONFIG_MAPPING):
         if model_type not in done:
-            run_apart(model_type, rows)
+            run_apart(model_type, rows, checkout)
     if page is not None:
         write_page(page, [json.loads(line) for line in rows.read_text().splitlines()])
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]) if len(sys.argv) > 2 and sys.argv[2] != "-" else None, sys.argv[3:])
+    rows, page, checkout = (None if given == "-" else Path(given) for given in [*sys.argv[1:4], "-", "-", "-"][:3])
+    if rows is None:
+        sys.exit(f"usage: {sys.argv[0]} ROWS [PAGE [CHECKOUT [TYPE ...]]], where - leaves out PAGE or CHECKOUT")
+    main(rows, page, checkout, sys.argv[4:])

@@ -21,7 +21,16 @@ def write_page(page: Path, rows: list[Row]) -> None:
     without = [row for row in built if not row.get("attentions")]
     left = [row for row in rows if "not_built" in row]
     lines = [*describe(built, attending, without, left), *table(attending), "", *list_without(without)]
-    page.write_text("\n".join([*lines, *list_left(left)]) + "\n", encoding="utf-8")
+    page.write_text("\n".join([*lines, *list_left(left, find_parts(built))]) + "\n", encoding="utf-8")
+
+
+def find_parts(built: list[Row]) -> dict[str, str]:
+    """Return the types that were parts of models of other types, with the first of these."""
+    parts: dict[str, str] = {}
+    for row in built:
+        for part in row.get("parts", ()):
+            parts.setdefault(part, row["type"])
+    return parts
 
 
 def describe(built: list[Row], attending: list[Row], without: list[Row], left: list[Row]) -> Iterator[str]:
@@ -33,11 +42,12 @@ def describe(built: list[Row], attending: list[Row], without: list[Row], left: l
     yield "# Coverage of `watch`: the model types of Transformers"
     yield ""
     yield (
-        "`python benchmarks/coverage.py rows.jsonl docs/coverage.md` builds a small random model of every model type "
-        f"of Transformers {transformers.__version__} from its configuration, runs it with and without `watch`, and "
-        f"compares "
-        f"(torch {torch.__version__.partition('+')[0]}, CPU, float32). Of {len(built) + len(left)} types, {len(built)} "
-        f"could be built and run that way; {len(attending)} of them compute attention."
+        "`python benchmarks/coverage.py rows.jsonl docs/coverage.md CHECKOUT` builds a small random model of every "
+        f"model type of Transformers {transformers.__version__}, runs it with and without `watch`, and compares (torch "
+        f"{torch.__version__.partition('+')[0]}, CPU, float32). Models are built from the configuration of their type, "
+        "or, where that makes none that is small and runs, by the type's own tests in a checkout of the repository of "
+        f"Transformers ({sum(row.get('made') == 'tests' for row in built)} types). Of {len(built) + len(left)} types, "
+        f"{len(built)} were built and run that way; {len(attending)} of them compute attention."
     )
     yield ""
     yield "| | types |"
@@ -51,7 +61,8 @@ def describe(built: list[Row], attending: list[Row], without: list[Row], left: l
         "*Exact*: every call of `scaled_dot_product_attention` was recorded with the weights that this operator itself "
         "gives, in float64, for values that are the identity matrix, to 2e-4 (what float32 leaves of large random "
         "scores); and every matrix that eager attention returns with `output_attentions=True` was recorded in that "
-        "run. *how*: `lazy` weights are computed on demand from query and keys, `matrix` is the model's own."
+        "run, except those of deformable attention, which has no keys. With a static cache, `generate` ran uncompiled. "
+        "*how*: `lazy` weights are computed on demand from query and keys, `matrix` is the model's own."
     )
     yield ""
 
@@ -99,13 +110,20 @@ def list_without(rows: list[Row]) -> Iterator[str]:
     yield ""
 
 
-def list_left(rows: list[Row]) -> Iterator[str]:
-    """Yield the types that were not checked."""
+def list_left(rows: list[Row], parts: dict[str, str]) -> Iterator[str]:
+    """Yield the types that were not checked by themselves."""
+    yield "## Checked as a part of another type"
+    yield ""
+    yield "These types were not built by themselves. They are a part of the type in parentheses, which is in the table:"
+    yield ""
+    names = sorted(row["type"] for row in rows)
+    yield ", ".join(f"{name} ({parts[name]})" for name in names if name in parts) + "."
+    yield ""
     yield "## Not checked"
     yield ""
     yield (
-        "No small model could be built from the configuration alone, or inputs were not found for it (they need a "
-        "library that is not installed, images in a format of their own, or more memory):"
+        "No small model could be built, or inputs were not found for it: it needs a library that is not installed or "
+        "files of a pretrained model, or neither its configuration nor a test makes a small one:"
     )
     yield ""
-    yield ", ".join(sorted(row["type"] for row in rows)) + "."
+    yield ", ".join(name for name in names if name not in parts) + "."

@@ -1,7 +1,8 @@
 """Memory of looking at images: `python benchmarks/images.py WAY MODEL SIDE`.
 
 Each call is a fresh process that builds a model from its configuration (random weights), runs it once on a
-random image and prints one JSON line: the peak memory above that of the loaded model, in bytes, and the seconds.
+random image and prints one JSON line: the peak memory above that of the loaded model, in bytes, the seconds by the
+clock and those of all cores together.
 
 WAY is `forward` (the plain model), `look` (`regard.look`) or `eager` (`output_attentions=True`). MODEL is `vit`
 (ViT-base) or `llava` (a vision tower and a language model of 12 layers, 12 heads and width 768 each). SIDE is
@@ -11,13 +12,13 @@ that of the image in pixels; patches have 16.
 from __future__ import annotations
 
 import json
-import resource
 import sys
 import time
 from typing import Any
 
 import numpy as np
 import torch
+from memory import get_peak, start_peak
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import (
     CLIPImageProcessor,
@@ -39,11 +40,6 @@ BASE: dict[str, Any] = {
     "num_attention_heads": 12,
 }
 TEXT = "<image> what is on the table"
-
-
-def peak() -> int:
-    """Return the peak memory of this process in bytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def build_vit(side: int) -> tuple[Any, Any, tuple[str, ...]]:
@@ -81,14 +77,15 @@ def main(way: str, name: str, side: int) -> None:
     if way == "eager":
         model.set_attn_implementation("eager")
     with torch.no_grad():
-        before, start = peak(), time.perf_counter()
+        before, start, cores = start_peak(), time.perf_counter(), time.process_time()
         if way == "look":
             regard.look(model, processor, image, *text)
         else:
             inputs = processor(images=image, **({"text": text[0]} if text else {}), return_tensors="pt")
             model(**inputs, output_attentions=way == "eager")
-        seconds, used = time.perf_counter() - start, peak() - before
-    print(json.dumps({"way": way, "model": name, "side": side, "bytes": used, "seconds": round(seconds, 2)}))
+        seconds, core_seconds, used = time.perf_counter() - start, time.process_time() - cores, get_peak() - before
+    times = {"seconds": round(seconds, 2), "core_seconds": round(core_seconds, 2)}
+    print(json.dumps({"way": way, "model": name, "side": side, "bytes": used, **times}))
 
 
 if __name__ == "__main__":

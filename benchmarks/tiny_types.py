@@ -162,15 +162,20 @@ def count_parameters(kind: type[nn.Module], config: Any) -> int:
 
 
 def build_model(kind: type[nn.Module], config: Any) -> nn.Module:
-    """Build a model with random parameters, which make weights that differ."""
+    """Build a model with random parameters."""
     torch.manual_seed(0)
     model = kind(config).eval()
+    draw_parameters(model)
+    return model
+
+
+def draw_parameters(model: nn.Module) -> None:
+    """Set the parameters of a model to random numbers, which make weights that differ."""
     generator = torch.Generator().manual_seed(1)
     for parameter in model.parameters():
-        if parameter.ndim > 1 and parameter.is_floating_point():
+        if parameter.ndim > 1 and parameter.is_floating_point() and parameter[0].numel():
             scale = min(0.2, 1.5 / parameter[0].numel() ** 0.5)
             parameter.data.normal_(0, scale, generator=generator)
-    return model
 
 
 def find_setting(config: Any, *names: str) -> Any:

@@ -206,6 +206,17 @@ def log_sum(scores):
     return torch.exp(scores - torch.logsumexp(scores, -1, keepdim=True))
 
 
+def exponentials(scores):
+    powers = torch.exp(scores - scores.max(-1, keepdim=True).values)
+    return powers / powers.sum(-1, keepdim=True)
+
+
+def exponentials_in_place(scores):
+    powers = (scores - scores.amax(-1, keepdim=True)).exp()
+    powers /= powers.sum((-1,), keepdim=True)
+    return powers
+
+
 WRITTEN = {
     "matmul": lambda w, v: w @ v,
     "bmm": lambda w, v: torch.bmm(w.reshape(6, 5, 7), v.reshape(6, 7, 4)),
@@ -224,6 +235,8 @@ SOFTMAXES = [
     log_softmax_in_place,
     softmin,
     log_sum,
+    exponentials,
+    exponentials_in_place,
 ]
 
 
@@ -233,6 +246,41 @@ def test_a_softmax_contracted_with_values_is_attention(way, softmax):
     scores, values = torch.randn(2, 3, 5, 7), torch.randn(2, 3, 7, 4)
     call = see(lambda: WRITTEN[way](softmax(scores), values))
     torch.testing.assert_close(call.dense(), scores.softmax(-1))
+
+
+UNBATCHED = {
+    "matmul": lambda w, v: w @ v,
+    "mm": torch.mm,
+    "addmm": lambda w, v: torch.addmm(v[:1], w, v),
+    "einsum": lambda w, v: torch.einsum("ij,jd->id", w, v),
+    "einsum without its result": lambda w, v: torch.einsum("ij, jd", w, v),
+    "tensordot": lambda w, v: torch.tensordot(w, v, dims=([-1], [0])),
+    "tensordot of one axis": lambda w, v: torch.tensordot(w, v, 1),
+    "transposed": lambda w, v: v.T @ w.T,
+}
+
+
+@pytest.mark.parametrize("way", UNBATCHED)
+def test_a_single_sequence_without_a_batch_is_seen(way):
+    scores, values = torch.randn(5, 7), torch.randn(7, 4)
+    call = see(lambda: UNBATCHED[way](scores.softmax(-1), values))
+    torch.testing.assert_close(call.dense(), scores.softmax(-1))
+
+
+def test_values_broadcast_over_the_queries_are_seen():
+    scores, values = torch.randn(2, 3, 5, 7), torch.randn(2, 3, 7, 4)
+    call = see(lambda: (scores.softmax(-1)[..., None] * values[:, :, None]).sum(-2))
+    torch.testing.assert_close(call.dense(), scores.softmax(-1))
+
+
+def test_exponentials_set_to_zero_are_hidden_keys():
+    scores, values, visible = torch.randn(2, 5, 7), torch.randn(2, 7, 4), torch.rand(5, 7) < 0.7
+
+    def assign():
+        powers = scores.exp() * visible
+        return (powers / powers.sum(-1, keepdim=True)) @ values
+
+    torch.testing.assert_close(see(assign).dense(), scores.masked_fill(~visible, -torch.inf).softmax(-1))
 
 
 def test_changed_weights_are_those_that_were_used():
@@ -285,6 +333,7 @@ def test_heads_after_queries_are_put_first():
 NO_ATTENTION = {
     "probabilities of words": lambda: torch.randn(2, 5, 9).softmax(-1) @ nn.Parameter(torch.randn(9, 4)),
     "an expert for each token": lambda: (torch.randn(6, 4).softmax(-1)[..., None] * torch.randn(6, 4, 8)).sum(1),
+    "words of a table": lambda: torch.randn(5, 9).softmax(-1) @ nn.Parameter(torch.randn(4, 9)).T,
     "another axis": lambda: torch.randn(2, 5, 7).softmax(-1).transpose(1, 2) @ torch.randn(2, 5, 4),
 }
 

@@ -1,3 +1,4 @@
+import threading
 import warnings
 
 import pytest
@@ -28,14 +29,47 @@ class LinearAttention(nn.Module):
         return x @ (self.keys(x).softmax(-1).mT @ x)
 
 
+class Mixer(nn.Module):
+    def forward(self, x):
+        return functional.scaled_dot_product_attention(x, x, x)
+
+
+class Mapped(nn.Module):
+    def forward(self, x):
+        return torch.vmap(lambda one: functional.scaled_dot_product_attention(one, one, one))(x)
+
+
+class Gated(nn.Module):
+    def forward(self, x):
+        return (x[:, 0].softmax(-1)[..., None] * torch.ones(2, 8, 3)).sum(1)
+
+
+class Threaded(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+        self.mixer = Mixer()
+
+    def forward(self, x):
+        thread = threading.Thread(target=self.attention, args=(x, x, x))
+        thread.start()
+        thread.join()
+        return self.mixer(x)
+
+
+class SampledAttention(nn.Module):
+    def forward(self, x, weights):
+        sampled = functional.grid_sample(x[:, None], torch.zeros(len(x), 5, 5, 2), align_corners=False)[:, 0]
+        return weights @ sampled
+
+
 class DeformableAttention(nn.Module):
     def __init__(self):
         super().__init__()
-        self.weigh = nn.Linear(8, 5)
+        self.weigh, self.sample = nn.Linear(8, 5), SampledAttention()
 
     def forward(self, x):
-        sampled = functional.grid_sample(x[:, None], torch.zeros(len(x), 5, 5, 2), align_corners=False)[:, 0]
-        return self.weigh(x).softmax(-1) @ sampled
+        return self.sample(x, self.weigh(x).softmax(-1))
 
 
 class Model(nn.Module):
@@ -75,15 +109,67 @@ def test_all_attention_is_reported_and_what_was_not_seen():
     assert [one["ran"] for one in record["unseen"]] == [True, True, False]
 
 
-def test_a_script_is_said_to_record_nothing():
+@pytest.mark.parametrize("kind", [LinearAttention, Mixer])  # found by its name, or by what it computes
+def test_a_script_is_said_to_record_nothing(kind):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
-        model = nn.Sequential(torch.jit.trace(LinearAttention(), X))
+        model = torch.jit.trace(kind(), X)
+    reason = "TorchScript runs its own graph, which nothing can be recorded from"
+    for part, path in ((model, "the model"), (nn.Sequential(model), "0")):
+        with pytest.warns(UserWarning, match=f"no attention was recorded; {path} .*: {reason}"), watch(part) as seen:
+            part(X)
+        assert [one.reason for one in seen.report().unseen] == [reason]
+
+
+def test_a_module_that_ran_in_another_thread_is_said():
+    model = Threaded()
     with watch(model) as seen:
         model(X)
-    assert [one.reason for one in seen.report().unseen] == [
-        "TorchScript runs its own graph, which nothing can be recorded from"
-    ]
+    assert [(one.path, one.reason) for one in seen.report().unseen] == [("attention", "it ran in another thread")]
+
+
+NOTES = {
+    Mapped: "0: attention or a softmax inside torch.vmap, which cannot be recorded",
+    Gated: "0: its softmax weighs tensors elementwise, as a gate does or as pooling does; not recorded",
+}
+
+
+@pytest.mark.parametrize("kind", NOTES)
+def test_what_may_be_attention_is_noted(kind):
+    model = nn.Sequential(kind())
+    plain = model(X)
+    with watch(model) as seen:
+        assert torch.equal(model(X), plain)
+    assert len(seen) == 0
+    assert seen.report().notes == (NOTES[kind],)
+
+
+class Projected(nn.Module):
+    """Multi-head attention whose parts are modules of their own."""
+
+    def __init__(self):
+        super().__init__()
+        self.query, self.keys, self.attend = nn.Linear(8, 8), nn.Linear(8, 8), Written()
+
+    def forward(self, query, key, value):
+        return self.attend(self.query(query), self.keys(key), value)
+
+
+class Written(nn.Module):
+    def forward(self, q, k, v):
+        return (q @ k.mT).softmax(-1) @ v
+
+
+@pytest.mark.parametrize("images", [(), (3,)])  # several sequences for each image have four axes
+def test_the_kind_is_that_of_what_the_module_with_the_projections_was_given(images):
+    model = nn.ModuleDict({"self": Projected(), "positions": Projected(), "cross": Projected()})
+    model.forward = lambda x, y: (model["self"](x, x, x), model["positions"](x, x, x + 1), model["cross"](x, y, y))
+    x = torch.randn(2, *images, 5, 8)
+    for y in (torch.randn(2, *images, 5, 8), torch.randn(2, *images, 7, 8)):
+        with watch(model) as seen:
+            model(x, y)
+        kinds = {one.path.partition(".")[0]: one.kind for one in seen.report().seen}
+        assert kinds == {"self": "self", "positions": "self", "cross": "cross"}
 
 
 def test_attention_outside_of_the_model_is_counted():

@@ -16,6 +16,10 @@ from transformers import (
     CLIPModel,
     Idefics2Config,
     Idefics2ForConditionalGeneration,
+    Idefics3Config,
+    Idefics3ForConditionalGeneration,
+    Idefics3ImageProcessor,
+    Idefics3Processor,
     IdeficsConfig,
     IdeficsForVisionText2Text,
     LlavaConfig,
@@ -196,6 +200,31 @@ def test_words_of_qwen_look_at_the_frames_of_a_video():
     np.testing.assert_array_equal(picture.images[2].pixels, video[4])  # the first of the third pair
     expected = read_eagerly(model, processor(videos=[video], text=text, return_tensors="pt"))
     np.testing.assert_allclose(picture.select("dog", 2, layer=1, head=1).ravel(), expected[1, 1, 21, 13:19], atol=1e-5)
+
+
+@pytest.mark.parametrize("tiles", [False, True])
+def test_words_of_idefics_3_look_at_images_that_are_not_cut_into_tiles(tiles):
+    marks = ("<fake_token_around_image>", "<global-img>", "<end_of_utterance>")
+    text_config = {**SIZES, "model_type": "llama", "vocab_size": 8, "num_key_value_heads": 2, "pad_token_id": 0}
+    config = Idefics3Config(text_config=text_config, vision_config=VISION, scale_factor=2, image_token_id=1)
+    model = spread(Idefics3ForConditionalGeneration(config))
+    sizes = {"size": {"longest_edge": 32 if tiles else 16}, "max_image_size": {"longest_edge": 16}}
+    tokenizer = of_words_and_images(*marks)
+    tokenizer.pad_token = "<unk>"
+    processor = Idefics3Processor(
+        Idefics3ImageProcessor(**sizes, **NORMAL, do_image_splitting=tiles), tokenizer, image_seq_len=4
+    )
+    images = [make_image(1), make_image(2)]
+    if tiles:
+        with pytest.raises(RegardError, match="cuts images into tiles, whose patches form no single grid"):
+            regard.look(model, processor, images, "a red dog")
+        return
+    picture = regard.look(model, processor, images, "a red dog")
+    assert (picture.rows[-3:], picture.weights.shape) == (("a", "red", "dog"), (2, 2, 4, 8))
+    inputs = processor(images=images, text="<image><image>a red dog", return_tensors="pt")
+    columns = (inputs["input_ids"][0] == 1).nonzero().flatten()
+    expected = read_eagerly(model, inputs)[:, :, -4:, columns]
+    np.testing.assert_allclose(picture.weights, expected, atol=1e-5)
 
 
 def test_clip_reads_a_text_with_its_text_part():

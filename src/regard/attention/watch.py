@@ -26,7 +26,7 @@ from regard.attention.join_steps import CallShape, Kept, join_calls, keep_first_
 from regard.attention.kernels.reference import SMALL
 from regard.attention.reductions import as_reduction
 from regard.attention.shared_context import set_variable
-from regard.attention.watch_report import AttentionReport, build_report
+from regard.attention.watch_report import AttentionReport, build_report, is_compiled
 from regard.attention.weights import Weights
 from regard.errors import RegardError
 
@@ -293,8 +293,3 @@ def hold(weights: Weights, grad: bool) -> Weights:
     if isinstance(weights, INTERCEPTED):
         return weights.hold()
     return weights if grad else weights.detach()
-
-
-def is_compiled(module: nn.Module) -> bool:
-    """Return whether a module was compiled, by torch.compile or in place."""
-    return hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -13,8 +14,11 @@ from torch import nn
 from regard.attention.intercept.captured import Captured
 from regard.attention.intercept.mode import AttentionMode
 
-LOOKS_LIKE_ATTENTION = re.compile(r"attention|attn(?!.*(norm|drop|mask|bias))", re.IGNORECASE)
+LOOKS_LIKE_ATTENTION = re.compile(r"attention(?!output$)|attn(?!.*(norm|drop|mask|bias))", re.IGNORECASE)
 LINEAR = re.compile(r"linear|mamba|ssm|rwkv|retention|deltanet|delta_net|performer|favor|fourier|hyena", re.IGNORECASE)
+
+SCRIPTED = re.compile(r"aten::\w*(softmax|attention)")
+SCRIPT = "TorchScript runs its own graph, which nothing can be recorded from"
 
 
 @dataclass(frozen=True)
@@ -92,18 +96,26 @@ def build_report(model: nn.Module, calls: Mapping[str, Sequence[Captured]], mode
     """Build the report of a recording."""
     modules = {path: module for module, path in mode.modules.items()}
     seen = tuple(describe_calls(path, notes, modules.get(path)) for path, notes in calls.items())
-    notes = []
+    unseen = (*find_unseen(modules, calls, mode), *find_scripts(model, mode))
+    return AttentionReport(seen, unseen, tuple(describe_notes(model, mode)))
+
+
+def describe_notes(model: nn.Module, mode: AttentionMode) -> Iterator[str]:
+    """Yield what else there is to know of a recording."""
     if mode.outside:
-        notes.append(
+        yield (
             f"{mode.outside} calls of attention functions outside of the model's forward were not recorded; "
             "wrap them in a module"
         )
-    if mode.unread:
-        notes += [
-            f"{path or '(model)'}: its weights were overwritten in place before they could be kept"
-            for path in dict.fromkeys(mode.unread)
-        ]
-    return AttentionReport(seen, tuple(find_unseen(modules, calls, mode)), tuple(notes))
+    notes = (
+        (mode.unread, "its weights were overwritten in place before they could be kept"),
+        (mode.flow.mapped, "attention or a softmax inside torch.vmap, which cannot be recorded"),
+        (mode.flow.gates, "its softmax weighs tensors elementwise, as a gate does or as pooling does; not recorded"),
+    )
+    for paths, text in notes:
+        yield from (f"{path or '(model)'}: {text}" for path in dict.fromkeys(paths))
+    if any(is_compiled(module) for module in model.modules()):
+        yield "compiled modules ran uncompiled; their output differs from that of the compiled ones by rounding"
 
 
 def describe_calls(path: str, notes: Sequence[Captured], module: nn.Module | None) -> SeenAttention:
@@ -143,16 +155,25 @@ def find_unseen(
     modules: Mapping[str, nn.Module], calls: Mapping[str, Any], mode: AttentionMode
 ) -> Iterator[UnseenModule]:
     """Iterate over the modules that look like attention without any recorded in, below or right around them."""
-    for path, module in modules.items():
-        if not LOOKS_LIKE_ATTENTION.search(get_class_name(module)) or not any(True for _ in module.parameters()):
-            continue
+    named = {
+        path: module for path, module in modules.items()
+        if LOOKS_LIKE_ATTENTION.search(type(module).__name__) and next(module.parameters(), None) is not None
+    }  # fmt: skip
+    for path, module in named.items():
         related = any(is_within(other, path) or is_within(path, other) for other in calls)
-        inner = any(
-            is_within(other, path) and other != path and LOOKS_LIKE_ATTENTION.search(get_class_name(below))
-            for other, below in modules.items()
-        )
-        if not related and not inner:
-            yield UnseenModule(path, get_class_name(module), explain(path, module, mode), path in mode.ran)
+        if not related and not any(is_within(other, path) and other != path for other in named):
+            yield UnseenModule(path, type(module).__name__, explain(path, module, mode), path in mode.ran)
+
+
+def find_scripts(model: nn.Module, mode: AttentionMode) -> Iterator[UnseenModule]:
+    """Iterate over the outermost TorchScript modules whose graph computes a softmax or attention."""
+    scripts = {module: path for module, path in mode.modules.items() if isinstance(module, torch.jit.ScriptModule)}
+    for module, path in scripts.items():
+        if any(path != other and (not other or is_within(path, other)) for other in scripts.values()):
+            continue
+        name = get_class_name(module)
+        if SCRIPTED.search(str(getattr(module, "inlined_graph", ""))) or LOOKS_LIKE_ATTENTION.search(name):
+            yield UnseenModule(path, name, SCRIPT, ran=not path or path.rpartition(".")[0] in mode.ran)
 
 
 def get_class_name(module: nn.Module) -> str:
@@ -167,16 +188,22 @@ def is_within(inner: str, outer: str) -> bool:
 
 def explain(path: str, module: nn.Module, mode: AttentionMode) -> str:
     """Explain why nothing was recorded for a module."""
-    if isinstance(module, torch.jit.ScriptModule):
-        return "TorchScript runs its own graph, which nothing can be recorded from"
     hints = [hint for other, hint in mode.hints.items() if is_within(other, path) or is_within(path, other)]
     if path not in mode.ran:
-        return "it did not run in this thread"
+        return "it ran in another thread" if path in mode.elsewhere else "it did not run in this thread"
     if hints:
         return hints[0]
     if LINEAR.search(type(module).__name__):
         return "linear attention: it has no softmax over keys"
-    return "it ran without a softmax over keys and without a function that is intercepted"
+    return "in this thread, it ran without a softmax over keys and without a function that is intercepted"
+
+
+def is_compiled(module: nn.Module) -> bool:
+    """Return whether a module was compiled, by torch.compile or in place, or has a compiled function."""
+    if hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None:
+        return True
+    parts = (*vars(module).values(), *vars(type(module)).values())
+    return any(inspect.isfunction(part) and hasattr(part, "_torchdynamo_orig_callable") for part in parts)
 
 
 def join_names(names: Iterator[str]) -> str:

@@ -57,6 +57,7 @@ def build_patch_images(
         grids = [(rows // merge, columns // merge) for _, rows, columns in inputs["image_grid_thw"].tolist()]
         return tuple(PatchImage(to_colors(image), grid) for image, grid in zip(images, grids, strict=True))
     pixels = inputs["pixel_values"]
+    pixels = pixels.flatten(0, 1) if pixels.ndim == 5 else pixels  # of each text, all its images
     if pixels.ndim != 4 or len(pixels) != len(images):
         raise RegardError("look: the processor cuts images into tiles, whose patches form no single grid")
     side = find_side(patches, len(images), config)

@@ -73,26 +73,40 @@ def find_contracted(name: str, args: tuple[Any, ...], place: int, number: int, o
         return find_einsum_axes(args, place, number, operand)
     if name == "__rmatmul__":
         return {before_last if place == 0 else last}
-    if name in ("baddbmm", "addbmm"):
+    if name == "tensordot":
+        return find_tensordot_axes(args, place, operand)
+    if name in ("baddbmm", "addbmm", "addmm"):
         return {last} if place == 1 else {before_last} if place == 2 else set()
     if name in PRODUCTS:
         return {last} if place == 0 else {before_last}
     return set()
 
 
-PRODUCTS = {"matmul", "__matmul__", "__rmatmul__", "bmm", "einsum", "baddbmm", "addbmm", "mv", "mm"}
+PRODUCTS = {"matmul", "__matmul__", "__rmatmul__", "bmm", "mm", "mv", "baddbmm", "addbmm", "addmm"}
+PRODUCTS |= {"einsum", "tensordot"}
 """Functions that multiply two tensors and sum over an axis."""
+
+
+def find_tensordot_axes(args: tuple[Any, ...], place: int, operand: Tensor) -> set[int]:
+    """Return the axes of an operand that a tensordot sums over; its argument `dims` follows the operands."""
+    dims = args[2] if len(args) > 2 else 2
+    if isinstance(dims, int):
+        return set(range(operand.ndim - dims, operand.ndim) if place == 0 else range(dims))
+    axes = dims[place] if isinstance(dims, (tuple, list)) else dims[place].tolist()
+    return {axis % operand.ndim for axis in ([axes] if isinstance(axes, int) else axes)}
 
 
 def find_einsum_axes(args: tuple[Any, ...], place: int, number: int, operand: Tensor) -> set[int]:
     """Return the axes of an operand whose letters are missing from the result of an einsum."""
     if not isinstance(args[0], str):
         return set()
-    inputs, _, output = args[0].replace(" ", "").partition("->")
+    inputs, arrow, output = args[0].replace(" ", "").partition("->")
     terms = inputs.split(",")
+    if not arrow:
+        output = "".join(letter for letter in inputs if inputs.count(letter) == 1)
     which = number if isinstance(args[1], (tuple, list)) else place - 1
     head, dots, tail = terms[which].partition("...")
     axes = dict(enumerate(head)) | {operand.ndim - len(tail) + index: letter for index, letter in enumerate(tail)}
-    if "->" not in args[0] or not (dots or len(head) == operand.ndim):
+    if not dots and len(head) != operand.ndim:
         return set()
     return {axis for axis, letter in axes.items() if letter not in output}

@@ -23,6 +23,7 @@ class Frame:
     pending: list[Any] = field(default_factory=list)  # softmaxes that attention was computed with
     captured: list[Any] = field(default_factory=list)  # what was recorded for it
     softmaxes: int = 0  # how many it computed itself
+    samples: bool = False  # whether it sampled values at positions, as deformable attention does
 
     def find_active(self) -> Frame | None:
         """Return this frame, or the innermost one around it that still runs."""

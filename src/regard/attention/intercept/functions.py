@@ -103,6 +103,12 @@ MULTIPLIED = {"mul", "__mul__", "__rmul__"}
 WRITING = {"__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__", "__ipow__", "__iand__", "__ior__"}
 
 
+def is_in_vmap() -> bool:
+    """Return whether torch.vmap runs, whose tensors cannot be read outside of it."""
+    levels = torch._C._functorch.get_interpreter_stack() or ()
+    return any(level.key() == torch._C._functorch.TransformType.Vmap for level in levels)
+
+
 def iter_tensors(args: tuple[Any, ...]) -> Iterator[tuple[int, int, Tensor]]:
     """Iterate over the tensors among arguments, and in lists of them, with their places."""
     for place, part in enumerate(args):
@@ -115,9 +121,30 @@ def iter_tensors(args: tuple[Any, ...]) -> Iterator[tuple[int, int, Tensor]]:
 
 
 def has_values(args: tuple[Any, ...], operand: Tensor) -> bool:
-    """Return whether another argument may hold values: a batched tensor that is no parameter."""
-    others = (other for _, _, other in iter_tensors(args) if other is not operand)
-    return any(other.ndim >= 3 and not isinstance(other, nn.Parameter) for other in others)
+    """Return whether another argument may hold values: a matrix, or a batch of them, that is no parameter.
+
+    A matrix that meets another matrix must not be a view of a parameter either, such as its transpose.
+    """
+    others = [other for _, _, other in iter_tensors(args) if other is not operand]
+    if operand.ndim == 2:
+        return any(other.ndim == 2 and not is_parameter(other) and not is_parameter(other._base) for other in others)
+    return any(other.ndim >= 3 and not is_parameter(other) for other in others)
+
+
+def is_parameter(tensor: Any) -> bool:
+    """Return whether a tensor is a parameter."""
+    return isinstance(tensor, nn.Parameter)
+
+
+def shares_values(args: tuple[Any, ...], operand: Tensor, axis: int) -> bool:
+    """Return whether a product broadcasts values over another axis of the weights than that of the keys."""
+    others = [other for _, _, other in iter_tensors(args) if other is not operand and other.ndim == operand.ndim]
+    return any(
+        one == 1 < size
+        for other in others
+        for index, (one, size) in enumerate(zip(other.shape, operand.shape, strict=True))
+        if index != axis
+    )
 
 
 def is_change(operand: Tensor, result: Tensor, axis: int) -> bool:

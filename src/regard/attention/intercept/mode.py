@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import FunctionType
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode
 
-from regard.attention.intercept import dot_product, flash, flex, functions, multi_head, roles, softmax
+from regard.attention.intercept import dot_product, flash, flex, functions, multi_head, roles, softmax, written_softmax
 from regard.attention.intercept.captured import Captured
 from regard.attention.intercept.frames import Frame
 from regard.attention.shared_context import disable_compile
@@ -83,6 +84,8 @@ class AttentionMode(TorchFunctionMode):
         self.ran: dict[str, int] = {}  # how often each module ran
         self.hints: dict[str, str] = {}  # why a module that ran may have no attention to see
         self.unread: list[str] = []  # modules whose matrix was overwritten before it was recorded
+        self.elsewhere: set[str] = set()  # modules that ran in other threads
+        self.thread = threading.get_ident()
         self.outside = 0  # calls of attention functions outside of the model
         self.reordered = False  # whether a cache was reordered between steps
         self._contexts = ExitStack()
@@ -135,6 +138,8 @@ class AttentionMode(TorchFunctionMode):
     def enter_module(self, module: nn.Module, args: Any) -> None:
         """Note that a module of the model starts to run."""
         path = self.modules.get(module)
+        if path is not None and threading.get_ident() != self.thread:
+            self.elsewhere.add(path)
         if path is None or not self.is_active():
             return
         if not self._eager and any(name in sys.modules for name in COMPILING):
@@ -184,8 +189,11 @@ class AttentionMode(TorchFunctionMode):
             for captured in self.capture_fast_path(frame.module, args, kwargs):
                 self.add(captured)
         self.settle(frame, frame.pending)
+        bare = frame.parent is not None and next(frame.module.parameters(), None) is None
         for captured in frame.captured:
-            if captured.kind is None:
+            if captured.kind is None and bare and frame.parent is not None:  # it was given projected query and keys
+                frame.parent.captured.append(captured)
+            elif captured.kind is None:
                 captured.kind = roles.find_role(frame.module, args, kwargs, *captured.shape[-2:])
         if frame.softmaxes and not frame.attended:
             self.hints.setdefault(frame.path, "the result of its softmax is not contracted with values over its axis")
@@ -194,8 +202,6 @@ class AttentionMode(TorchFunctionMode):
         """Record softmaxes that were attention."""
         for one in list(finished):
             frame.pending.remove(one)
-            if SAMPLING in self.hints.get(frame.path, ""):
-                continue
             captured = softmax.capture(one, grad=self.grad)
             if captured is None:
                 self.unread.append(frame.path)
@@ -247,16 +253,17 @@ class AttentionMode(TorchFunctionMode):
         if function in SOFTMAXES:
             with torch._C.DisableTorchFunction():
                 flow.start(function, args, kwargs, output)
-        elif flow.tracks or flow.logarithms or flow.log_sums:
+        elif flow.tracks or flow.written or name in written_softmax.EXPONENTIALS:
             with torch._C.DisableTorchFunction():
                 flow.follow(function, args, kwargs, output)
-                flow.follow_logarithms(name, args, output)
+                flow.follow_written(name, args, kwargs, output)
         capture = CAPTURES.get(name.partition(".")[0])
         if capture is not None:
             self.capture(capture, args, kwargs)
         elif self.frame is None:
             self.check_reordering(name, args)
         elif name == "grid_sample":
+            self.frame.samples = True
             self.hints[self.frame.path] = f"{SAMPLING}: no softmax over keys"
         elif isinstance(function, OPERATORS) and any(word in name for word in ATTENTION_WORDS):
             self.hints[self.frame.path] = f"it calls {name}, an operator that is not intercepted"
@@ -266,6 +273,9 @@ class AttentionMode(TorchFunctionMode):
         """Capture one call of an attention function."""
         if self.frame is None:
             self.outside += 1
+            return
+        if functions.is_in_vmap():
+            self.flow.mapped.append(self.frame.path)
             return
         with torch._C.DisableTorchFunction():
             captured = capture(*args, grad=self.grad, **kwargs)

@@ -1,8 +1,8 @@
 """Record attention written out by hand: a softmax whose result is contracted with values.
 
 The flow of data decides, names do not: the result of a softmax is followed through views, casts, masks, slices and
-dropout. If it meets a batched tensor that is no parameter in a product that sums over the axis of the softmax, it was
-attention, and these were its weights.
+dropout. If it meets a batch of matrices that is no parameter in a product that sums over the axis of the softmax, it
+was attention, and these were its weights. A single matrix of weights may meet a single matrix.
 """
 
 from __future__ import annotations
@@ -31,10 +31,13 @@ from regard.attention.intercept.functions import (
     find_normalized,
     has_values,
     is_change,
+    is_in_vmap,
     iter_tensors,
+    shares_values,
     writes_in_place,
 )
 from regard.attention.intercept.recorded_weights import HeldWeights
+from regard.attention.intercept.written_softmax import WrittenSoftmax
 from regard.attention.lazy_weights import get_version
 
 NAME = "softmax"
@@ -81,6 +84,7 @@ class Track:
     axis: int | None  # of the keys in this tensor, if it is known
     dropped: bool = False
     weighted: bool = False  # whether values were multiplied with it, elementwise
+    gate: bool = False  # whether they may be the outputs of experts, one set for each row of weights
     normalized: frozenset[int] = frozenset()  # other axes over which it was divided by one number each
 
 
@@ -98,14 +102,14 @@ class SoftmaxFlow:
     ) -> None:
         self.locate, self.settle, self.grad = locate, settle, grad
         self.tracks: dict[int, tuple[weakref.ref[Tensor], Track]] = {}
-        self.logarithms: dict[int, tuple[weakref.ref[Tensor], int]] = {}  # logarithms of weights -> axis
-        self.log_sums: dict[int, tuple[weakref.ref[Tensor], weakref.ref[Tensor], int]] = {}
+        self.written = WrittenSoftmax()
+        self.mapped: list[str] = []  # paths of modules that compute a softmax, or attention, inside torch.vmap
+        self.gates: list[str] = []  # paths of modules whose softmax may be a gate or pool a sequence
 
     def clear(self) -> None:
         """Forget all tensors; the outermost module has returned."""
         self.tracks.clear()
-        self.logarithms.clear()
-        self.log_sums.clear()
+        self.written.clear()
 
     def get(self, tensor: Tensor) -> Track | None:
         """Return the track of a tensor."""
@@ -125,16 +129,18 @@ class SoftmaxFlow:
             return
         axis %= scores.ndim
         if function in LOG_SUMS:
-            self.log_sums[id(output)] = weakref.ref(output), weakref.ref(scores), axis
+            self.written.add_log_sum(output, scores, axis)
         elif function in LOG_SOFTMAXES:
-            self.logarithms[id(output)] = weakref.ref(output), axis
+            self.written.add_logarithm(output, axis)
         else:
             self.begin(output, axis)
 
     def begin(self, output: Tensor, axis: int) -> None:
         """Follow weights from where they were computed."""
         frame = self.locate()
-        if frame is not None:
+        if frame is not None and is_in_vmap():
+            self.mapped.append(frame.path)
+        elif frame is not None:
             frame.softmaxes += 1
             alias = self.share(output)
             self.put(output, Track(Softmax(frame, alias, axis), Matrix(alias, axis), axis))
@@ -153,18 +159,11 @@ class SoftmaxFlow:
 
         self.tracks[key] = weakref.ref(tensor, forget), track
 
-    def follow_logarithms(self, name: str, args: tuple[Any, ...], output: Any) -> None:
-        """Follow `scores - logsumexp(scores)` and its exponential, which is a softmax too."""
-        if not isinstance(output, Tensor) or not args or not isinstance(args[0], Tensor):
-            return
-        if name in ("sub", "__sub__") and len(args) > 1 and isinstance(args[1], Tensor):
-            reference, scores, axis = self.log_sums.get(id(args[1]), (None, None, 0))
-            if reference is not None and reference() is args[1] and scores is not None and scores() is args[0]:
-                self.logarithms[id(output)] = weakref.ref(output), axis
-        elif name in ("exp", "exp_"):
-            known, axis = self.logarithms.get(id(args[0]), (None, 0))
-            if known is not None and known() is args[0]:
-                self.begin(output, axis)
+    def follow_written(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        """Follow the steps of a softmax that is written out, and its result where it is complete."""
+        axis = self.written.follow(name, args, kwargs, output)
+        if axis is not None:
+            self.begin(output, axis)
 
     def before(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Copy weights that are about to be overwritten, by dropout or after they were used."""
@@ -241,22 +240,30 @@ class SoftmaxFlow:
             self.put(result, replace(track, matrix=Matrix(self.share(result), axis)))
 
     def multiply(self, args: tuple[Any, ...], operand: Tensor, result: Tensor, track: Track) -> None:
-        """Follow a product with values of which each gets one weight, as pooling over a sequence computes it."""
-        pools = track.softmax.axis < track.softmax.matrix.ndim - 1
-        if track.axis is not None and pools and has_values(args, operand):
+        """Follow an elementwise product with values, as pooling over a sequence computes it.
+
+        Where no two rows of weights share values, and the softmax is over the last axis, it may as well be a gate
+        that weighs the outputs of experts.
+        """
+        if track.axis is not None and has_values(args, operand):
+            gate = track.softmax.axis == track.softmax.matrix.ndim - 1 and not shares_values(args, operand, track.axis)
             axis = track.axis + result.ndim - operand.ndim
-            self.put(result, replace(track, axis=axis, weighted=True))
+            self.put(result, replace(track, axis=axis, weighted=True, gate=gate))
 
     def sum_up(self, track: Track, operand: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Note the sum of weighted values."""
         axes = kwargs.get("dim", args[1] if len(args) > 1 else ())
         axes = axes if isinstance(axes, (tuple, list)) else (axes,)
-        if track.axis in {axis % operand.ndim for axis in axes if isinstance(axis, int)}:
+        if track.axis not in {axis % operand.ndim for axis in axes if isinstance(axis, int)}:
+            return
+        if track.gate:
+            self.gates.append(track.softmax.frame.path)
+        else:
             self.note(track)
 
     def contract(self, track: Track, operand: Tensor, contracted: set[int], args: tuple[Any, ...]) -> None:
         """Note a product of weights and values that sums over the keys."""
-        if operand.ndim < 3 or not contracted or not has_values(args, operand):
+        if not contracted or not has_values(args, operand):
             return
         if track.axis is None or track.axis in contracted:
             self.note(track, operand)
@@ -267,9 +274,11 @@ class SoftmaxFlow:
     def note(self, track: Track, operand: Tensor | None = None) -> None:
         """Note that a softmax was attention; it is recorded when the module around both returns."""
         frame, softmax, matrix = track.softmax.frame.find_active(), track.softmax, track.matrix
-        if frame is None:
+        running = self.locate()
+        if frame is None or frame.samples or (running is not None and running.samples):
             return
-        if matrix.tensor.ndim == 2 and operand is not None and operand.numel() == matrix.tensor.numel():
+        single = operand is not None and operand.ndim > 2 and operand.numel() == matrix.tensor.numel()
+        if matrix.tensor.ndim == 2 and single:
             matrix = Matrix(matrix.tensor.unsqueeze(-2), 2)  # one query for each row
         if not softmax.uses:
             alive = {id(track.softmax) for reference, track in self.tracks.values() if reference() is not None}
