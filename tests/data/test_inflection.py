@@ -126,6 +126,8 @@ def test_only_tables_have_columns_to_join(tmp_path):
         ([(lemma, form, tags.replace(";", " ")) for lemma, form, tags in ROWS], FORM_SECOND),
         ([(lemma, tags.replace(";", " "), form) for lemma, form, tags in ROWS], FORM_LAST),
         ([("sehen", "Z EE @ N", "17"), ("gehen", "G EE @ N", "5")] * 5, None),  # phones and counts
+        ([*ROWS * 9, ROWS[0][:2]], FORM_SECOND),  # one row of many is damaged
+        ([*ROWS, *[row[:2] for row in ROWS]], None),
         ([("a", "b", "c")], None),
         ([row[:2] for row in ROWS], None),
         ([("the cat sees a dog", "die Katze sieht einen Hund", "news")] * 9, None),  # sentences, no words
@@ -182,6 +184,9 @@ def test_only_another_order_of_features_is_refused(tmp_path):
     path = write_rows(tmp_path / "a.tsv", ROWS)
     for columns in (("1+3", "2"), ("2", "1+3"), ("1", "2"), ("lemma+features", "form")):
         check_column_order(path, None, columns)
+    with pytest.raises(RegardError, match="column 3 looks like features"):
+        check_column_order(path, None, ("1+2", "3"))
+    write_rows(tmp_path / "a.tsv", [*ROWS * 9, ("one",)])
     with pytest.raises(RegardError, match="column 3 looks like features"):
         check_column_order(path, None, ("1+2", "3"))
     check_column_order("-", None, ("1+2", "3"))  # read once

@@ -102,7 +102,7 @@ def check_column_order(path: str, format_name: str | None, columns: Sequence[str
     if found is None or not found.labels or find_inflection_format(found.columns) == expected:
         return
     place = expected.names.index(FEATURES)
-    if resolve_unit(TOKENS, [row[place] for row in rows]).separator is not None:
+    if resolve_unit(TOKENS, [row[place] for row in rows if len(row) > place]).separator is not None:
         return  # features, but few; another column only repeats
     number = next(number for number, label in found.labels.items() if label == FEATURES)
     who = format_name if format_name in TABLE_FORMATS else "the training data"
