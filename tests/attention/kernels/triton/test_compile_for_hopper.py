@@ -72,6 +72,32 @@ def test_programs_of_dot_products_spill_nothing():
     check_resources(programs)
 
 
+def launch_attention_programs() -> None:
+    every = causal() & lengths([32]) & documents([[0] * 32])
+    assert TRITON_DOT.forward is not None
+    for options in (
+        {},
+        {"visible": every, "bias": torch.zeros(32, 32)},
+        {"width": 128},
+        {"width": 256, "visible": causal()},
+        {"width": 100, "visible": every, "bias": torch.zeros(32, 32), "dtype": torch.float16},
+        {"width": 256, "visible": every, "bias": torch.zeros(32, 32)},
+        {"dtype": torch.float32},
+        {"dtype": torch.float32, "width": 128, "visible": every},
+        {"dtype": torch.float32, "width": 128, "visible": every, "bias": torch.zeros(32, 32)},
+        {"score": SoftCap("scaled_dot", 50.0), "width": 256, "visible": causal()},
+        {"n": 1},
+    ):
+        weights, values = make_call(**{"score": "gaussian", **options})
+        TRITON_DOT.forward(weights.call, values)
+
+
+def test_programs_of_attention_spill_nothing():
+    programs = compile_launches(launch_attention_programs)
+    assert {program.name for program in programs} == {"attend_to_keys"}
+    check_resources(programs)
+
+
 def launch_distance_programs() -> None:
     every = causal() & lengths([32]) & documents([[0] * 32])
     assert TRITON_DISTANCE.forward is not None
