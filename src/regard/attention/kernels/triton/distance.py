@@ -17,24 +17,34 @@ from regard.attention.kernels.sdpa import to_four_axes
 from regard.attention.kernels.tiled import TILED
 from regard.attention.kernels.triton.support import (
     LAUNCH_OPTIONS,
-    RuleArguments,
+    PairArguments,
+    View,
     get_call_reason,
     get_max_width,
     pad_width,
     prepare_rule,
+    view,
 )
 from regard.attention.normalizers import KernelSum
 
 
-class Side(NamedTuple):
-    """The queries or the keys as programs take them, with the features of each."""
+class Points(NamedTuple):
+    """Points as programs take them: a `View` and their squared norms."""
 
-    points: Float[Tensor, "batch heads positions width"]
-    point_strides: tuple[int, ...]
+    tensor: Float[Tensor, "batch heads positions width"]
+    batch: int
+    head: int
+    row: int
+    col: int
     norms: Float[Tensor, "*batch positions"]  # squared, less the center
-    features: Float[Tensor, "batch heads positions features"]
-    feature_strides: tuple[int, ...]
     length: int
+
+
+class Side(NamedTuple):
+    """The queries or the keys, and the features of each."""
+
+    points: Points
+    features: View  # (batch, heads, positions, features)
 
 
 class Arguments(NamedTuple):
@@ -42,7 +52,7 @@ class Arguments(NamedTuple):
 
     queries: Side
     keys: Side
-    rule: RuleArguments
+    pairs: PairArguments
     center: Float[Tensor, "*batch width"]
     reaches: Float[Tensor, "*batch"]  # the widths of the kernel
     options: dict[str, Any]
@@ -57,7 +67,7 @@ class Arguments(NamedTuple):
         norms = [square_norms(points, center, batch) for points in (call.query, call.keys)]
         query, keys, values = to_four_axes(shape, call.query, call.keys, values)
         features = query if gradient is None else to_four_axes(shape, gradient)[0]
-        rule, options = prepare_rule(call)
+        pairs, options = prepare_rule(call)
         width = query.shape[-1]
         options |= {
             "WIDTH": pad_width(width),
@@ -67,9 +77,9 @@ class Arguments(NamedTuple):
             "PRECISION": "tf32x3" if query.dtype == torch.float32 else "tf32",
         }
         return Arguments(
-            Side(query, query.stride(), norms[0], features, features.stride(), shape[-2]),
-            Side(keys, keys.stride(), norms[1], values, values.stride(), shape[-1]),
-            rule,
+            Side(Points(*view(query), norms[0], shape[-2]), view(features)),
+            Side(Points(*view(keys), norms[1], shape[-1]), view(values)),
+            pairs,
             query.new_empty(1) if center is None else center.expand(*batch, 1, width).contiguous(),
             score.width.abs().float().expand(*batch, 1, 1).contiguous(),
             options,
@@ -78,16 +88,16 @@ class Arguments(NamedTuple):
     @property
     def sizes(self) -> tuple[int | float, ...]:
         """The heads, the widths of points and features, and the bounds of rounding errors."""
-        points = self.queries.points
+        points = self.queries.points.tensor
         precise = points.dtype == torch.float32
         steps = 16 + self.options["WIDTH"] / 4 if precise else 12 + self.options["WIDTH"] / 8
         tolerance = 2.0**-17 if precise else 2.0**-10
-        return points.shape[1], points.shape[-1], self.keys.features.shape[-1], steps * 2.0**-24, tolerance
+        return points.shape[1], points.shape[-1], self.keys.features.tensor.shape[-1], steps * 2.0**-24, tolerance
 
     @property
     def sequences(self) -> int:
         """The number of matrices."""
-        return math.prod(self.queries.points.shape[:2])
+        return math.prod(self.queries.points.tensor.shape[:2])
 
 
 def find_center(keys: Float[Tensor, "*keys_batch keys width"]) -> Float[Tensor, "*keys_batch 1 width"] | None:
@@ -122,7 +132,11 @@ def forward(call: Call, values: Float[Tensor, "*values_batch keys width"]) -> Re
     own, other, warps = choose_blocks(arguments)
     blocks = -(-n // own)
     attend_to_keys[(blocks * arguments.sequences,)](
-        *arguments[:-1],
+        arguments.queries.points,
+        *arguments.keys,
+        *arguments.pairs,
+        arguments.center,
+        arguments.reaches,
         output,
         totals,
         doubts,
@@ -194,17 +208,19 @@ def differentiate_side(
     own, other = arguments.queries, arguments.keys
     if side == "keys":
         own, other = other, own
-    like, unused = own.norms, own.norms.new_empty(1)
-    of_points = like.new_empty(*like.shape, own.points.shape[-1]) if points else None
-    of_features = like.new_empty(*like.shape, own.features.shape[-1]) if values else None
+    like, unused = own.points.norms, own.points.norms.new_empty(1)
+    of_points = like.new_empty(*like.shape, own.points.tensor.shape[-1]) if points else None
+    of_features = like.new_empty(*like.shape, own.features.tensor.shape[-1]) if values else None
     of_reach = torch.empty_like(like) if points and side == "queries" else None
     gradients = of_points, of_features, of_reach
     own_size, other_size, warps = choose_blocks(arguments, backward=True)
-    blocks = -(-own.length // own_size)
+    blocks = -(-own.points.length // own_size)
     differentiate[(blocks * arguments.sequences,)](
-        own,
-        other,
-        *arguments[2:-1],
+        *own,
+        *other,
+        *arguments.pairs,
+        arguments.center,
+        arguments.reaches,
         *rows,
         *(unused if tensor is None else tensor for tensor in gradients),
         *arguments.sizes,
@@ -230,7 +246,7 @@ def collect_gradient(tensor: Tensor, total: Float[Tensor, "*batch positions widt
 def choose_blocks(arguments: Arguments, *, backward: bool = False) -> tuple[int, int, int]:
     """Return the own and the other points of a block, and its warps: as many as registers hold."""
     width = max(arguments.options["WIDTH"], arguments.options["FEATURES"])
-    if arguments.queries.points.dtype == torch.float32:
+    if arguments.queries.points.tensor.dtype == torch.float32:
         blocks = [(64, 32, 8), (64, 16, 8)] if not backward else [(32, 32, 8), (16, 16, 8)]
         return blocks[width > 64]
     if width <= 64 and not backward:

@@ -17,7 +17,7 @@ from regard.attention.kernels.sdpa import SDPA, to_four_axes
 from regard.attention.kernels.tiled import TILED
 from regard.attention.kernels.triton.support import (
     LAUNCH_OPTIONS,
-    RuleArguments,
+    View,
     get_call_reason,
     get_device_reason,
     get_max_width,
@@ -57,13 +57,13 @@ class Inputs:
         shape, product = call.terms.shape, find_product(call)
         assert product is not None
         query, keys = to_four_axes(shape, call.query, call.keys)
-        rule, options = prepare_rule(call)
+        (rule, bias, matrix), options = prepare_rule(call)
         width = query.shape[-1]
         return Inputs(
-            (query, keys, statistic.contiguous(), rule.bias, rule.matrix, *rule[4:7]),
-            (*query.stride(), *keys.stride(), *rule.bias_strides, *rule.matrix_strides),
+            (query, keys, statistic.contiguous(), bias.tensor, matrix.tensor, *rule[:3]),
+            (*query.stride(), *keys.stride(), *bias[1:], *matrix[1:]),
             (query.shape[1], *shape[-2:], width, product.scale, product.cap or 0.0, rule.left, rule.right),
-            {"WIDTH": pad_width(width), "CAP": product.cap is not None, **options, "BIAS": describe_bias(call, rule)},
+            {"WIDTH": pad_width(width), "CAP": product.cap is not None, **options, "BIAS": describe_bias(call, bias)},
             shape,
         )
 
@@ -75,11 +75,11 @@ class Inputs:
         return {**self.options, "EVEN_WIDTH": query.shape[-1] == width, "PRECISION": precision}
 
 
-def describe_bias(call: Call, rule: RuleArguments) -> int:
+def describe_bias(call: Call, bias: View) -> int:
     """Return the kind of bias that programs are compiled for."""
     if call.bias is None:
         return NO_BIAS
-    return PER_KEY if rule.bias_strides[2] == 0 else PER_PAIR
+    return PER_KEY if bias.row == 0 else PER_PAIR
 
 
 class Product(NamedTuple):
