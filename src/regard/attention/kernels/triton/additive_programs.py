@@ -254,7 +254,8 @@ def differentiate(
     of_energy, of_features, of_bias, n, m, heads, width, seed, rate, blocks,
     OF_KEYS: tl.constexpr, OF_ENERGY: tl.constexpr, OF_BIAS: tl.constexpr, OWN: tl.constexpr,
     OTHER: tl.constexpr, PART: tl.constexpr, FEATURES: tl.constexpr, HIDDEN: tl.constexpr, DROPOUT: tl.constexpr,
-    BIAS: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, LENGTHS: tl.constexpr, DOCUMENTS: tl.constexpr, MATRIX: tl.constexpr,
+    BIAS: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, LENGTHS: tl.constexpr, DOCUMENTS: tl.constexpr,
+    MATRIX: tl.constexpr,
 ):  # fmt: skip
     """Add the gradients of a block of queries, or with `OF_KEYS` of keys, their values and the bias.
 
