@@ -21,6 +21,7 @@ from regard.attention.kernels.triton.support import (
     get_call_reason,
     pad_width,
     prepare_rule,
+    run_on_device,
     spread,
     view,
 )
@@ -133,6 +134,7 @@ def store_hidden_numbers(
     return target
 
 
+@run_on_device
 def forward(call: Call, values: Float[Tensor, "*values_batch keys width"]) -> Result:
     """Compute output and log-sum-exp of every row."""
     from regard.attention.kernels.triton.additive_programs import attend_to_keys
@@ -188,6 +190,7 @@ def choose_blocks(count: int, arguments: Arguments, *, mixes: bool) -> Blocks:
     return Blocks(own, other, split, narrow * split, max(1, -(-width // (narrow * split))) if mixes else 1)
 
 
+@run_on_device
 def backward(
     call: Call,
     values: Float[Tensor, "*values_batch keys width"],

@@ -23,6 +23,7 @@ from regard.attention.kernels.triton.support import (
     get_max_width,
     pad_width,
     prepare_rule,
+    run_on_device,
     view,
 )
 from regard.attention.normalizers import KernelSum
@@ -81,7 +82,7 @@ class Arguments(NamedTuple):
             Side(Points(*view(keys), norms[1], shape[-1]), view(values)),
             pairs,
             query.new_empty(1) if center is None else center.expand(*batch, 1, width).contiguous(),
-            score.width.abs().float().expand(*batch, 1, 1).contiguous(),
+            score.width.abs().float().to(query.device, non_blocking=True).expand(*batch, 1, 1).contiguous(),
             options,
         )
 
@@ -116,6 +117,7 @@ def square_norms(
     return norms.expand(*batch, -1).contiguous()
 
 
+@run_on_device
 def forward(call: Call, values: Float[Tensor, "*values_batch keys width"]) -> Result:
     """Compute the output, and the sum of the kernel's values in each row."""
     from regard.attention.kernels.triton.distance_programs import attend_to_keys
@@ -153,6 +155,7 @@ def forward(call: Call, values: Float[Tensor, "*values_batch keys width"]) -> Re
     return Result(output, totals, None if normalized else torch.zeros_like(output), extra=doubts)
 
 
+@run_on_device
 def backward(
     call: Call,
     values: Float[Tensor, "*values_batch keys width"],
@@ -167,19 +170,19 @@ def backward(
     needs_values, needs_query, needs_keys, _, needs_width = needs_grad
     moves = call.terms.score.differentiable
     arguments, rows = Arguments.build(call, values, gradient), prepare_rows(call, result, gradient)
-    of_values = of_query = of_keys = of_width = None
+    of_values = of_query = of_keys = of_reach = of_width = None
     if moves and (needs_query or needs_width):
         of_query, _, of_reach = differentiate_side(arguments, rows, "queries")
+    if needs_width and of_reach is not None:
         width = call.parameters[0]
-        assert of_reach is not None
-        of_width = of_reach.sum(-1)[..., None, None].sum_to_size(width.shape) * width.sign()
+        of_width = of_reach.sum(-1)[..., None, None].sum_to_size(width.shape).to(width.device) * width.sign()
     if needs_values or (moves and needs_keys):
         of_keys, of_values, _ = differentiate_side(
             arguments, rows, "keys", points=moves and needs_keys, values=needs_values
         )
     inputs = zip((values, call.query, call.keys), (of_values, of_query, of_keys), needs_grad, strict=False)
     gradients = [collect_gradient(tensor, total) if needs_this else None for tensor, total, needs_this in inputs]
-    return *gradients, None, of_width if needs_width else None
+    return *gradients, None, of_width
 
 
 class Rows(NamedTuple):

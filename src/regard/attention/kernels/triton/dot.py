@@ -23,6 +23,7 @@ from regard.attention.kernels.triton.support import (
     get_max_width,
     pad_width,
     prepare_rule,
+    run_on_device,
 )
 from regard.attention.normalizers import Softmax
 from regard.attention.scores import Dot
@@ -99,6 +100,7 @@ def find_product(call: Call) -> Product | None:
     return None
 
 
+@run_on_device
 def forward(call: Call, values: Float[Tensor, "*values_batch keys width"]) -> Result:
     """Compute output and log-sum-exp of every row."""
     from regard.attention.kernels.triton.dot_programs import attend_to_keys
@@ -135,6 +137,7 @@ def forward(call: Call, values: Float[Tensor, "*values_batch keys width"]) -> Re
     return Result(output, statistic)
 
 
+@run_on_device
 def reduce(call: Call, statistic: Float[Tensor, "*batch queries 1"], names: Sequence[str]) -> dict[str, Any]:
     """Compute reductions by name, in chunks of rows whose scratch memory fits if keys are to be found."""
     inputs = Inputs.build(call, statistic)

@@ -7,8 +7,8 @@ import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
-from typing import Any, NamedTuple
+from functools import cache, wraps
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import torch
 from jaxtyping import Int
@@ -27,6 +27,9 @@ from regard.attention.visible import (
     insert_batch_axes,
     split_conjunction,
 )
+
+Given = ParamSpec("Given")
+Returned = TypeVar("Returned")
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 FIRST_CAPABILITY = (8, 0)  # Ampere: the first GPUs with bfloat16
@@ -55,6 +58,19 @@ def get_gpu_reason(device: torch.device) -> str | None:
     if torch.cuda.get_device_capability(device) < FIRST_CAPABILITY:
         return "it requires a GPU of compute capability 8.0 or newer"
     return None
+
+
+def run_on_device(
+    function: Callable[Concatenate[Call, Given], Returned],
+) -> Callable[Concatenate[Call, Given], Returned]:
+    """Make the GPU of a call the current one while its programs are launched, as torch's operators do."""
+
+    @wraps(function)
+    def run(call: Call, *args: Given.args, **options: Given.kwargs) -> Returned:
+        with torch.cuda.device_of(call.query):
+            return function(call, *args, **options)
+
+    return run
 
 
 def get_call_reason(call: Call) -> str | None:
@@ -180,7 +196,7 @@ def view(tensor: Tensor) -> View:
 
 def per_sequence(numbers: Tensor, trailing: int, shape: torch.Size, device: torch.device) -> Int[Tensor, "..."]:
     """Return integers per sequence, given for the first axes of the batch, as contiguous rows for all of them."""
-    numbers = insert_batch_axes(numbers.to(device), trailing, shape)
+    numbers = insert_batch_axes(numbers.to(device, non_blocking=True), trailing, shape)  # does not wait for the GPU
     return numbers.expand(*shape[:-2], *numbers.shape[numbers.ndim - trailing :]).to(torch.int32).contiguous()
 
 
