@@ -74,6 +74,8 @@ ORDER = [  # a module imports only from lines above its own; a package stands fo
     "attention.intercept.frames",
     "attention.intercept.axes",
     "attention.intercept.functions",
+    "attention.intercept.weak_tensors",
+    "attention.intercept.rescaling",
     "attention.intercept.written_softmax",
     "attention.intercept.softmax",
     "attention.intercept.roles",

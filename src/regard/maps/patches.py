@@ -59,7 +59,10 @@ def build_patch_images(
     pixels = inputs["pixel_values"]
     pixels = pixels.flatten(0, 1) if pixels.ndim == 5 else pixels  # of each text, all its images
     if pixels.ndim != 4 or len(pixels) != len(images):
-        raise RegardError("look: the processor cuts images into tiles, whose patches form no single grid")
+        raise RegardError(
+            "look: the processor cuts images into tiles, whose patches form no single grid; switch that off, for "
+            "Idefics 3 by processor.image_processor.do_image_splitting = False"
+        )
     side = find_side(patches, len(images), config)
     return tuple(PatchImage(restore_pixels(each, processor.image_processor), (side, side)) for each in pixels)
 

@@ -15,8 +15,9 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.overrides import TorchFunctionMode
 
 from regard.attention.intercept import dot_product, flash, flex, functions, multi_head, roles, softmax, written_softmax
-from regard.attention.intercept.captured import Captured
+from regard.attention.intercept.captured import Captured, NotRecordedError
 from regard.attention.intercept.frames import Frame
+from regard.attention.intercept.rescaling import Rescaling
 from regard.attention.shared_context import disable_compile
 
 CAPTURES: dict[str, Callable[..., Captured]] = {
@@ -24,13 +25,16 @@ CAPTURES: dict[str, Callable[..., Captured]] = {
     multi_head.NAME: multi_head.capture_function,
     flex.NAME: flex.capture,
     flash.NAME: flash.capture,
-    flash.PACKED_NAME: flash.capture_packed,
+    flash.PACKED_NAME: flash.capture,
 }
 """Functions that compute attention, by name -> what builds the weights from their arguments."""
 
 SOFTMAXES = functions.SOFTMAXES | functions.LOG_SOFTMAXES | functions.LOG_SUMS
 COMPILING = ("torch._dynamo", "torch.nn.attention.flex_attention")
 """Modules that compile graphs, which call neither hooks nor modes; the second one imports the first when it runs."""
+
+COMPILED_CALL = "compile_wrapper"
+"""The name of the function that torch.compile puts around another one."""
 
 REORDERINGS = {"index_select", "__getitem__"}
 SAMPLING = "it samples values at learned positions (deformable attention)"
@@ -55,6 +59,17 @@ BACKWARD = {
 Record = Callable[[Captured, Frame], None]
 
 
+def name_arguments(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of an operator by name, whose order differs between versions; of others as they are."""
+    operator = function.default if isinstance(function, torch._ops.OpOverloadPacket) else function
+    if not isinstance(operator, torch._ops.OpOverload):
+        return args, kwargs
+    names = [argument.name for argument in operator._schema.arguments]
+    return (), dict(zip(names, args, strict=False)) | kwargs
+
+
 def is_overridden(module: nn.Module, args: Any) -> bool:
     """Return whether tensors of other types, or other function modes, keep torch from running a module in one piece."""
     modes = map(torch._C._get_function_stack_at, range(torch._C._len_torch_function_stack()))
@@ -62,6 +77,19 @@ def is_overridden(module: nn.Module, args: Any) -> bool:
     return any(type(tensor) not in (Tensor, nn.Parameter) for tensor in tensors) or any(
         not isinstance(mode, AttentionMode) for mode in modes
     )
+
+
+def is_called_compiled() -> bool:
+    """Return whether the innermost module calls the running code through a compiled function.
+
+    Those inside of flex_attention, which compiles parts of itself, do not count.
+    """
+    frame = sys._getframe()
+    while frame.f_back is not None and frame.f_code is not nn.Module._call_impl.__code__:
+        wrapped, frame = frame, frame.f_back
+        if wrapped.f_code.co_name == COMPILED_CALL and frame.f_globals.get("__name__") != COMPILING[1]:
+            return True
+    return False
 
 
 class AttentionMode(TorchFunctionMode):
@@ -81,8 +109,11 @@ class AttentionMode(TorchFunctionMode):
         self.modules, self.record, self.is_active, self.grad = modules, record, is_active, grad
         self.frame: Frame | None = None
         self.flow = softmax.SoftmaxFlow(lambda: self.frame, self.settle, grad=grad)
+        self.rescaling = Rescaling(grad=grad)
+        self.uncompiled = False  # whether a compiled function ran uncompiled
         self.ran: dict[str, int] = {}  # how often each module ran
         self.hints: dict[str, str] = {}  # why a module that ran may have no attention to see
+        self.refused: dict[str, str] = {}  # modules that call attention which cannot be recorded, and why
         self.unread: list[str] = []  # modules whose matrix was overwritten before it was recorded
         self.elsewhere: set[str] = set()  # modules that ran in other threads
         self.thread = threading.get_ident()
@@ -188,6 +219,8 @@ class AttentionMode(TorchFunctionMode):
         if frame.in_one_piece and not frame.attended:
             for captured in self.capture_fast_path(frame.module, args, kwargs):
                 self.add(captured)
+        for captured in frame.deferred:
+            self.add(captured, frame)
         self.settle(frame, frame.pending)
         bare = frame.parent is not None and next(frame.module.parameters(), None) is None
         for captured in frame.captured:
@@ -257,19 +290,24 @@ class AttentionMode(TorchFunctionMode):
             with torch._C.DisableTorchFunction():
                 flow.follow(function, args, kwargs, output)
                 flow.follow_written(name, args, kwargs, output)
+        if self.rescaling:
+            with torch._C.DisableTorchFunction():
+                self.rescaling.follow(function, args, output)
         capture = CAPTURES.get(name.partition(".")[0])
         if capture is not None:
-            self.capture(capture, args, kwargs)
+            self.capture(capture, *name_arguments(function, args, kwargs), output)
         elif self.frame is None:
             self.check_reordering(name, args)
         elif name == "grid_sample":
             self.frame.samples = True
             self.hints[self.frame.path] = f"{SAMPLING}: no softmax over keys"
-        elif isinstance(function, OPERATORS) and any(word in name for word in ATTENTION_WORDS):
-            self.hints[self.frame.path] = f"it calls {name}, an operator that is not intercepted"
+        elif isinstance(function, OPERATORS) and any(word in str(function) for word in ATTENTION_WORDS):
+            self.refused[self.frame.path] = f"it calls {function}, an operator that is not intercepted"
         return output
 
-    def capture(self, capture: Callable[..., Captured], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def capture(
+        self, capture: Callable[..., Captured], args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
+    ) -> None:
         """Capture one call of an attention function."""
         if self.frame is None:
             self.outside += 1
@@ -278,8 +316,17 @@ class AttentionMode(TorchFunctionMode):
             self.flow.mapped.append(self.frame.path)
             return
         with torch._C.DisableTorchFunction():
-            captured = capture(*args, grad=self.grad, **kwargs)
-        self.add(captured)
+            try:
+                captured = capture(*args, grad=self.grad, **kwargs)
+            except NotRecordedError as reason:
+                self.refused[self.frame.path] = str(reason)
+                return
+        self.uncompiled = self.uncompiled or (self._eager and is_called_compiled())
+        if captured.function == flex.NAME:
+            self.rescaling.start(captured, output)
+            self.frame.deferred.append(captured)
+        else:
+            self.add(captured)
 
     def check_reordering(self, name: str, args: tuple[Any, ...]) -> None:
         """Note that rows of a batch of cached keys are selected between two steps, as beam search does."""

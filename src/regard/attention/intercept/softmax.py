@@ -7,7 +7,6 @@ was attention, and these were its weights. A single matrix of weights may meet a
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -37,6 +36,7 @@ from regard.attention.intercept.functions import (
     writes_in_place,
 )
 from regard.attention.intercept.recorded_weights import HeldWeights
+from regard.attention.intercept.weak_tensors import WeakTensors
 from regard.attention.intercept.written_softmax import WrittenSoftmax
 from regard.attention.lazy_weights import get_version
 
@@ -101,7 +101,7 @@ class SoftmaxFlow:
         self, locate: Callable[[], Frame | None], settle: Callable[[Frame, list[Softmax]], None], *, grad: bool
     ) -> None:
         self.locate, self.settle, self.grad = locate, settle, grad
-        self.tracks: dict[int, tuple[weakref.ref[Tensor], Track]] = {}
+        self.tracks: WeakTensors[Track] = WeakTensors()
         self.written = WrittenSoftmax()
         self.mapped: list[str] = []  # paths of modules that compute a softmax, or attention, inside torch.vmap
         self.gates: list[str] = []  # paths of modules whose softmax may be a gate or pool a sequence
@@ -110,11 +110,6 @@ class SoftmaxFlow:
         """Forget all tensors; the outermost module has returned."""
         self.tracks.clear()
         self.written.clear()
-
-    def get(self, tensor: Tensor) -> Track | None:
-        """Return the track of a tensor."""
-        reference, track = self.tracks.get(id(tensor), (None, None))
-        return track if reference is not None and reference() is tensor else None
 
     def start(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         """Follow the result of a softmax, or of a logarithm of one."""
@@ -143,21 +138,11 @@ class SoftmaxFlow:
         elif frame is not None:
             frame.softmaxes += 1
             alias = self.share(output)
-            self.put(output, Track(Softmax(frame, alias, axis), Matrix(alias, axis), axis))
+            self.tracks[output] = Track(Softmax(frame, alias, axis), Matrix(alias, axis), axis)
 
     def share(self, tensor: Tensor) -> Tensor:
         """Return a tensor in the same memory, which without gradient does not keep the other alive."""
         return tensor.view_as(tensor) if self.grad else tensor.detach()
-
-    def put(self, tensor: Tensor, track: Track) -> None:
-        """Follow a tensor for as long as the model keeps it."""
-        key = id(tensor)
-
-        def forget(reference: weakref.ref[Tensor]) -> None:
-            if self.tracks.get(key, (None,))[0] is reference:
-                del self.tracks[key]
-
-        self.tracks[key] = weakref.ref(tensor, forget), track
 
     def follow_written(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         """Follow the steps of a softmax that is written out, and its result where it is complete."""
@@ -170,17 +155,17 @@ class SoftmaxFlow:
         name = function.__name__
         written = args[:1] if writes_in_place(name, kwargs) else ()
         for _, _, operand in iter_tensors((*written, kwargs.get("out"))):
-            track = self.get(operand)
+            track = self.tracks.get(operand)
             if track is not None:
                 track.softmax.keep_used()
         if name not in DROPOUTS or not args or not isinstance(args[0], Tensor):
             return
         training = kwargs.get("training", kwargs.get("train", args[2] if len(args) > 2 else True))
         in_place = name.endswith("_") or kwargs.get("inplace", args[3] if len(args) > 3 else False)
-        track = self.get(args[0])
+        track = self.tracks.get(args[0])
         if track is not None and in_place and training:
             matrix = replace(track.matrix, tensor=track.matrix.tensor.clone())
-            self.put(args[0], replace(track, matrix=matrix, dropped=True))
+            self.tracks[args[0]] = replace(track, matrix=matrix, dropped=True)
 
     def follow(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         """Follow what a function makes of tracked tensors."""
@@ -189,7 +174,7 @@ class SoftmaxFlow:
             return
         given = (*args, *kwargs.values())
         for place, number, operand in iter_tensors(given):
-            track = self.get(operand)
+            track = self.tracks.get(operand)
             if track is None:
                 continue
             if name in PRODUCTS:
@@ -215,9 +200,9 @@ class SoftmaxFlow:
         if axis is not None:
             axis = move_axis(function, args, kwargs, operand, result, axis)
         if name in DROPOUTS:
-            overwritten = self.get(operand) if result is operand else None
+            overwritten = self.tracks.get(operand) if result is operand else None
             dropped = track.dropped or (result is not operand and result.data_ptr() != operand.data_ptr())
-            self.put(result, overwritten or replace(track, axis=axis, dropped=dropped))
+            self.tracks[result] = overwritten or replace(track, axis=axis, dropped=dropped)
             return
         if name in CHANGES and axis is not None and is_change(operand, result, axis):
             if not track.dropped:
@@ -231,13 +216,13 @@ class SoftmaxFlow:
         if name in REORDERING and axis == result.ndim - 1 and operand.shape == matrix.tensor.shape:
             given = [matrix.tensor if part is operand else part for part in args]
             track = replace(track, matrix=Matrix(function(*given, **kwargs), axis))  # the queries may have moved
-        self.put(result, replace(track, axis=axis))
+        self.tracks[result] = replace(track, axis=axis)
 
     def mix(self, track: Track, operand: Tensor, result: Tensor, summed: int) -> None:
         """Follow weights whose heads are mixed by a parameter: the mixed ones are used."""
         axis = track.axis
         if axis is not None and axis != summed and axis < result.ndim and result.shape[axis] == operand.shape[axis]:
-            self.put(result, replace(track, matrix=Matrix(self.share(result), axis)))
+            self.tracks[result] = replace(track, matrix=Matrix(self.share(result), axis))
 
     def multiply(self, args: tuple[Any, ...], operand: Tensor, result: Tensor, track: Track) -> None:
         """Follow an elementwise product with values, as pooling over a sequence computes it.
@@ -248,7 +233,7 @@ class SoftmaxFlow:
         if track.axis is not None and has_values(args, operand):
             gate = track.softmax.axis == track.softmax.matrix.ndim - 1 and not shares_values(args, operand, track.axis)
             axis = track.axis + result.ndim - operand.ndim
-            self.put(result, replace(track, axis=axis, weighted=True, gate=gate))
+            self.tracks[result] = replace(track, axis=axis, weighted=True, gate=gate)
 
     def sum_up(self, track: Track, operand: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Note the sum of weighted values."""
@@ -281,7 +266,7 @@ class SoftmaxFlow:
         if matrix.tensor.ndim == 2 and single:
             matrix = Matrix(matrix.tensor.unsqueeze(-2), 2)  # one query for each row
         if not softmax.uses:
-            alive = {id(track.softmax) for reference, track in self.tracks.values() if reference() is not None}
+            alive = {id(track.softmax) for track in self.tracks.get_facts()}
             self.settle(frame, [other for other in frame.pending if id(other) not in alive])
             frame.pending.append(softmax)
         softmax.uses[id(track.matrix.tensor)] = replace(matrix, version=get_version(matrix.tensor))
