@@ -6,7 +6,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from types import FunctionType
 from typing import Any
 
 import torch
@@ -14,10 +13,19 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode
 
-from regard.attention.intercept import dot_product, flash, flex, functions, multi_head, roles, softmax, written_softmax
+from regard.attention.intercept import dot_product, flash, flex, functions, multi_head, roles, written_softmax
 from regard.attention.intercept.captured import Captured, NotRecordedError
 from regard.attention.intercept.frames import Frame
 from regard.attention.intercept.rescaling import Rescaling
+from regard.attention.intercept.softmax import SoftmaxFlow
+from regard.attention.intercept.torch_calls import (
+    BACKWARD,
+    COMPILING,
+    OPERATORS,
+    is_called_compiled,
+    name_arguments,
+)
+from regard.attention.intercept.tracks import FunctionCall, Softmax, capture_softmax
 from regard.attention.shared_context import disable_compile
 
 CAPTURES: dict[str, Callable[..., Captured]] = {
@@ -30,44 +38,12 @@ CAPTURES: dict[str, Callable[..., Captured]] = {
 """Functions that compute attention, by name -> what builds the weights from their arguments."""
 
 SOFTMAXES = functions.SOFTMAXES | functions.LOG_SOFTMAXES | functions.LOG_SUMS
-COMPILING = ("torch._dynamo", "torch.nn.attention.flex_attention")
-"""Modules that compile graphs, which call neither hooks nor modes; the second one imports the first when it runs."""
-
-COMPILED_CALL = "compile_wrapper"
-"""The name of the function that torch.compile puts around another one."""
-
 REORDERINGS = {"index_select", "__getitem__"}
 SAMPLING = "it samples values at learned positions (deformable attention)"
-OPERATORS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
 ATTENTION_WORDS = ("attention", "attn", "flash", "sdpa")
 
 
-def without_override(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a Python function of torch that does not ask a mode what to do, so that the mode can stay on inside."""
-    asks = ("has_torch_function", "has_torch_function_unary")
-    names = function.__globals__ | dict.fromkeys(asks, lambda *_: False)
-    copy = FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
-    copy.__kwdefaults__ = function.__kwdefaults__
-    return copy
-
-
-BACKWARD = {
-    function: without_override(function) for function in (Tensor.backward, torch.autograd.backward, torch.autograd.grad)
-}
-"""Functions that run the model again, for gradient checkpoints -> the same with the mode on inside."""
-
 Record = Callable[[Captured, Frame], None]
-
-
-def name_arguments(
-    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments of an operator by name, whose order differs between versions; of others as they are."""
-    operator = function.default if isinstance(function, torch._ops.OpOverloadPacket) else function
-    if not isinstance(operator, torch._ops.OpOverload):
-        return args, kwargs
-    names = [argument.name for argument in operator._schema.arguments]
-    return (), dict(zip(names, args, strict=False)) | kwargs
 
 
 def is_overridden(module: nn.Module, args: Any) -> bool:
@@ -77,19 +53,6 @@ def is_overridden(module: nn.Module, args: Any) -> bool:
     return any(type(tensor) not in (Tensor, nn.Parameter) for tensor in tensors) or any(
         not isinstance(mode, AttentionMode) for mode in modes
     )
-
-
-def is_called_compiled() -> bool:
-    """Return whether the innermost module calls the running code through a compiled function.
-
-    Those inside of flex_attention, which compiles parts of itself, do not count.
-    """
-    frame = sys._getframe()
-    while frame.f_back is not None and frame.f_code is not nn.Module._call_impl.__code__:
-        wrapped, frame = frame, frame.f_back
-        if wrapped.f_code.co_name == COMPILED_CALL and frame.f_globals.get("__name__") != COMPILING[1]:
-            return True
-    return False
 
 
 class AttentionMode(TorchFunctionMode):
@@ -108,7 +71,7 @@ class AttentionMode(TorchFunctionMode):
         super().__init__()
         self.modules, self.record, self.is_active, self.grad = modules, record, is_active, grad
         self.frame: Frame | None = None
-        self.flow = softmax.SoftmaxFlow(lambda: self.frame, self.settle, grad=grad)
+        self.flow = SoftmaxFlow(lambda: self.frame, self.settle, grad=grad)
         self.rescaling = Rescaling(grad=grad)
         self.uncompiled = False  # whether a compiled function ran uncompiled
         self.ran: dict[str, int] = {}  # how often each module ran
@@ -231,11 +194,11 @@ class AttentionMode(TorchFunctionMode):
         if frame.softmaxes and not frame.attended:
             self.hints.setdefault(frame.path, "the result of its softmax is not contracted with values over its axis")
 
-    def settle(self, frame: Frame, finished: list[softmax.Softmax]) -> None:
+    def settle(self, frame: Frame, finished: list[Softmax]) -> None:
         """Record softmaxes that were attention."""
         for one in list(finished):
             frame.pending.remove(one)
-            captured = softmax.capture(one, grad=self.grad)
+            captured = capture_softmax(one, grad=self.grad)
             if captured is None:
                 self.unread.append(frame.path)
             else:
@@ -275,9 +238,9 @@ class AttentionMode(TorchFunctionMode):
         kwargs = kwargs or {}
         if not self.is_active():
             return function(*args, **kwargs)
-        flow = self.flow
+        flow, call = self.flow, FunctionCall(function, args, kwargs)
         if flow.tracks:
-            flow.before(function, args, kwargs)
+            flow.before(call)
         if function in BACKWARD:  # gradient checkpoints run modules again
             with self.resume():
                 return BACKWARD[function](*args, **kwargs)
@@ -285,14 +248,13 @@ class AttentionMode(TorchFunctionMode):
         name = function.__name__
         if function in SOFTMAXES:
             with torch._C.DisableTorchFunction():
-                flow.start(function, args, kwargs, output)
+                flow.start(call, output)
         elif flow.tracks or flow.written or name in written_softmax.EXPONENTIALS:
             with torch._C.DisableTorchFunction():
-                flow.follow(function, args, kwargs, output)
-                flow.follow_written(name, args, kwargs, output)
+                flow.follow(call, output)
         if self.rescaling:
             with torch._C.DisableTorchFunction():
-                self.rescaling.follow(function, args, output)
+                self.rescaling.follow(call, output)
         capture = CAPTURES.get(name.partition(".")[0])
         if capture is not None:
             self.capture(capture, *name_arguments(function, args, kwargs), output)

@@ -6,7 +6,6 @@ share of the keys, exp(log-sum-exp - log-sum-exp with the sink). The same factor
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -15,6 +14,7 @@ from torch import Tensor
 from regard.attention.intercept.captured import Captured
 from regard.attention.intercept.flex_weights import RescaledWeights
 from regard.attention.intercept.functions import MULTIPLIED, VIEWS, iter_tensors
+from regard.attention.intercept.tracks import FunctionCall
 from regard.attention.intercept.weak_tensors import WeakTensors
 
 
@@ -37,19 +37,18 @@ class Rescaling:
         """Follow the output and the log-sum-exp of a call."""
         self.outputs[output[0]], self.factors[output[1]] = captured, captured
 
-    def follow(self, function: Callable[..., Any], args: tuple[Any, ...], output: Any) -> None:
+    def follow(self, call: FunctionCall, output: Any) -> None:
         """Follow what a function makes of a log-sum-exp, and note where the output is multiplied by it."""
-        name = function.__name__
-        outputs = {id(captured): part for _, _, part in iter_tensors(args) if (captured := self.outputs.get(part))}
-        factors = [(captured, part) for _, _, part in iter_tensors(args) if (captured := self.factors.get(part))]
+        outputs = {id(captured): part for _, _, part in iter_tensors(call.args) if (captured := self.outputs.get(part))}
+        factors = [(captured, part) for _, _, part in iter_tensors(call.args) if (captured := self.factors.get(part))]
         for captured, factor in factors:
             attended = outputs.get(id(captured))
             if attended is None:
                 for _, _, result in iter_tensors((output,)):
                     self.factors[result] = captured
-            elif name in MULTIPLIED and factor.shape == (*attended.shape[:-1], 1):
+            elif call.name in MULTIPLIED and factor.shape == (*attended.shape[:-1], 1):
                 rescale(captured, factor if self.grad else factor.detach())
-        if not factors and name in VIEWS and isinstance(output, Tensor):
+        if not factors and call.name in VIEWS and isinstance(output, Tensor):
             for part in outputs.values():
                 if output.shape == part.shape and (captured := self.outputs.get(part)):
                     self.outputs[output] = captured
