@@ -19,7 +19,7 @@ from regard.maps.alternatives import TokenAlternatives, find_top_alternatives
 from regard.maps.build import TITLE, build_map
 from regard.maps.options import LookOptions, TargetLookOptions
 from regard.maps.sides import Side, build_token_side
-from regard.maps.weights import LONG
+from regard.maps.weights import LONG, split_heads
 from regard.text.steps import check_characters
 from regard.text.units import TextUnit
 from regard.views.attention_map import AttentionMap
@@ -265,7 +265,7 @@ def check_separate_attention(
 
 def collect_weights(watched: AttentionRecording, paths: Sequence[str]) -> list[Weights]:
     """Return the weights of all calls in order; a shared module, as in ALBERT, is called once per layer."""
-    return [call for path in paths for call in watched[path]]
+    return [split_heads(call, 1) for path in paths for call in watched[path]]
 
 
 def select_over_tokens(name: str, layers: Sequence[Weights], rows: Side, columns: Side) -> list[Weights]:
