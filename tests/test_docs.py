@@ -37,7 +37,7 @@ BLOCKS = {  # page -> how many Python blocks it has
     "docs/look.md": 5,
     "docs/predict.md": 10,
     "docs/results.md": 0,
-    "docs/see-the-weights.md": 12,
+    "docs/see-the-weights.md": 17,
     "docs/self-attention.md": 11,
     "docs/serve.md": 4,
     "docs/speed.md": 0,

@@ -465,7 +465,11 @@ def test_the_path_is_chosen_for_speed():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"path": "flash"}, 'unknown path "flash"; choose from mean, reference, sdpa, tiled'),
+        (
+            {"path": "flash"},
+            'unknown path "flash"; choose from mean, reference, sdpa, tiled, triton_additive, '
+            "triton_distance, triton_dot",
+        ),
         (
             {"path": "sdpa", "score": "boxcar"},
             'path "sdpa" does not support this call: Boxcar is not a dot product here; '

@@ -106,6 +106,16 @@ class Call:
     @cached_property
     def prepared(self) -> Call:
         """This call after the work per query and per key; the score of a dot product becomes a `FixedDot`."""
+        return self.prepare(fold=self.query.is_cuda)
+
+    def keep_key_bias(self) -> Call:
+        """Return `prepared`, from now on with the key bias of a score as a bias, also on a GPU."""
+        if "prepared" not in self.__dict__:
+            self.prepared = self.prepare(fold=False)
+        return self.prepared
+
+    def prepare(self, *, fold: bool) -> Call:
+        """Do the work per query and per key; with `fold`, move the key bias of a score into the keys."""
         if self.is_prepared:
             return self
         terms, form, bias = self.terms, self.dot, self.bias
@@ -113,7 +123,7 @@ class Call:
             query, keys = terms.score.prepare(self.query, self.keys)
             parameters = tuple(get_score_parameters(terms.score).values())
             return Call(terms, query, keys, bias, parameters, self.sink, is_prepared=True)
-        if form.key_bias is not None and self.query.is_cuda:
+        if form.key_bias is not None and fold:
             form = fold_key_bias(form)
         if form.key_bias is not None:
             over_keys = form.key_bias.unsqueeze(-2)
@@ -210,7 +220,7 @@ def with_parameters(score: Score, parameters: tuple[Tensor, ...]) -> Score:
 def fold_key_bias(form: DotForm) -> DotForm:
     """Move the key bias into extra columns of the keys, with float32 precision.
 
-    The fast GPU operators take no bias; three half-precision numbers represent one float32.
+    torch's fast GPU operators take no bias; three half-precision numbers represent one float32.
     """
     assert form.key_bias is not None
     parts, remainder = [], form.key_bias

@@ -26,7 +26,7 @@ from regard.bench.measure import (
     time_in_turn,
     why_too_large,
 )
-from regard.bench.settings import AttentionBench, CostBench, WatchBench
+from regard.bench.settings import AttentionBench, CostBench, GpuBench, WatchBench
 from regard.errors import RegardError, unknown_name
 
 COMPILED = "torch.compile"
@@ -95,7 +95,7 @@ def add_compiled(group: CaseGroup) -> CaseGroup:
     return replace(group, cases=tuple(cases))
 
 
-def check_device(settings: AttentionBench | WatchBench | CostBench) -> None:
+def check_device(settings: AttentionBench | WatchBench | CostBench | GpuBench) -> None:
     """Raise a `RegardError` if the device is not available or cannot hold tensors."""
     try:
         torch.zeros(1, device=settings.device).item()

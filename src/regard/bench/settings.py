@@ -170,7 +170,39 @@ QUICK_SCALING = ScalingBench(widths="4,64", samples=200, steps=20, learning_rate
 """Settings of `regard bench scaling --quick`."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class GpuBench:
+    """Settings of `regard bench gpu`."""
+
+    length: Size = 16_384  # Number of queries and keys of dot products, and of tokens of GPT-2.
+    heads: Heads = 16  # Number of heads.
+    width: Width = 64  # Width of a head.
+    short_length: Size = 1024  # Number of queries and keys of additive attention and of short calls.
+    sequences: Size = 64  # Number of sequences of additive attention.
+    kernel_length: Size = 4096  # Number of queries and keys of boxcar and Epanechnikov kernels.
+    long_length: Size = 131_072  # Number of tokens of one long head.
+    layers: Layers = 12  # Number of layers of GPT-2.
+    dtype: DType = "bfloat16"  # Data type.
+    device: str = "cuda"  # Device: cuda, cuda:1, or cpu to see that it works.
+    compiled: bool = setting(True, "no_option")  # whether to measure torch.compile and FlexAttention, too
+    repeats: Rounds = 50  # Maximum number of rounds of a case.
+    fewest: Rounds = setting(5, "no_option")  # minimum number of rounds
+    seconds: Seconds = setting(4.0, "no_option")  # time limit of the rounds of a case
+    patience: Seconds = setting(420.0, "no_option")  # time after which no case is started
+    calls: Rounds = setting(50, "no_option")  # calls of a round where one call is too short
+
+    def __post_init__(self) -> None:
+        check_bounds(self, "--")
+
+
+QUICK_GPU = GpuBench(
+    length=40, heads=2, width=16, short_length=33, sequences=2, kernel_length=40, long_length=70, layers=1,
+    compiled=False, repeats=2, fewest=1, calls=1,
+)  # fmt: skip
+"""Settings of `regard bench gpu --quick`."""
+
+
 TimedBench = AttentionBench | TrainingBench | WatchBench
 """Benchmarks whose candidates are timed in turn."""
 
-Bench = AttentionBench | TrainingBench | WatchBench | CostBench | ScalingBench
+Bench = AttentionBench | TrainingBench | WatchBench | CostBench | ScalingBench | GpuBench

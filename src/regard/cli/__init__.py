@@ -47,6 +47,7 @@ BENCHES = [  # name, help, example
         "Compare the score functions with plain PyTorch.",
         "attention --scores additive,dot --jsonl rows.jsonl",
     ),
+    ("gpu", "Compare what regard computes on a GPU with its peers.", "gpu --only received,top8 --jsonl rows.jsonl"),
     ("training", "Compare the training of language models with plain PyTorch and Transformers.", "training --quick"),
     ("cost", "Measure how the cost of recurrent and attention layers grows with length.", "cost --picture cost.png"),
     ("scaling", "Measure why dot products are scaled.", "scaling --picture scaling.png"),

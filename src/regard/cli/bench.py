@@ -17,12 +17,14 @@ from cyclopts import Parameter
 from regard.bench.settings import (
     QUICK,
     QUICK_COST,
+    QUICK_GPU,
     QUICK_SCALING,
     QUICK_TRAINING,
     QUICK_WATCH,
     AttentionBench,
     Bench,
     CostBench,
+    GpuBench,
     ScalingBench,
     TrainingBench,
     WatchBench,
@@ -53,7 +55,7 @@ def attention(
     jsonl: Path | None = None,
     **given: Any,
 ) -> None:
-    """Compare the score functions with plain PyTorch.
+    """Compare the score functions with plain PyTorch; with --device cuda alone, do what bench gpu does.
 
     Args:
         scores: Some parts only, with commas between: names of scores, dropout, sparsemax, entmax15, weights.
@@ -63,6 +65,9 @@ def attention(
         jsonl: Add the rows to this file, one JSON object a line.
         given: Settings of what is measured.
     """
+    if given.keys() == {"device"} and given["device"].startswith("cuda") and not (scores or growth or compiled):
+        gpu(quick=quick, jsonl=jsonl, **given)
+        return
     settings = replace(QUICK if quick else AttentionBench(), **given)
     groups = prepare_groups(settings, None if scores is None else scores.replace(",", " ").split(), compiled=compiled)
 
@@ -138,6 +143,35 @@ def watch(*, quick: Flag = False, jsonl: Path | None = None, **given: Any) -> No
     rows = measure_attention(lambda tell: measure_watch_rows(settings, tell), 4, settings, jsonl)
     verdicts = check_targets(rows) if settings.length == WatchBench.length else ()  # which is for this length
     print_table(make_table(rows), (describe_conditions(settings), "", *iter_notes(rows), *verdicts))
+
+
+@with_settings(GpuBench, QUICK_GPU)
+def gpu(
+    *,
+    only: str | None = None,
+    quick: Flag = False,
+    uncompiled: Flag = False,
+    jsonl: Path | None = None,
+    **given: Any,
+) -> None:
+    """Compare what regard computes on a GPU with its peers: time, memory and error, and what is to be reached.
+
+    Args:
+        only: Some cases only, with commas between.
+        quick: Short sequences and few rounds, without compiling, to see that it works.
+        uncompiled: Leave out torch.compile and FlexAttention.
+        jsonl: Add the rows to this file, one JSON object a line.
+        given: Settings of what is measured.
+    """
+    settings = replace(QUICK_GPU if quick else GpuBench(compiled=not uncompiled), **given)
+
+    from regard.bench.attention import check_device
+    from regard.bench.gpu import describe_conditions, iter_notes, make_table, measure_cases, select_cases
+
+    cases = select_cases(None if only is None else only.replace(",", " ").split())
+    check_device(settings)
+    rows = measure_attention(lambda tell: measure_cases(cases, settings, tell), len(cases), settings, jsonl)
+    print_table(make_table(rows), (describe_conditions(settings), "", *iter_notes(rows)))
 
 
 @with_settings(CostBench, QUICK_COST)

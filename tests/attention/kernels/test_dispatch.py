@@ -125,7 +125,10 @@ def test_a_row_named_by_path_says_why_it_cannot_be_had(score, settings, reason):
 def test_a_row_without_a_forward_is_no_path():
     with pytest.raises(RegardError) as error:
         attend(*tensors(), path="dot_entropy")
-    assert str(error.value) == ('unknown path "dot_entropy"; choose from mean, one_pass, reference, sdpa, tiled')
+    assert str(error.value) == (
+        'unknown path "dot_entropy"; choose from mean, one_pass, reference, sdpa, tiled, triton_additive, '
+        "triton_distance, triton_dot"
+    )
 
 
 def test_a_row_for_another_device_is_passed_over(monkeypatch):

@@ -30,7 +30,7 @@ from regard.attention.reductions import Rows
 from regard.attention.sink import include_sink, sink_gradient
 from regard.errors import RegardError, unknown_name
 
-KERNELS = (MEAN, SDPA, TRITON_DOT, TRITON_ADDITIVE, DOT_ROWS, REFERENCE, TRITON_DISTANCE, TILED)
+KERNELS = (MEAN, TRITON_DOT, SDPA, TRITON_ADDITIVE, DOT_ROWS, REFERENCE, TRITON_DISTANCE, TILED)
 """In order of preference; the last one supports every call."""
 
 
@@ -67,7 +67,7 @@ def run_kernel(kernel: AttentionKernel, call: Call, values: Float[Tensor, "*valu
     assert kernel.forward is not None
     if kernel.differentiable:
         return kernel.forward(call, values)
-    prepared = call.prepared
+    prepared = call.keep_key_bias() if kernel.takes_key_bias else call.prepared
     if not torch.is_grad_enabled():
         return run_forward(kernel, prepared, values)
     output, statistic, used_rng = _Attention.apply(kernel, prepared, values, prepared.sink, *prepared.inputs)

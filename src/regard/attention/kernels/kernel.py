@@ -72,6 +72,7 @@ class AttentionKernel:
     backward: Backward | None = None
     reduce: Reduce | None = None
     rows: WalkRows | None = None
+    takes_key_bias: bool = False  # `forward` takes the key bias of a score as a bias, also on a GPU
     differentiable: bool = False  # `forward` runs on the unprepared call under torch's autograd
 
     def get_unsupported_reason(self, call: Call, job: str) -> str | None:

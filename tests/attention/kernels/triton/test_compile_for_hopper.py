@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.attention import Boxcar, Epanechnikov, SoftCap, attend, causal, documents, lengths
+from regard.attention import Additive, Boxcar, Epanechnikov, SoftCap, attend, causal, documents, lengths
+from regard.attention.kernels.triton.additive import TRITON_ADDITIVE
 from regard.attention.kernels.triton.distance import TRITON_DISTANCE
 from regard.attention.kernels.triton.dot import TRITON_DOT
 from regard.attention.lazy_weights import LazyWeights
@@ -72,6 +73,32 @@ def test_programs_of_dot_products_spill_nothing():
     check_resources(programs)
 
 
+def launch_attention_programs() -> None:
+    every = causal() & lengths([32]) & documents([[0] * 32])
+    assert TRITON_DOT.forward is not None
+    for options in (
+        {},
+        {"visible": every, "bias": torch.zeros(32, 32)},
+        {"width": 128},
+        {"width": 256, "visible": causal()},
+        {"width": 100, "visible": every, "bias": torch.zeros(32, 32), "dtype": torch.float16},
+        {"width": 256, "visible": every, "bias": torch.zeros(32, 32)},
+        {"dtype": torch.float32},
+        {"dtype": torch.float32, "width": 128, "visible": every},
+        {"dtype": torch.float32, "width": 128, "visible": every, "bias": torch.zeros(32, 32)},
+        {"score": SoftCap("scaled_dot", 50.0), "width": 256, "visible": causal()},
+        {"n": 1},
+    ):
+        weights, values = make_call(**{"score": "gaussian", **options})
+        TRITON_DOT.forward(weights.call, values)
+
+
+def test_programs_of_attention_spill_nothing():
+    programs = compile_launches(launch_attention_programs)
+    assert {program.name for program in programs} == {"attend_to_keys"}
+    check_resources(programs)
+
+
 def launch_distance_programs() -> None:
     every = causal() & lengths([32]) & documents([[0] * 32])
     assert TRITON_DISTANCE.forward is not None
@@ -92,4 +119,29 @@ def test_programs_of_distances_spill_next_to_nothing():
     assert {program.name for program in programs} == {"attend_to_keys", "differentiate"}
     for program in programs:
         assert program.stack <= 64, program  # bytes, in the differences that few blocks require
+        assert program.shared <= MAX_SHARED, program
+
+
+def launch_additive_programs() -> None:
+    every = causal() & lengths([70]) & documents([[0] * 70])
+    assert TRITON_ADDITIVE.forward is not None
+    assert TRITON_ADDITIVE.backward is not None
+    for dtype, width, options in (
+        (torch.bfloat16, 64, {}),
+        (torch.bfloat16, 64, {"visible": every, "dropout": 0.1}),
+        (torch.bfloat16, 64, {"visible": torch.ones(70, 70, dtype=torch.bool), "bias": torch.zeros(70, 70)}),
+        (torch.float32, 64, {}),
+        (torch.bfloat16, 256, {}),
+    ):
+        score = Additive(width, width, hidden=64).to(dtype)
+        weights, values = make_call(dtype, 70, width, score, **options)
+        result = TRITON_ADDITIVE.forward(weights.call, values)
+        TRITON_ADDITIVE.backward(weights.call, values, result, values, (True,) * (4 + len(weights.call.parameters)))
+
+
+def test_programs_of_additive_attention_spill_next_to_nothing():
+    programs = compile_launches(launch_additive_programs)
+    assert {program.name for program in programs} == {"store_hidden", "attend_to_keys", "differentiate"}
+    for program in programs:
+        assert program.stack <= 64, program
         assert program.shared <= MAX_SHARED, program

@@ -2,6 +2,7 @@
 
 import importlib.util
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard import RegardError
-from regard.attention import Boxcar, Epanechnikov, Gaussian, attend, causal, documents, lengths, window
+from regard.attention import Additive, Boxcar, Epanechnikov, Gaussian, attend, causal, documents, lengths, window
 from regard.attention.kernel_scores import Exact
 from regard.attention.kernels import dispatch
-from regard.attention.kernels.triton.distance import TRITON_DISTANCE
+from regard.attention.kernels.triton.distance import TRITON_DISTANCE, Arguments
 
 pytestmark = [
     pytest.mark.slow,
@@ -229,6 +230,28 @@ def test_the_table_takes_it_for_large_calls(monkeypatch):
     monkeypatch.setattr(dispatch, "run_forward", lambda kernel, *rest: kernels.append(kernel) or run(kernel, *rest))
     attend(*inputs, "epanechnikov")
     assert kernels == [TRITON_DISTANCE]
+
+
+def test_a_width_on_another_device_is_moved_to_the_queries():
+    call = attend(*make_inputs(1, n=5, m=9), "boxcar", path="tiled", return_weights=True)[1].call
+    query, keys = call.query.to("meta"), call.keys.to("meta")
+    arguments = Arguments.build(replace(call, query=query, keys=keys), torch.empty(1, 9, 4, device="meta"))
+    assert call.terms.score.width.device.type == "cpu"
+    assert arguments.reaches.is_meta
+
+
+@pytest.mark.parametrize("score", ["boxcar", "gaussian", Additive(3, 3, hidden=4)], ids=str)
+def test_programs_are_launched_on_the_device_of_their_call(score, monkeypatch):
+    inputs = [tensor.requires_grad_() for tensor in make_inputs(1, n=20, m=9)]
+    devices = []
+    enter = torch.cuda.device_of
+    monkeypatch.setattr(torch.cuda, "device_of", lambda tensor: devices.append(tensor.device.type) or enter(tensor))
+    path = {"boxcar": "triton_distance", "gaussian": "triton_dot"}.get(score, "triton_additive")
+    score = score.to(DEVICE) if isinstance(score, Additive) else score
+    output, weights = attend(*inputs, score, path=path, return_weights=True)
+    output.sum().backward()
+    weights.received()
+    assert devices == [DEVICE] * 2
 
 
 @pytest.mark.parametrize(

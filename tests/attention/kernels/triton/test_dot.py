@@ -1,4 +1,4 @@
-"""Reductions by Triton, in its interpreter where there is no GPU, against the dense matrix in float64."""
+"""Dot products by Triton, in its interpreter where there is no GPU, against formulas in float64."""
 
 import importlib.util
 import math
@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.attention import Bilinear, ScaledDot, SoftCap, attend, causal, documents, lengths, window
+from regard.attention import Bilinear, Gaussian, ScaledDot, SoftCap, attend, causal, documents, lengths, window
 from regard.attention.kernels import dispatch
 from regard.attention.kernels.dot_rows import DOT_ROWS
 from regard.attention.kernels.triton.dot import MAX_TOP, TRITON_DOT, Blocks, Inputs, Search
@@ -102,6 +102,14 @@ def test_bias_groups_and_sink():
     check(make_weights(1, 3, n=6, m=9, width=8, sink=torch.randn(3, device=DEVICE)))
 
 
+def test_biases_of_minus_infinity_and_those_of_keys():
+    bias = torch.randn(3, 6, 300, device=DEVICE)
+    bias[0, 2] = bias[..., :150] = -math.inf  # a row without any key, and whole blocks
+    check(make_weights(1, 3, n=6, m=300, width=8, bias=bias))
+    check(make_weights(1, 3, n=6, m=300, width=8, bias=bias[:, :1]))
+    check(make_weights(1, 3, n=6, m=300, width=8, score="gaussian", rule=causal()))
+
+
 def compute_dense(call, cap, sink):
     """The formula in float64: a softmax of capped scores and a sink, whose weight is dropped."""
     query, keys = call.query.double(), call.keys.double()
@@ -157,6 +165,123 @@ def test_a_bias_of_minus_a_billion_for_every_key_a_row_sees():
 @pytest.mark.parametrize("dtype", [torch.float16, *([torch.bfloat16] if DEVICE == "cuda" else [])])  # not interpreted
 def test_half_precision(dtype):
     check(make_weights(1, n=5, m=70, width=64, dtype=dtype))
+
+
+def make_forward_inputs(*batch, n, m, width, features=None, dtype=torch.float32, groups=None):
+    torch.manual_seed(7)
+    sizes = ((*batch, n, width), (*(groups or batch), m, width), (*(groups or batch), m, features or width))
+    return [torch.randn(size, device=DEVICE).to(dtype) for size in sizes]
+
+
+def compute_attention(query, keys, values, width=1.0, bias=None, visible=None, cap=None):
+    """The output and the log-sum-exp of a Gaussian kernel, or with a cap of capped dot products, in float64."""
+    query, keys, values = query.double(), keys.double(), values.double()
+    if cap is None:
+        scores = -(query[..., :, None, :] - keys[..., None, :, :]).square().sum(-1) / (2 * width**2)
+        dropped = query.square().sum(-1, keepdim=True) / (2 * width**2)  # a constant of each query
+    else:
+        scores, dropped = cap * torch.tanh(query @ keys.mT / math.sqrt(query.shape[-1]) / cap), 0.0
+    if bias is not None:
+        scores = scores + bias.double()
+    if visible is not None:
+        scores = scores.masked_fill(~visible, -math.inf)
+    lse = scores.logsumexp(-1, keepdim=True)
+    blind = lse.isneginf()
+    output = torch.softmax(scores, -1).masked_fill(blind, 0) @ values
+    return output, (lse + dropped).masked_fill(blind, math.inf)
+
+
+def check_forward(inputs, width=1.0, rule=None, bias=None, cap=None, tolerance=1e-5):
+    """Compare output and log-sum-exp with the formula."""
+    score = Gaussian(width) if cap is None else SoftCap("scaled_dot", cap)
+    output, weights = attend(*inputs, score, visible=rule, bias=bias, path="triton_dot", return_weights=True)
+    visible = rule
+    if rule is not None and not isinstance(rule, torch.Tensor):
+        shape = weights.shape
+        visible = rule.tile(slice(0, shape[-2]), slice(0, shape[-1]), shape, torch.device(DEVICE))
+    expected, lse = compute_attention(*inputs, width, bias, visible, cap)
+    assert output.dtype == inputs[0].dtype
+    error = torch.linalg.vector_norm(output.double() - expected) / torch.linalg.vector_norm(expected)
+    assert error <= tolerance
+    torch.testing.assert_close(weights.statistic.double(), lse, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("n", "m", "width", "features"), [(1, 1, 1, 1), (3, 300, 20, 7), (150, 9, 16, 40)])
+def test_attention_of_any_length_and_width(n, m, width, features):
+    check_forward(make_forward_inputs(1, n=n, m=m, width=width, features=features), width=3.0)
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.integers(1, 70), st.integers(1, 70), st.floats(0.3, 4.0))
+def test_attention_of_every_length(n, m, width):
+    check_forward(make_forward_inputs(2, n=n, m=m, width=4), width=width)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        causal(),
+        causal(strict=True),
+        window(5, 2),
+        window(None, 1) & lengths([37, 0]),
+        documents([[0] * 13 + [1] * 57, [0] * 70]) & causal(),
+        torch.arange(70 * 70).reshape(70, 70) % 7 > 0,
+    ],
+    ids=["causal", "strict", "window", "lengths", "documents", "mask"],
+)
+def test_attention_under_every_rule(rule):
+    rule = rule.to(DEVICE) if isinstance(rule, torch.Tensor) else rule
+    check_forward(make_forward_inputs(2, n=70, m=70, width=6), rule=rule)
+
+
+def test_attention_with_biases_and_heads_that_share_keys():
+    bias = torch.randn(3, 6, 70, device=DEVICE)
+    bias[1, 2] = bias[..., :40] = -math.inf  # a row without any key, and whole blocks
+    check_forward(make_forward_inputs(2, 3, n=6, m=70, width=8), bias=bias, rule=causal())
+    check_forward(make_forward_inputs(2, 3, n=6, m=70, width=8), bias=torch.randn(70, device=DEVICE))
+    check_forward(make_forward_inputs(1, 2, 3, n=6, m=9, width=8, groups=(1, 2, 1)))
+
+
+@pytest.mark.parametrize("cap", [1.0, 50.0])
+def test_attention_with_a_soft_cap(cap):
+    check_forward(make_forward_inputs(2, n=20, m=70, width=8), cap=cap, rule=causal())
+
+
+@pytest.mark.parametrize("scale", [1e-3, 30.0])
+def test_attention_over_wide_ranges(scale):
+    query, keys, values = make_forward_inputs(2, n=20, m=70, width=8)
+    check_forward([query * scale, keys * scale, values * 1e4], width=3.0 * scale)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, *([torch.bfloat16] if DEVICE == "cuda" else [])])  # not interpreted
+def test_attention_in_half_precision(dtype):
+    check_forward(make_forward_inputs(2, n=20, m=300, width=64, dtype=dtype), width=8.0, tolerance=2e-3)
+
+
+def test_values_that_are_too_wide_run_in_tiles():
+    check_forward(make_forward_inputs(1, n=5, m=9, width=4, features=130))
+
+
+def test_gradients_of_the_attention_are_those_of_the_tiles():
+    inputs = [tensor.requires_grad_() for tensor in make_forward_inputs(2, n=20, m=30, width=8)]
+    results = [attend(*inputs, "gaussian", path=path) for path in ("triton_dot", "tiled")]
+    gradients = [torch.autograd.grad(result.square().sum(), inputs) for result in results]
+    torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-4)
+
+
+def test_the_table_takes_it_for_a_bias_by_key_without_gradients(monkeypatch):
+    inputs = make_forward_inputs(1, 1, n=5, m=9, width=4)
+    kernels = []
+    run = dispatch.run_forward
+    monkeypatch.setattr(
+        dispatch, "run_forward", lambda kernel, *rest: kernels.append(kernel.name) or run(kernel, *rest)
+    )
+    attend(*inputs, "gaussian")
+    attend(*inputs, SoftCap("scaled_dot", 5.0))
+    attend(*inputs, "scaled_dot")
+    inputs[0].requires_grad_()
+    attend(*inputs, "gaussian")
+    assert kernels == ["triton_dot", "triton_dot", "sdpa", "sdpa"]
 
 
 def test_rows_in_chunks_give_the_same(monkeypatch):

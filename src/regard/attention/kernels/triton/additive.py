@@ -16,12 +16,14 @@ from regard.attention.kernels.kernel import AttentionKernel, Result
 from regard.attention.kernels.sdpa import to_four_axes
 from regard.attention.kernels.triton.support import (
     LAUNCH_OPTIONS,
-    RuleArguments,
+    PairArguments,
+    View,
     get_call_reason,
     pad_width,
     prepare_rule,
+    run_on_device,
     spread,
-    strides,
+    view,
 )
 from regard.attention.normalizers import LOG2_E, Softmax
 from regard.attention.scores import Additive, Concat
@@ -37,11 +39,8 @@ FEW = 16  # queries for which most threads would have none
 class Side(NamedTuple):
     """The queries or the keys as programs take them."""
 
-    hidden: Float[Tensor, "batch heads hidden padded"]
-    strides: tuple[int, ...]
-    features: Float[Tensor, "batch heads positions width"]  # values of keys; gradients of the output of queries
-    feature_strides: tuple[int, ...]
-    length: int
+    hidden: View  # (batch, heads, hidden, padded positions)
+    features: View  # (batch, heads, positions, width): values of keys; gradients of the output of queries
 
 
 class Arguments(NamedTuple):
@@ -49,7 +48,7 @@ class Arguments(NamedTuple):
 
     queries: Side
     keys: Side
-    rule: RuleArguments
+    pairs: PairArguments
     energy: Float[Tensor, "*batch hidden"]  # -2w, to base 2
     offsets: Float[Tensor, "*batch"]  # the sum of w
     largest: Float[Tensor, " 3"]  # the largest numbers of queries, keys and energy
@@ -64,7 +63,7 @@ class Arguments(NamedTuple):
         hidden = [store_hidden_numbers(tensor, largest) for tensor in (call.query, call.keys)]
         four_axes = [spread(t, torch.Size((*shape[:-2], *t.shape[-2:]))) for t in hidden]
         of_queries, of_keys = to_four_axes(shape, values if gradient is None else gradient, values)
-        rule, options = prepare_rule(call)
+        pairs, options = prepare_rule(call)
         options |= {
             "HIDDEN": hidden[0].shape[-2],
             "PART": min(pad_width(values.shape[-1]), MAX_PART),
@@ -72,13 +71,13 @@ class Arguments(NamedTuple):
         }
         per_sequence = energy.float().expand(*shape[:-2], -1)
         queries, keys = (
-            Side(numbers, numbers.stride(), features, features.stride(), length)
-            for numbers, features, length in zip(four_axes, (of_queries, of_keys), shape[-2:], strict=True)
+            Side(view(numbers), view(features))
+            for numbers, features in zip(four_axes, (of_queries, of_keys), strict=True)
         )
         return Arguments(
             queries,
             keys,
-            rule,
+            pairs,
             pad(per_sequence * (-2 * LOG2_E), (0, options["HIDDEN"] - energy.shape[-1])).contiguous(),
             per_sequence.sum(-1).contiguous(),
             largest,
@@ -86,14 +85,19 @@ class Arguments(NamedTuple):
         )
 
     @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The tensors of all pairs."""
+        return self.energy, self.offsets, self.largest
+
+    @property
     def sequences(self) -> int:
         """The number of matrices."""
-        return math.prod(self.keys.hidden.shape[:2])
+        return math.prod(self.keys.hidden.tensor.shape[:2])
 
     @property
     def sizes(self) -> tuple[int, int]:
         """The number of heads, and the width of values."""
-        return self.keys.hidden.shape[1], self.keys.features.shape[-1]
+        return self.keys.hidden.tensor.shape[1], self.keys.features.tensor.shape[-1]
 
 
 class Dropout(NamedTuple):
@@ -124,12 +128,13 @@ def store_hidden_numbers(
     rows, dims = 64, 32
     blocks = padded // rows
     store_hidden[(blocks * len(source), -(-hidden // dims))](
-        source, (0, *source.stride()), target, largest, count, width, padded, blocks,
+        View(source, 0, *source.stride()), target, largest, count, width, padded, blocks,
         ROWS=rows, DIMS=dims, HIDDEN=hidden, num_warps=4, **LAUNCH_OPTIONS,
     )  # fmt: skip
     return target
 
 
+@run_on_device
 def forward(call: Call, values: Float[Tensor, "*values_batch keys width"]) -> Result:
     """Compute output and log-sum-exp of every row."""
     from regard.attention.kernels.triton.additive_programs import attend_to_keys
@@ -137,12 +142,13 @@ def forward(call: Call, values: Float[Tensor, "*values_batch keys width"]) -> Re
     rate = call.terms.dropout
     dropout = Dropout(int(torch.randint(2**31, ())) if rate else 0, rate)
     arguments = Arguments.build(call, values, dropout)
-    *batch, n, _ = call.terms.shape
+    *batch, n, m = call.terms.shape
     output = values.new_empty(*batch, n, values.shape[-1])
     statistic = values.new_empty(*batch, n, 1, dtype=torch.float32)
     blocks = choose_blocks(n, arguments, mixes=True)
     attend_to_keys[blocks.get_grid(n, arguments)](
-        *arguments[:-1], output, statistic, *arguments.sizes, *dropout, -(-n // blocks.own),
+        arguments.queries.hidden, *arguments.keys, *arguments.pairs, *arguments.tensors, output, statistic,
+        *(n, m), *arguments.sizes, *dropout, -(-n // blocks.own),
         **blocks.options, **arguments.options, num_stages=1, **LAUNCH_OPTIONS,
     )  # fmt: skip
     return Result(output, statistic, extra=dropout)
@@ -173,7 +179,7 @@ def choose_blocks(count: int, arguments: Arguments, *, mixes: bool) -> Blocks:
 
     A program that mixes the features of the other side sums them in registers: the wider they are, the more threads.
     """
-    width, size = arguments.sizes[1], arguments.keys.features.element_size()
+    width, size = arguments.sizes[1], arguments.keys.features.tensor.element_size()
     narrow, split = min(pad_width(width), FEATURE_BYTES // size), 1
     while mixes and split < MAX_SPLIT and narrow * split < width:
         split *= 2
@@ -184,6 +190,7 @@ def choose_blocks(count: int, arguments: Arguments, *, mixes: bool) -> Blocks:
     return Blocks(own, other, split, narrow * split, max(1, -(-width // (narrow * split))) if mixes else 1)
 
 
+@run_on_device
 def backward(
     call: Call,
     values: Float[Tensor, "*values_batch keys width"],
@@ -198,7 +205,7 @@ def backward(
     arguments = Arguments.build(call, values, result.extra, gradient)
     assert result.statistic is not None
     means = (upcast(gradient) * result.output).sum(-1)
-    rows = Rows(result.statistic, means, result.extra)
+    rows = Rows(result.statistic, means, result.extra, shape)
     of_query = of_energy = of_keys = of_values = of_bias = None
     if needs_query or any(is_energy):
         of_query, of_energy = differentiate_queries(arguments, rows, any(is_energy))
@@ -225,6 +232,7 @@ class Rows(NamedTuple):
     statistic: Float[Tensor, "*batch queries 1"]
     means: Float[Tensor, "*batch queries"]  # the mean gradient of its weights
     dropout: Dropout
+    shape: torch.Size  # of the matrix
 
 
 def differentiate_queries(
@@ -263,11 +271,13 @@ def launch_backward(
     if side == "keys":
         own, other = other, own
     unused = of_hidden.new_empty(1)
-    blocks = choose_blocks(own.length, arguments, mixes=side == "keys")
-    differentiate[blocks.get_grid(own.length, arguments)](
-        own, other, *arguments[2:-1], rows.statistic, rows.means, of_hidden,
-        unused if of_energy is None else of_energy, of_values, unused if of_bias is None else of_bias,
-        strides(unused if of_bias is None else of_bias), *arguments.sizes, *rows.dropout, -(-own.length // blocks.own),
+    n, m = rows.shape[-2:]
+    length = m if side == "keys" else n
+    blocks = choose_blocks(length, arguments, mixes=side == "keys")
+    differentiate[blocks.get_grid(length, arguments)](
+        *own, *other, *arguments.pairs, *arguments.tensors, rows.statistic, rows.means, of_hidden,
+        unused if of_energy is None else of_energy, of_values, view(unused if of_bias is None else of_bias),
+        *(n, m), *arguments.sizes, *rows.dropout, -(-length // blocks.own),
         OF_KEYS=side == "keys", OF_ENERGY=of_energy is not None, OF_BIAS=of_bias is not None,
         **blocks.options, **arguments.options, num_stages=1, **LAUNCH_OPTIONS,
     )  # fmt: skip
@@ -275,9 +285,8 @@ def launch_backward(
 
 def zeros_for_hidden(arguments: Arguments, side: Side) -> Float[Tensor, "*batch hidden padded"]:
     """Return zeros for the gradients of the hidden numbers of a side."""
-    return torch.zeros(
-        *arguments.offsets.shape, *side.hidden.shape[-2:], dtype=torch.float32, device=side.hidden.device
-    )
+    hidden = side.hidden.tensor
+    return torch.zeros(*arguments.offsets.shape, *hidden.shape[-2:], dtype=torch.float32, device=hidden.device)
 
 
 def zeros_for_bias(bias: Float[Tensor, "..."], shape: torch.Size) -> Float[Tensor, "..."]:

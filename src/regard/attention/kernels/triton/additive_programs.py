@@ -21,7 +21,7 @@ import triton
 import triton.language as tl
 
 from regard.attention.kernels.triton.dot_programs import LOG2_E, find_columns
-from regard.attention.kernels.triton.rule_programs import find_pairs, find_places, find_visible, keep_pairs, load_pairs
+from regard.attention.kernels.triton.rule_programs import find_pairs, find_visible, keep_pairs, load_pairs, load_tile
 
 INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET") == "1")
 FAST, SAFE, PLAIN = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
@@ -32,14 +32,6 @@ SAFE_ENERGY = tl.constexpr(1e25)
 BEYOND = tl.constexpr(10.0)  # tanh(10) is 1 - 4e-9
 MOST = tl.constexpr(2.0**30)
 LN_2_HIGH, LN_2_LOW = tl.constexpr(0.693359375), tl.constexpr(-2.12194440e-4)  # products of the first are exact
-
-
-@triton.jit
-@no_type_check
-def load_tile(tensor, strides, batch, head, rows, cols, n, m):
-    """Load rows of a tensor with four axes; zeros past its end."""
-    places = find_places(tensor, strides, batch, head, rows[:, None], cols[None, :])
-    return tl.load(places, mask=(rows < n)[:, None] & (cols < m)[None, :], other=0.0)
 
 
 @triton.jit
@@ -55,13 +47,13 @@ def choose_mode(largest):
 @triton.jit
 @no_type_check
 def store_hidden(
-    source, strides, target, largest, count, width, padded, blocks, ROWS: tl.constexpr, DIMS: tl.constexpr,
+    source, target, largest, count, width, padded, blocks, ROWS: tl.constexpr, DIMS: tl.constexpr,
     HIDDEN: tl.constexpr,
 ):  # fmt: skip
     """Store e^2x of queries or keys, or x itself in `PLAIN` mode: position last, and zeros for x past the ends."""
     first, sequence = tl.program_id(0) % blocks * ROWS, (tl.program_id(0) // blocks).to(tl.int64)
     rows, dims = first + tl.arange(0, ROWS), tl.program_id(1) * DIMS + tl.arange(0, DIMS)
-    numbers = load_tile(source, strides, 0, sequence, rows, dims, count, width).to(tl.float32)
+    numbers = load_tile(source, 0, sequence, rows, dims, count, width).to(tl.float32)
     limit = tl.minimum(tl.load(largest), tl.load(largest + 1)) + BEYOND
     if choose_mode(largest) != PLAIN:
         numbers = exponential(2 * tl.minimum(tl.maximum(numbers, -limit), limit))
@@ -193,7 +185,8 @@ def multiply(left, right):
 @triton.jit(do_not_specialize=["seed"])
 @no_type_check
 def attend_to_keys(
-    queries, keys, rule, energy, offsets, largest, output, statistic, heads, width, seed, rate, blocks,
+    queries, keys, key_features, rule, bias, matrix, energy, offsets, largest, output, statistic, n, m, heads, width,
+    seed, rate, blocks,
     OWN: tl.constexpr, OTHER: tl.constexpr, PART: tl.constexpr, FEATURES: tl.constexpr, HIDDEN: tl.constexpr,
     DROPOUT: tl.constexpr, BIAS: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, LENGTHS: tl.constexpr,
     DOCUMENTS: tl.constexpr, MATRIX: tl.constexpr,
@@ -201,7 +194,6 @@ def attend_to_keys(
     """Store the output and the log-sum-exp of a block of queries, by a softmax that is rescaled from tile to tile."""
     first, sequence = tl.program_id(0) % blocks * OWN, (tl.program_id(0) // blocks).to(tl.int64)
     batch, head = sequence // heads, sequence % heads
-    n, m = queries.length, keys.length
     rows, features = first + tl.arange(0, OWN), tl.program_id(1) * FEATURES + tl.arange(0, FEATURES)
     query = find_hidden(queries, batch, head, rows)
     mode = choose_mode(largest)
@@ -218,14 +210,14 @@ def attend_to_keys(
         cols = col + tl.arange(0, OTHER)
         key = find_hidden(keys, batch, head, cols)
         scores = score_tile(
-            query, key, energy + sequence * HIDDEN, queries.strides[2], keys.strides[2], mode, OWN, OTHER, HIDDEN,
+            query, key, energy + sequence * HIDDEN, queries.row, keys.row, mode, OWN, OTHER, HIDDEN,
             True,
         )  # fmt: skip
         if BIAS:
-            bias = load_pairs(rule.bias, rule.bias_strides, batch, head, rows[None, :], cols[:, None], n, m)
-            scores += LOG2_E * bias.to(tl.float32)
+            added = load_pairs(bias, batch, head, rows[None, :], cols[:, None], n, m)
+            scores += LOG2_E * added.to(tl.float32)
         visible = find_visible(
-            rule, batch, head, sequence, rows[None, :], cols[:, None], end, n, m, LEFT, RIGHT, DOCUMENTS, MATRIX
+            rule, matrix, batch, head, sequence, rows[None, :], cols[:, None], end, n, m, LEFT, RIGHT, DOCUMENTS, MATRIX
         )
         scores = tl.where(visible, scores, float("-inf"))
         peak = tl.maximum(best, tl.max(scores, 0))
@@ -234,7 +226,7 @@ def attend_to_keys(
         total = total * decay + tl.sum(weights, 0)
         if DROPOUT:
             weights = tl.where(keep_pairs(seed, rate, sequence, rows[None, :], cols[:, None], n, m), weights, 0.0)
-        values = load_tile(keys.features, keys.feature_strides, batch, head, cols, features, m, width)
+        values = load_tile(key_features, batch, head, cols, features, m, width)
         mixed = mixed * decay[:, None] + multiply(tl.trans(weights), values)
         best = peak
     some = total > 0
@@ -252,17 +244,18 @@ def attend_to_keys(
 @no_type_check
 def find_hidden(side, batch, head, positions):
     """Return pointers to the first hidden number of positions."""
-    return side.hidden + batch * side.strides[0] + head * side.strides[1] + positions
+    return side.tensor + batch * side.batch + head * side.head + positions
 
 
 @triton.jit(do_not_specialize=["seed"])
 @no_type_check
 def differentiate(
-    own, other, rule, energy, offsets, largest, statistic, means, of_hidden, of_energy, of_features, of_bias,
-    of_bias_strides, heads, width, seed, rate, blocks, OF_KEYS: tl.constexpr, OF_ENERGY: tl.constexpr,
-    OF_BIAS: tl.constexpr, OWN: tl.constexpr, OTHER: tl.constexpr, PART: tl.constexpr, FEATURES: tl.constexpr,
-    HIDDEN: tl.constexpr, DROPOUT: tl.constexpr, BIAS: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr,
-    LENGTHS: tl.constexpr, DOCUMENTS: tl.constexpr, MATRIX: tl.constexpr,
+    own, own_features, other, other_features, rule, bias, matrix, energy, offsets, largest, statistic, means, of_hidden,
+    of_energy, of_features, of_bias, n, m, heads, width, seed, rate, blocks,
+    OF_KEYS: tl.constexpr, OF_ENERGY: tl.constexpr, OF_BIAS: tl.constexpr, OWN: tl.constexpr,
+    OTHER: tl.constexpr, PART: tl.constexpr, FEATURES: tl.constexpr, HIDDEN: tl.constexpr, DROPOUT: tl.constexpr,
+    BIAS: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, LENGTHS: tl.constexpr, DOCUMENTS: tl.constexpr,
+    MATRIX: tl.constexpr,
 ):  # fmt: skip
     """Add the gradients of a block of queries, or with `OF_KEYS` of keys, their values and the bias.
 
@@ -271,7 +264,7 @@ def differentiate(
     """
     first, sequence = tl.program_id(0) % blocks * OWN, (tl.program_id(0) // blocks).to(tl.int64)
     batch, head = sequence // heads, sequence % heads
-    n, m = (other.length, own.length) if OF_KEYS else (own.length, other.length)
+    own_length, other_length = (m, n) if OF_KEYS else (n, m)
     own_indices = first + tl.arange(0, OWN)
     features = tl.program_id(1) * FEATURES + tl.arange(0, FEATURES)
     own_hidden = find_hidden(own, batch, head, own_indices)
@@ -279,7 +272,7 @@ def differentiate(
     offset = tl.load(offsets + sequence)
     statistic += sequence * n
     means += sequence * n
-    padded = own.strides[2]
+    padded = own.row
     of_hidden += sequence * HIDDEN * padded + own_indices
     of_energy += sequence * HIDDEN * padded + own_indices
     mode = choose_mode(largest)
@@ -287,7 +280,7 @@ def differentiate(
     end = m
     if LENGTHS:
         end = tl.minimum(tl.load(rule.lengths + sequence), m)
-    last = tl.minimum(first + OWN, own.length) - 1
+    last = tl.minimum(first + OWN, own_length) - 1
     if OF_KEYS:
         start, _, _, stop = find_columns(first, last, n, -rule.right, -rule.left, OTHER, RIGHT, LEFT, True)
         stop = tl.where(first < end, stop, start)
@@ -300,17 +293,22 @@ def differentiate(
         rows, cols = own_indices[None, :], other_indices[:, None]
         if OF_KEYS:
             rows, cols = other_indices[:, None], own_indices[None, :]
-        scores = score_tile(own_hidden, other_hidden, energy, padded, other.strides[2], mode, OWN, OTHER, HIDDEN, False)
+        scores = score_tile(own_hidden, other_hidden, energy, padded, other.row, mode, OWN, OTHER, HIDDEN, False)
         if BIAS:
-            bias = load_pairs(rule.bias, rule.bias_strides, batch, head, rows, cols, n, m)
-            scores += LOG2_E * bias.to(tl.float32)
+            added = load_pairs(bias, batch, head, rows, cols, n, m)
+            scores += LOG2_E * added.to(tl.float32)
         of_row = tl.minimum(rows, n - 1)
         scores -= (tl.load(statistic + of_row) - offset) * LOG2_E
         if BIAS:
             scores = tl.minimum(scores, 0.0)  # large biases and the log-sum-exp are rounded differently
-        visible = find_visible(rule, batch, head, sequence, rows, cols, end, n, m, LEFT, RIGHT, DOCUMENTS, MATRIX)
+        visible = find_visible(
+            rule, matrix, batch, head, sequence, rows, cols, end, n, m, LEFT, RIGHT, DOCUMENTS, MATRIX
+        )  # fmt: skip
         weights = tl.where(visible, tl.exp2(scores), 0.0)
-        of_weights = multiply_features(own, other, batch, head, own_indices, other_indices, width, OWN, OTHER, PART)
+        of_weights = multiply_features(
+            own_features, other_features, batch, head, own_indices, other_indices, own_length, other_length, width,
+            OWN, OTHER, PART,
+        )  # fmt: skip
         if DROPOUT:
             kept = keep_pairs(seed, rate, sequence, rows, cols, n, m)
             of_weights = tl.where(kept, of_weights * scale, 0.0)
@@ -320,20 +318,20 @@ def differentiate(
         if OF_KEYS:
             if DROPOUT:
                 weights = tl.where(kept, weights, 0.0)
-            gradient = load_tile(other.features, other.feature_strides, batch, head, other_indices, features, n, width)
+            gradient = load_tile(other_features, batch, head, other_indices, features, n, width)
             mixed += multiply(tl.trans(weights), gradient)
         if tl.program_id(1) == 0:
             if OF_BIAS:
-                places = find_pairs(of_bias, of_bias_strides, batch, head, rows, cols, n, m)
+                places = find_pairs(of_bias, batch, head, rows, cols, n, m)
                 tl.atomic_add(places, of_scores, mask=visible, sem="relaxed")
             if mode == PLAIN:
                 add_gradients(
-                    of_scores, own_hidden, other_hidden, energy, padded, other.strides[2], of_hidden, of_energy,
+                    of_scores, own_hidden, other_hidden, energy, padded, other.row, of_hidden, of_energy,
                     HIDDEN, PLAIN, OF_ENERGY,
                 )  # fmt: skip
             else:
                 add_gradients(
-                    of_scores, own_hidden, other_hidden, energy, padded, other.strides[2], of_hidden, of_energy,
+                    of_scores, own_hidden, other_hidden, energy, padded, other.row, of_hidden, of_energy,
                     HIDDEN, SAFE, OF_ENERGY,
                 )  # fmt: skip
     if OF_KEYS:
@@ -344,16 +342,14 @@ def differentiate(
 
 @triton.jit
 @no_type_check
-def multiply_features(own, other, batch, head, own_indices, other_indices, width, OWN: tl.constexpr,
-                      OTHER: tl.constexpr, PART: tl.constexpr):  # fmt: skip
+def multiply_features(own, other, batch, head, own_indices, other_indices, own_length, other_length, width,
+                      OWN: tl.constexpr, OTHER: tl.constexpr, PART: tl.constexpr):  # fmt: skip
     """Return the products of the features of each pair: values, and gradients of the output."""
     products = tl.zeros((OWN, OTHER), tl.float32)
     for start in range(0, width, PART):
         features = start + tl.arange(0, PART)
-        left = load_tile(own.features, own.feature_strides, batch, head, own_indices, features, own.length, width)
-        right = load_tile(
-            other.features, other.feature_strides, batch, head, other_indices, features, other.length, width
-        )
+        left = load_tile(own, batch, head, own_indices, features, own_length, width)
+        right = load_tile(other, batch, head, other_indices, features, other_length, width)
         products += tl.dot(left, tl.trans(right), input_precision="tf32x3" if left.dtype == tl.float32 else "tf32")
     return tl.trans(products)
 

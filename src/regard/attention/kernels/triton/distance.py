@@ -17,24 +17,35 @@ from regard.attention.kernels.sdpa import to_four_axes
 from regard.attention.kernels.tiled import TILED
 from regard.attention.kernels.triton.support import (
     LAUNCH_OPTIONS,
-    RuleArguments,
+    PairArguments,
+    View,
     get_call_reason,
     get_max_width,
     pad_width,
     prepare_rule,
+    run_on_device,
+    view,
 )
 from regard.attention.normalizers import KernelSum
 
 
-class Side(NamedTuple):
-    """The queries or the keys as programs take them, with the features of each."""
+class Points(NamedTuple):
+    """Points as programs take them: a `View` and their squared norms."""
 
-    points: Float[Tensor, "batch heads positions width"]
-    point_strides: tuple[int, ...]
+    tensor: Float[Tensor, "batch heads positions width"]
+    batch: int
+    head: int
+    row: int
+    col: int
     norms: Float[Tensor, "*batch positions"]  # squared, less the center
-    features: Float[Tensor, "batch heads positions features"]
-    feature_strides: tuple[int, ...]
     length: int
+
+
+class Side(NamedTuple):
+    """The queries or the keys, and the features of each."""
+
+    points: Points
+    features: View  # (batch, heads, positions, features)
 
 
 class Arguments(NamedTuple):
@@ -42,7 +53,7 @@ class Arguments(NamedTuple):
 
     queries: Side
     keys: Side
-    rule: RuleArguments
+    pairs: PairArguments
     center: Float[Tensor, "*batch width"]
     reaches: Float[Tensor, "*batch"]  # the widths of the kernel
     options: dict[str, Any]
@@ -57,7 +68,7 @@ class Arguments(NamedTuple):
         norms = [square_norms(points, center, batch) for points in (call.query, call.keys)]
         query, keys, values = to_four_axes(shape, call.query, call.keys, values)
         features = query if gradient is None else to_four_axes(shape, gradient)[0]
-        rule, options = prepare_rule(call)
+        pairs, options = prepare_rule(call)
         width = query.shape[-1]
         options |= {
             "WIDTH": pad_width(width),
@@ -67,27 +78,27 @@ class Arguments(NamedTuple):
             "PRECISION": "tf32x3" if query.dtype == torch.float32 else "tf32",
         }
         return Arguments(
-            Side(query, query.stride(), norms[0], features, features.stride(), shape[-2]),
-            Side(keys, keys.stride(), norms[1], values, values.stride(), shape[-1]),
-            rule,
+            Side(Points(*view(query), norms[0], shape[-2]), view(features)),
+            Side(Points(*view(keys), norms[1], shape[-1]), view(values)),
+            pairs,
             query.new_empty(1) if center is None else center.expand(*batch, 1, width).contiguous(),
-            score.width.abs().float().expand(*batch, 1, 1).contiguous(),
+            score.width.abs().float().to(query.device, non_blocking=True).expand(*batch, 1, 1).contiguous(),
             options,
         )
 
     @property
     def sizes(self) -> tuple[int | float, ...]:
         """The heads, the widths of points and features, and the bounds of rounding errors."""
-        points = self.queries.points
+        points = self.queries.points.tensor
         precise = points.dtype == torch.float32
         steps = 16 + self.options["WIDTH"] / 4 if precise else 12 + self.options["WIDTH"] / 8
         tolerance = 2.0**-17 if precise else 2.0**-10
-        return points.shape[1], points.shape[-1], self.keys.features.shape[-1], steps * 2.0**-24, tolerance
+        return points.shape[1], points.shape[-1], self.keys.features.tensor.shape[-1], steps * 2.0**-24, tolerance
 
     @property
     def sequences(self) -> int:
         """The number of matrices."""
-        return math.prod(self.queries.points.shape[:2])
+        return math.prod(self.queries.points.tensor.shape[:2])
 
 
 def find_center(keys: Float[Tensor, "*keys_batch keys width"]) -> Float[Tensor, "*keys_batch 1 width"] | None:
@@ -106,6 +117,7 @@ def square_norms(
     return norms.expand(*batch, -1).contiguous()
 
 
+@run_on_device
 def forward(call: Call, values: Float[Tensor, "*values_batch keys width"]) -> Result:
     """Compute the output, and the sum of the kernel's values in each row."""
     from regard.attention.kernels.triton.distance_programs import attend_to_keys
@@ -122,7 +134,11 @@ def forward(call: Call, values: Float[Tensor, "*values_batch keys width"]) -> Re
     own, other, warps = choose_blocks(arguments)
     blocks = -(-n // own)
     attend_to_keys[(blocks * arguments.sequences,)](
-        *arguments[:-1],
+        arguments.queries.points,
+        *arguments.keys,
+        *arguments.pairs,
+        arguments.center,
+        arguments.reaches,
         output,
         totals,
         doubts,
@@ -139,6 +155,7 @@ def forward(call: Call, values: Float[Tensor, "*values_batch keys width"]) -> Re
     return Result(output, totals, None if normalized else torch.zeros_like(output), extra=doubts)
 
 
+@run_on_device
 def backward(
     call: Call,
     values: Float[Tensor, "*values_batch keys width"],
@@ -153,19 +170,19 @@ def backward(
     needs_values, needs_query, needs_keys, _, needs_width = needs_grad
     moves = call.terms.score.differentiable
     arguments, rows = Arguments.build(call, values, gradient), prepare_rows(call, result, gradient)
-    of_values = of_query = of_keys = of_width = None
+    of_values = of_query = of_keys = of_reach = of_width = None
     if moves and (needs_query or needs_width):
         of_query, _, of_reach = differentiate_side(arguments, rows, "queries")
+    if needs_width and of_reach is not None:
         width = call.parameters[0]
-        assert of_reach is not None
-        of_width = of_reach.sum(-1)[..., None, None].sum_to_size(width.shape) * width.sign()
+        of_width = of_reach.sum(-1)[..., None, None].sum_to_size(width.shape).to(width.device) * width.sign()
     if needs_values or (moves and needs_keys):
         of_keys, of_values, _ = differentiate_side(
             arguments, rows, "keys", points=moves and needs_keys, values=needs_values
         )
     inputs = zip((values, call.query, call.keys), (of_values, of_query, of_keys), needs_grad, strict=False)
     gradients = [collect_gradient(tensor, total) if needs_this else None for tensor, total, needs_this in inputs]
-    return *gradients, None, of_width if needs_width else None
+    return *gradients, None, of_width
 
 
 class Rows(NamedTuple):
@@ -194,17 +211,19 @@ def differentiate_side(
     own, other = arguments.queries, arguments.keys
     if side == "keys":
         own, other = other, own
-    like, unused = own.norms, own.norms.new_empty(1)
-    of_points = like.new_empty(*like.shape, own.points.shape[-1]) if points else None
-    of_features = like.new_empty(*like.shape, own.features.shape[-1]) if values else None
+    like, unused = own.points.norms, own.points.norms.new_empty(1)
+    of_points = like.new_empty(*like.shape, own.points.tensor.shape[-1]) if points else None
+    of_features = like.new_empty(*like.shape, own.features.tensor.shape[-1]) if values else None
     of_reach = torch.empty_like(like) if points and side == "queries" else None
     gradients = of_points, of_features, of_reach
     own_size, other_size, warps = choose_blocks(arguments, backward=True)
-    blocks = -(-own.length // own_size)
+    blocks = -(-own.points.length // own_size)
     differentiate[(blocks * arguments.sequences,)](
-        own,
-        other,
-        *arguments[2:-1],
+        *own,
+        *other,
+        *arguments.pairs,
+        arguments.center,
+        arguments.reaches,
         *rows,
         *(unused if tensor is None else tensor for tensor in gradients),
         *arguments.sizes,
@@ -230,7 +249,7 @@ def collect_gradient(tensor: Tensor, total: Float[Tensor, "*batch positions widt
 def choose_blocks(arguments: Arguments, *, backward: bool = False) -> tuple[int, int, int]:
     """Return the own and the other points of a block, and its warps: as many as registers hold."""
     width = max(arguments.options["WIDTH"], arguments.options["FEATURES"])
-    if arguments.queries.points.dtype == torch.float32:
+    if arguments.queries.points.tensor.dtype == torch.float32:
         blocks = [(64, 32, 8), (64, 16, 8)] if not backward else [(32, 32, 8), (16, 16, 8)]
         return blocks[width > 64]
     if width <= 64 and not backward:

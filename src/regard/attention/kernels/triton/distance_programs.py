@@ -15,6 +15,7 @@ import triton
 import triton.language as tl
 
 from regard.attention.kernels.triton.dot_programs import LOG2_E, find_columns
+from regard.attention.kernels.triton.rule_programs import find_visible, load_pairs, load_tile
 
 FAR = tl.constexpr(1e30)  # the squared norm of a point past the end
 LEAST = tl.constexpr(1e-20)  # the smallest squared distance that is not zero
@@ -23,18 +24,9 @@ SERIES = tl.constexpr(0.03125)  # up to here four terms of a series are exact in
 
 @triton.jit
 @no_type_check
-def load_tile(tensor, strides, batch, head, indices, dims, count, width):
-    """Load rows of a tensor with four axes; zeros past its end."""
-    places = tensor + batch * strides[0] + head * strides[1] + indices.to(tl.int64)[:, None] * strides[2]
-    inside = (indices < count)[:, None] & (dims < width)[None, :]
-    return tl.load(places + dims[None, :] * strides[3], mask=inside, other=0.0)
-
-
-@triton.jit
-@no_type_check
 def load_points(side, center, batch, head, sequence, indices, dims, width, CENTERED: tl.constexpr):
     """Load points, less the center if `CENTERED`, and their squared norms."""
-    points = load_tile(side.points, side.point_strides, batch, head, indices, dims, side.length, width)
+    points = load_tile(side, batch, head, indices, dims, side.length, width)
     if CENTERED:
         points -= tl.load(center + sequence * width + dims, mask=dims < width, other=0.0)[None, :]
     norms = tl.load(side.norms + sequence * side.length + indices, mask=indices < side.length, other=FAR)
@@ -45,9 +37,8 @@ def load_points(side, center, batch, head, sequence, indices, dims, width, CENTE
 @no_type_check
 def load_coordinate(side, batch, head, indices, dim):
     """Load one coordinate of points."""
-    strides = side.point_strides
-    places = side.points + batch * strides[0] + head * strides[1] + indices.to(tl.int64) * strides[2]
-    return tl.load(places + dim * strides[3], mask=indices < side.length, other=0.0)
+    start = side.tensor + batch * side.batch + head * side.head + dim * side.col
+    return tl.load(start + indices.to(tl.int64) * side.row, mask=indices < side.length, other=0.0)
 
 
 @triton.jit
@@ -151,33 +142,9 @@ def compare_points(
 
 @triton.jit
 @no_type_check
-def find_visible(rule, batch, head, sequence, rows, cols, end, n, m, LEFT: tl.constexpr, RIGHT: tl.constexpr,
-                 DOCUMENTS: tl.constexpr, MATRIX: tl.constexpr):  # fmt: skip
-    """Return which pairs a rule leaves visible; of rows and columns, one has its axis first, the other last."""
-    visible = (cols < end) & (rows < n)
-    if LEFT:
-        visible &= cols >= rows + rule.left
-    if RIGHT:
-        visible &= cols <= rows + rule.right
-    if DOCUMENTS:
-        of_rows = tl.load(rule.row_documents + sequence * n + rows, mask=rows < n, other=0)
-        visible &= of_rows == tl.load(rule.col_documents + sequence * m + cols, mask=cols < m, other=0)
-    if MATRIX:
-        strides = rule.matrix_strides
-        matrix = rule.matrix + batch * strides[0] + head * strides[1]
-        places = matrix + rows.to(tl.int64) * strides[2] + cols.to(tl.int64) * strides[3]
-        visible &= tl.load(places, mask=visible, other=0) != 0
-    return visible
-
-
-@triton.jit
-@no_type_check
-def load_bias_factors(rule, batch, head, rows, cols, n, m):
+def load_bias_factors(bias, batch, head, rows, cols, n, m):
     """Return what a bias multiplies the kernel by."""
-    strides = rule.bias_strides
-    bias = rule.bias + batch * strides[0] + head * strides[1]
-    places = bias + rows.to(tl.int64) * strides[2] + cols.to(tl.int64) * strides[3]
-    return tl.exp2(tl.load(places, mask=(rows < n) & (cols < m), other=0.0).to(tl.float32) * LOG2_E)
+    return tl.exp2(load_pairs(bias, batch, head, rows, cols, n, m).to(tl.float32) * LOG2_E)
 
 
 @triton.jit
@@ -197,7 +164,8 @@ def multiply(left, right, PRECISION: tl.constexpr):
 @triton.jit
 @no_type_check
 def attend_to_keys(
-    queries, keys, rule, center, reaches, output, totals, doubts, heads, width, features, rounding, tolerance, blocks,
+    queries, keys, key_features, rule, bias, matrix, center, reaches, output, totals, doubts, heads, width, features,
+    rounding, tolerance, blocks,
     OWN: tl.constexpr, OTHER: tl.constexpr, WIDTH: tl.constexpr, FEATURES: tl.constexpr, POWER: tl.constexpr,
     CENTERED: tl.constexpr, NORMALIZED: tl.constexpr, PRECISION: tl.constexpr, BIAS: tl.constexpr, LEFT: tl.constexpr,
     RIGHT: tl.constexpr, LENGTHS: tl.constexpr, DOCUMENTS: tl.constexpr, MATRIX: tl.constexpr,
@@ -225,19 +193,20 @@ def attend_to_keys(
         for col in range(start, stop, OTHER):
             cols = col + tl.arange(0, OTHER)
             points, norms = load_points(keys, center, batch, head, sequence, cols, dims, width, CENTERED)
-            values = load_tile(keys.features, keys.feature_strides, batch, head, cols, value_dims, m, features)
+            values = load_tile(key_features, batch, head, cols, value_dims, m, features)
             kernel, _, variances, _ = compare_points(
                 queries, keys, query, points, query_norms, norms, batch, head, rows, cols, reach, width, rounding,
                 tolerance, exact, OWN, OTHER, POWER, False, PRECISION,
             )  # fmt: skip
             if (col < sure_start) | (col + OTHER > sure_stop):
                 visible = find_visible(
-                    rule, batch, head, sequence, rows[:, None], cols[None, :], end, n, m, LEFT, RIGHT, DOCUMENTS, MATRIX
-                )
+                    rule, matrix, batch, head, sequence, rows[:, None], cols[None, :], end, n, m, LEFT, RIGHT,
+                    DOCUMENTS, MATRIX,
+                )  # fmt: skip
                 kernel = tl.where(visible, kernel, -1.0)
             weights = tl.where(kernel >= 0, 1.0, 0.0) if POWER == 0 else tl.maximum(kernel, 0.0)
             if BIAS:
-                factors = load_bias_factors(rule, batch, head, rows[:, None], cols[None, :], n, m)
+                factors = load_bias_factors(bias, batch, head, rows[:, None], cols[None, :], n, m)
                 weights *= factors
                 variances *= factors * factors
             total += tl.sum(weights, 1)
@@ -272,8 +241,8 @@ def add_differences(sums, own, other, factors, batch, head, own_indices, other_i
 @triton.jit
 @no_type_check
 def differentiate(
-    own, other, rule, center, reaches, totals, deltas, doubts, of_points, of_features, of_reach, heads, width, features,
-    rounding, tolerance, blocks,
+    own, own_features, other, other_features, rule, bias, matrix, center, reaches, totals, deltas, doubts, of_points,
+    of_features, of_reach, heads, width, features, rounding, tolerance, blocks,
     OF_KEYS: tl.constexpr, OWN: tl.constexpr, OTHER: tl.constexpr, WIDTH: tl.constexpr, FEATURES: tl.constexpr,
     POWER: tl.constexpr, CENTERED: tl.constexpr, POINTS: tl.constexpr, VALUES: tl.constexpr, PRECISION: tl.constexpr,
     BIAS: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, LENGTHS: tl.constexpr, DOCUMENTS: tl.constexpr,
@@ -289,9 +258,7 @@ def differentiate(
     n, m = (other.length, own.length) if OF_KEYS else (own.length, other.length)
     indices, dims, feature_dims = first + tl.arange(0, OWN), tl.arange(0, WIDTH), tl.arange(0, FEATURES)
     points, norms = load_points(own, center, batch, head, sequence, indices, dims, width, CENTERED)
-    own_features = load_tile(
-        own.features, own.feature_strides, batch, head, indices, feature_dims, own.length, features
-    )
+    features_of_own = load_tile(own_features, batch, head, indices, feature_dims, own.length, features)
     reach = tl.load(reaches + sequence)
     end = m
     if LENGTHS:
@@ -317,9 +284,7 @@ def differentiate(
         other_points, other_norms = load_points(
             other, center, batch, head, sequence, others, dims, width, CENTERED
         )  # fmt: skip
-        other_features = load_tile(
-            other.features, other.feature_strides, batch, head, others, feature_dims, other.length, features
-        )
+        features_of_others = load_tile(other_features, batch, head, others, feature_dims, other.length, features)
         if OF_KEYS:
             queries, rows, cols = others, others[None, :], indices[:, None]
         else:
@@ -333,18 +298,18 @@ def differentiate(
         )  # fmt: skip
         if (position < sure_start) | (position + OTHER > sure_stop):
             visible = find_visible(
-                rule, batch, head, sequence, rows, cols, end, n, m, LEFT, RIGHT, DOCUMENTS, MATRIX
+                rule, matrix, batch, head, sequence, rows, cols, end, n, m, LEFT, RIGHT, DOCUMENTS, MATRIX
             )  # fmt: skip
             kernel = tl.where(visible, kernel, -1.0)
         rates = (inverse[None, :] if OF_KEYS else inverse[:, None]) * tl.where(kernel >= 0, 1.0, 0.0)
         if BIAS:
-            rates *= load_bias_factors(rule, batch, head, rows, cols, n, m)
+            rates *= load_bias_factors(bias, batch, head, rows, cols, n, m)
         if VALUES:
             weights = rates if POWER == 0 else rates * tl.maximum(kernel, 0.0)
-            feature_sums += multiply(weights, other_features, PRECISION)
+            feature_sums += multiply(weights, features_of_others, PRECISION)
         if POINTS:
             delta = tl.load(deltas + places, mask=queries < n, other=0.0)
-            products = tl.dot(own_features, tl.trans(other_features), input_precision=PRECISION)
+            products = tl.dot(features_of_own, tl.trans(features_of_others), input_precision=PRECISION)
             of_kernel = rates * (products - (delta[None, :] if OF_KEYS else delta[:, None]))
             factors = of_kernel * slope
             if not OF_KEYS:

@@ -1,4 +1,4 @@
-"""Reductions of a softmax over dot products by Triton: received, entropy, argmax and what top:K needs in one pass."""
+"""A softmax over dot products by Triton: attention with a float32 bias, and reductions of the weights in one pass."""
 
 from __future__ import annotations
 
@@ -12,14 +12,18 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.attention.call import Call, iter_blocks
-from regard.attention.kernels.kernel import NOT_OF_FORM, AttentionKernel
-from regard.attention.kernels.sdpa import to_four_axes
+from regard.attention.kernels.kernel import NOT_OF_FORM, AttentionKernel, Result
+from regard.attention.kernels.sdpa import SDPA, to_four_axes
+from regard.attention.kernels.tiled import TILED
 from regard.attention.kernels.triton.support import (
     LAUNCH_OPTIONS,
+    View,
     get_call_reason,
+    get_device_reason,
     get_max_width,
     pad_width,
     prepare_rule,
+    run_on_device,
 )
 from regard.attention.normalizers import Softmax
 from regard.attention.scores import Dot
@@ -29,6 +33,7 @@ MAX_TOP = 16
 MAX_KEYS = 262_144  # of which the largest are found
 GROUP = 16  # keys whose largest score is found first
 SCRATCH = 2**26  # numbers: the largest scores of groups and of blocks, for as many rows as fit
+NO_BIAS, PER_PAIR, PER_KEY = range(3)  # kinds of bias: with a number for each key, all queries share it
 LINES, LINE_MAXIMA = 8, 8192  # rows whose groups one program chooses, and the maxima of blocks that it holds
 
 
@@ -53,13 +58,13 @@ class Inputs:
         shape, product = call.terms.shape, find_product(call)
         assert product is not None
         query, keys = to_four_axes(shape, call.query, call.keys)
-        rule, options = prepare_rule(call)
+        (rule, bias, matrix), options = prepare_rule(call)
         width = query.shape[-1]
         return Inputs(
-            (query, keys, statistic.contiguous(), rule.bias, rule.matrix, *rule[4:7]),
-            (*query.stride(), *keys.stride(), *rule.bias_strides, *rule.matrix_strides),
+            (query, keys, statistic.contiguous(), bias.tensor, matrix.tensor, *rule[:3]),
+            (*query.stride(), *keys.stride(), *bias[1:], *matrix[1:]),
             (query.shape[1], *shape[-2:], width, product.scale, product.cap or 0.0, rule.left, rule.right),
-            {"WIDTH": pad_width(width), "CAP": product.cap is not None, **options},
+            {"WIDTH": pad_width(width), "CAP": product.cap is not None, **options, "BIAS": describe_bias(call, bias)},
             shape,
         )
 
@@ -69,6 +74,13 @@ class Inputs:
         query, width = self.tensors[0], self.options["WIDTH"]
         precision = "tf32x3" if query.dtype == torch.float32 else "tf32"  # as exact as float32; no effect in half
         return {**self.options, "EVEN_WIDTH": query.shape[-1] == width, "PRECISION": precision}
+
+
+def describe_bias(call: Call, bias: View) -> int:
+    """Return the kind of bias that programs are compiled for."""
+    if call.bias is None:
+        return NO_BIAS
+    return PER_KEY if bias.row == 0 else PER_PAIR
 
 
 class Product(NamedTuple):
@@ -88,6 +100,44 @@ def find_product(call: Call) -> Product | None:
     return None
 
 
+@run_on_device
+def forward(call: Call, values: Float[Tensor, "*values_batch keys width"]) -> Result:
+    """Compute output and log-sum-exp of every row."""
+    from regard.attention.kernels.triton.dot_programs import attend_to_keys
+
+    *batch, n, _ = call.terms.shape
+    features = values.shape[-1]
+    if features > get_max_width(values.dtype):
+        assert TILED.forward is not None
+        return TILED.forward(call, values)
+    statistic = values.new_empty(*batch, n, 1, dtype=torch.float32)
+    output = values.new_empty(*batch, n, features)
+    inputs, (values,) = Inputs.build(call, statistic), to_four_axes(call.terms.shape, values)
+    padded = pad_width(features)
+    blocks = choose_forward_blocks(inputs, padded)
+    row_blocks = blocks.count_rows(n)
+    attend_to_keys[(row_blocks * inputs.sequences,)](
+        *inputs.tensors,
+        values,
+        output,
+        *inputs.strides,
+        *values.stride(),
+        *inputs.sizes,
+        features,
+        row_blocks,
+        ROWS=blocks.rows,
+        COLS=blocks.cols,
+        FEATURES=padded,
+        EVEN_FEATURES=features == padded,
+        **inputs.product_options,
+        num_warps=blocks.warps,
+        num_stages=2 if values.dtype == torch.float32 else 3,
+        **LAUNCH_OPTIONS,
+    )
+    return Result(output, statistic)
+
+
+@run_on_device
 def reduce(call: Call, statistic: Float[Tensor, "*batch queries 1"], names: Sequence[str]) -> dict[str, Any]:
     """Compute reductions by name, in chunks of rows whose scratch memory fits if keys are to be found."""
     inputs = Inputs.build(call, statistic)
@@ -127,6 +177,16 @@ class Blocks(NamedTuple):
     def count_cols(self, m: int) -> int:
         """Return the number of blocks of columns."""
         return -(-m // self.cols)
+
+
+def choose_forward_blocks(inputs: Inputs, features: int) -> Blocks:
+    """Return the blocks for attention, as large as registers and shared memory allow; a bias of pairs takes many."""
+    width = max(inputs.options["WIDTH"], features)
+    if inputs.tensors[0].dtype == torch.float32:
+        return Blocks(64 if width <= 64 else 32, 32, 4)
+    if inputs.options["BIAS"] == PER_PAIR:
+        return Blocks(64, 64 if width <= 128 else 32, 4 if width <= 64 else 8)
+    return Blocks(128 if width <= 128 else 64, 64, 4 if width <= 64 else 8)
 
 
 def choose_blocks(inputs: Inputs, simple: Sequence[str], k: int) -> Blocks:
@@ -243,18 +303,57 @@ def round_up(number: int) -> int:
 
 
 def unsupported_reason(call: Call, job: str) -> str | None:
-    """Return why the programs do not support a reduction; None if they do."""
+    """Return why the programs do not support a call or a reduction; None if they do."""
+    if job == "forward":
+        return get_forward_reason(call)
     if find_product(call) is None:
         return f"{type(call.terms.score).__name__} {NOT_OF_FORM['dot']}"
-    if not isinstance(call.terms.normalizer, Softmax):
-        return f"{type(call.terms.normalizer).__name__} is not softmax"
-    if call.query.shape[-1] > (max_width := get_max_width(call.query.dtype)):
-        return f"it supports widths up to {max_width} in {str(call.query.dtype).removeprefix('torch.')}"
     if job.startswith("top:") and (int(job[4:]) > MAX_TOP or call.terms.shape[-1] > MAX_KEYS):
         return f"it finds up to {MAX_TOP} keys of {MAX_KEYS:,}"
     if job == "received" and torch.are_deterministic_algorithms_enabled():
         return "its sums depend on the order of additions"
+    return get_product_reason(call, call.query.shape[-1])
+
+
+def get_forward_reason(call: Call) -> str | None:
+    """Return why the programs do not compute the attention of a call that need not be prepared; None if they do."""
+    reason = get_device_reason(call.query.device)
+    if reason is not None:
+        return reason
+    score, form = call.terms.score, call.dot
+    if form is None and not (isinstance(score, SoftCap) and isinstance(score.score, Dot)):
+        return f"{type(score).__name__} {NOT_OF_FORM['dot']}"
+    if form is not None and form.key_bias is None and call.bias is None:
+        return "torch's operators are faster without a bias"
+    return get_product_reason(call, (call if form is None else form).query.shape[-1])
+
+
+def get_product_reason(call: Call, width: int) -> str | None:
+    """Return why the programs do not support a softmax over dot products of vectors of a width; None if they do."""
+    if not isinstance(call.terms.normalizer, Softmax):
+        return f"{type(call.terms.normalizer).__name__} is not softmax"
+    if width > (max_width := get_max_width(call.query.dtype)):
+        return f"it supports widths up to {max_width} in {str(call.query.dtype).removeprefix('torch.')}"
     return get_call_reason(call)
 
 
-TRITON_DOT = AttentionKernel("triton_dot", forms=("dot", "other"), unsupported_reason=unsupported_reason, reduce=reduce)
+def worthwhile(call: Call) -> bool:
+    """Return whether torch's operators, whose gradients are faster, would copy queries and keys or cannot run."""
+    if SDPA.get_unsupported_reason(call, "forward") is not None:
+        return True
+    form = call.dot
+    if form is None or form.key_bias is None:
+        return False
+    inputs = form.query, form.keys, form.key_bias, *(part for part in (call.bias, call.sink) if part is not None)
+    return not (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs))
+
+
+TRITON_DOT = AttentionKernel(
+    "triton_dot",
+    forms=("dot", "other"),
+    unsupported_reason=unsupported_reason,
+    worthwhile=worthwhile,
+    forward=forward,
+    reduce=reduce,
+    takes_key_bias=True,
+)

@@ -1,7 +1,8 @@
-"""The Triton programs for reductions of a softmax over dot products.
+"""The Triton programs for a softmax over dot products: attention with a bias, and reductions of the weights.
 
-Scores are to base 2 and less the log-sum-exp of their row, so that 2**score is the weight. A program takes a block of
-queries and walks over the keys they can see. Blocks of keys that all of its queries see need no comparisons.
+A program takes a block of queries and walks over the keys they can see. Blocks of keys that all of its queries see need
+no comparisons. Scores are to base 2; in reductions they are less the log-sum-exp of their row, so that 2**score is the
+weight.
 
 The k largest weights of a row are found in three steps. Each block of keys is divided into groups, and the maxima of
 groups and of blocks are stored. The k blocks with the largest maxima hold the k groups with the largest maxima, and
@@ -17,6 +18,7 @@ import triton.language as tl
 LOG2_E = tl.constexpr(1.4426950408889634)
 LEAST = tl.constexpr(-2000.0)  # 2**LEAST is zero; finite, because zero times infinity is not a number
 SERIES = tl.constexpr(0.25)  # up to here five terms of the series of tanh are exact in float32
+PER_KEY = tl.constexpr(2)  # `BIAS` that has one number for each key; 1 if it has one for each pair, 0 without
 
 
 @triton.jit
@@ -81,22 +83,25 @@ def score_pairs(products, lse, added, scale, cap, BIAS: tl.constexpr, CAP: tl.co
 
 @triton.jit
 @no_type_check
-def score_block(
-    query, keys, lse, rows, cols, dims, key_row, key_col, n, m, width, scale, cap, bias, bias_row, bias_col,
-    EVEN: tl.constexpr, BIAS: tl.constexpr, CAP: tl.constexpr, PRECISION: tl.constexpr,
+def multiply_block(
+    query, keys, rows, cols, dims, key_row, key_col, n, m, width, bias, bias_row, bias_col,
+    EVEN: tl.constexpr, BIAS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Return the scores of a block of queries and a block of keys, to base 2 less the log-sum-exp."""
+    """Return the products of a block of queries and a block of keys, and their bias, if there is one."""
+    if BIAS == PER_KEY:
+        added = tl.load(bias + cols.to(tl.int64) * bias_col, mask=cols < m, other=0.0)[None, :]
+    elif BIAS:
+        inside = (rows < n)[:, None] & (cols < m)[None, :]
+        added = tl.load(locate_pairs(bias, rows, cols, bias_row, bias_col), mask=inside, other=0.0)
     places = locate_pairs(keys, dims, cols, key_col, key_row)
     if EVEN:
         block = tl.load(places)
     else:
         block = tl.load(places, mask=(cols < m)[None, :] & (dims < width)[:, None], other=0.0)
     products = tl.dot(query, block, input_precision=PRECISION)
-    added = products
-    if BIAS:
-        inside = (rows < n)[:, None] & (cols < m)[None, :]
-        added = tl.load(locate_pairs(bias, rows, cols, bias_row, bias_col), mask=inside, other=0.0)
-    return score_pairs(products, lse[:, None], added, scale, cap, BIAS, CAP)
+    if not BIAS:
+        added = products
+    return products, added
 
 
 @triton.jit
@@ -171,17 +176,18 @@ def reduce_rows(
     best = tl.full((ROWS, COLS), float("-inf"), tl.float32)
     best_start = tl.zeros((ROWS, COLS), tl.int32)
     start, sure_start, sure_stop, stop = find_columns(
-        first, tl.minimum(first + ROWS, n) - 1, end, left, right, COLS, LEFT, RIGHT, DOCUMENTS or MATRIX or BIAS
+        first, tl.minimum(first + ROWS, n) - 1, end, left, right, COLS, LEFT, RIGHT, DOCUMENTS or MATRIX
     )
     for phase in tl.static_range(3):
         begin = start if phase == 0 else (sure_start if phase == 1 else sure_stop)
         until = sure_start if phase == 0 else (sure_stop if phase == 1 else stop)
         for col in range(begin, until, COLS):
             cols = col + tl.arange(0, COLS)
-            scores = score_block(
-                block, keys, lse, rows, cols, dims, key_row, key_col, n, m, width, scale, cap, bias, bias_row, bias_col,
-                phase == 1 and EVEN_WIDTH, BIAS, CAP, PRECISION,
+            products, added = multiply_block(
+                block, keys, rows, cols, dims, key_row, key_col, n, m, width, bias, bias_row, bias_col,
+                phase == 1 and EVEN_WIDTH, BIAS, PRECISION,
             )  # fmt: skip
+            scores = score_pairs(products, lse[:, None], added, scale, cap, BIAS, CAP)
             if phase != 1:
                 scores = hide_pairs(
                     scores, rows, cols, end, left, right, row_documents, col_documents, matrix, matrix_row, matrix_col,
@@ -192,7 +198,8 @@ def reduce_rows(
                 if RECEIVED:
                     tl.atomic_add(received + cols, tl.sum(weights, 0), mask=cols < m, sem="relaxed")
                 if ENTROPY:
-                    spread += tl.sum(weights * (scores if phase == 1 else tl.maximum(scores, LEAST)), 1)
+                    finite = phase == 1 and not BIAS
+                    spread += tl.sum(weights * (scores if finite else tl.maximum(scores, LEAST)), 1)
             if ARGMAX:
                 better = scores > best
                 best = tl.where(better, scores, best)
@@ -209,6 +216,86 @@ def reduce_rows(
         candidates = tl.where(best == top[:, None], best_start + tl.arange(0, COLS)[None, :], m)
         index = tl.where(tl.exp2(top) > 0, tl.min(candidates, 1), -1)
         tl.store(argmax + sequence * n + rows, index.to(tl.int64), mask=inside)
+
+
+@triton.jit
+@no_type_check
+def attend_to_keys(
+    query, keys, statistic, bias, matrix, lengths, row_documents, col_documents, values, output,
+    query_batch, query_head, query_row, query_col, key_batch, key_head, key_row, key_col,
+    bias_batch, bias_head, bias_row, bias_col, matrix_batch, matrix_head, matrix_row, matrix_col,
+    value_batch, value_head, value_row, value_col,
+    heads, n, m, width, scale, cap, left, right, features, row_blocks,
+    ROWS: tl.constexpr, COLS: tl.constexpr, WIDTH: tl.constexpr, EVEN_WIDTH: tl.constexpr, FEATURES: tl.constexpr,
+    EVEN_FEATURES: tl.constexpr, PRECISION: tl.constexpr, CAP: tl.constexpr, BIAS: tl.constexpr, LEFT: tl.constexpr,
+    RIGHT: tl.constexpr, LENGTHS: tl.constexpr, DOCUMENTS: tl.constexpr, MATRIX: tl.constexpr,
+):  # fmt: skip
+    """Store the output and the log-sum-exp of a block of queries, by a softmax that is rescaled from block to block."""
+    first, sequence = tl.program_id(0) % row_blocks * ROWS, (tl.program_id(0) // row_blocks).to(tl.int64)
+    batch, head = sequence // heads, sequence % heads
+    rows, dims, value_dims = first + tl.arange(0, ROWS), tl.arange(0, WIDTH), tl.arange(0, FEATURES)
+    query += batch * query_batch + head * query_head
+    keys += batch * key_batch + head * key_head
+    values += batch * value_batch + head * value_head
+    bias += batch * bias_batch + head * bias_head
+    matrix += batch * matrix_batch + head * matrix_head
+    row_documents += sequence * n
+    col_documents += sequence * m
+    inside = rows < n
+    places = locate_pairs(query, rows, dims, query_row, query_col)
+    block = tl.load(places, mask=inside[:, None] & (dims < width)[None, :], other=0.0)
+    end = m
+    if LENGTHS:
+        end = tl.minimum(tl.load(lengths + sequence), m)
+    best = tl.full((ROWS,), float("-inf"), tl.float32)
+    total = tl.zeros((ROWS,), tl.float32)
+    mixed = tl.zeros((ROWS, FEATURES), tl.float32)
+    start, sure_start, sure_stop, stop = find_columns(
+        first, tl.minimum(first + ROWS, n) - 1, end, left, right, COLS, LEFT, RIGHT, DOCUMENTS or MATRIX
+    )
+    for phase in tl.static_range(3):
+        begin = start if phase == 0 else (sure_start if phase == 1 else sure_stop)
+        until = sure_start if phase == 0 else (sure_stop if phase == 1 else stop)
+        for col in range(begin, until, COLS):
+            cols = col + tl.arange(0, COLS)
+            products, added = multiply_block(
+                block, keys, rows, cols, dims, key_row, key_col, n, m, width, bias, bias_row, bias_col,
+                phase == 1 and EVEN_WIDTH, BIAS, PRECISION,
+            )  # fmt: skip
+            if CAP:
+                scores = cap_scores(products * scale, cap) * LOG2_E
+            else:
+                scores = products * (scale * LOG2_E)
+            if BIAS:
+                scores += added.to(tl.float32) * LOG2_E
+            if phase != 1:
+                scores = hide_pairs(
+                    scores, rows, cols, end, left, right, row_documents, col_documents, matrix, matrix_row, matrix_col,
+                    n, m, LEFT, RIGHT, DOCUMENTS, MATRIX,
+                )  # fmt: skip
+            peak = tl.maximum(best, tl.max(scores, 1))
+            shift = peak
+            if BIAS or phase != 1:  # a row may not have seen any key yet
+                shift = tl.where(peak == float("-inf"), 0.0, peak)
+            weights, decay = tl.exp2(scores - shift[:, None]), tl.exp2(best - shift)
+            total = total * decay + tl.sum(weights, 1)
+            best = peak
+            value_places = locate_pairs(values, cols, value_dims, value_row, value_col)
+            if phase == 1 and EVEN_FEATURES:
+                features_of_keys = tl.load(value_places)
+            else:
+                features_of_keys = tl.load(
+                    value_places, mask=(cols < m)[:, None] & (value_dims < features)[None, :], other=0.0
+                )
+            mixed = tl.dot(
+                weights.to(features_of_keys.dtype), features_of_keys, mixed * decay[:, None], input_precision=PRECISION
+            )
+    some = total > 0
+    mixed *= tl.where(some, 1.0 / total, 0.0)[:, None]
+    places = output + (sequence * n + rows)[:, None] * features + value_dims[None, :]
+    tl.store(places, mixed.to(output.dtype.element_ty), mask=inside[:, None] & (value_dims < features)[None, :])
+    lse = tl.where(some, (best + tl.log2(total)) / LOG2_E, float("inf"))
+    tl.store(statistic + sequence * n + rows, lse, mask=inside)
 
 
 @triton.jit

@@ -7,8 +7,8 @@ import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
-from typing import Any, NamedTuple
+from functools import cache, wraps
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import torch
 from jaxtyping import Int
@@ -27,6 +27,9 @@ from regard.attention.visible import (
     insert_batch_axes,
     split_conjunction,
 )
+
+Given = ParamSpec("Given")
+Returned = TypeVar("Returned")
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 FIRST_CAPABILITY = (8, 0)  # Ampere: the first GPUs with bfloat16
@@ -55,6 +58,19 @@ def get_gpu_reason(device: torch.device) -> str | None:
     if torch.cuda.get_device_capability(device) < FIRST_CAPABILITY:
         return "it requires a GPU of compute capability 8.0 or newer"
     return None
+
+
+def run_on_device(
+    function: Callable[Concatenate[Call, Given], Returned],
+) -> Callable[Concatenate[Call, Given], Returned]:
+    """Make the GPU of a call the current one while its programs are launched, as torch's operators do."""
+
+    @wraps(function)
+    def run(call: Call, /, *args: Given.args, **options: Given.kwargs) -> Returned:
+        with torch.cuda.device_of(call.query):
+            return function(call, *args, **options)
+
+    return run
 
 
 def get_call_reason(call: Call) -> str | None:
@@ -109,13 +125,22 @@ def bound(choose: Callable[[list[int]], int], first: int | None, second: int | N
     return choose(limits) if limits else None
 
 
-class RuleArguments(NamedTuple):
-    """The bias and the rule of a call as programs take them; tensors that are not used have one element."""
+class View(NamedTuple):
+    """A tensor with four axes and its strides, as programs take them.
 
-    bias: Tensor
-    bias_strides: tuple[int, ...]
-    matrix: Tensor
-    matrix_strides: tuple[int, ...]
+    Programs take no tuples in tuples: before version 3.7 Triton forgets in loops which of their numbers are 1.
+    """
+
+    tensor: Tensor
+    batch: int
+    head: int
+    row: int
+    col: int
+
+
+class RuleArguments(NamedTuple):
+    """The parts of a rule as programs take them, but for its matrix; tensors that are not used have one element."""
+
     lengths: Int[Tensor, "..."]
     row_documents: Int[Tensor, "..."]
     col_documents: Int[Tensor, "..."]
@@ -123,7 +148,15 @@ class RuleArguments(NamedTuple):
     right: int
 
 
-def prepare_rule(call: Call) -> tuple[RuleArguments, dict[str, Any]]:
+class PairArguments(NamedTuple):
+    """What programs take of each pair."""
+
+    rule: RuleArguments
+    bias: View
+    matrix: View
+
+
+def prepare_rule(call: Call) -> tuple[PairArguments, dict[str, Any]]:
     """Return the bias and the rule of a call, and which parts of them there are; copied only if the layout requires."""
     shape, device = call.terms.shape, call.query.device
     parts = describe_rule(call.terms.visible, shape)
@@ -136,9 +169,7 @@ def prepare_rule(call: Call) -> tuple[RuleArguments, dict[str, Any]]:
     if parts.documents is not None:
         queries = parts.documents.queries[..., parts.documents.queries.shape[-1] - shape[-2] :]
         rows, columns = (per_sequence(ids, 1, shape, device) for ids in (queries, parts.documents.keys))
-    arguments = RuleArguments(
-        bias, strides(bias), matrix, strides(matrix), lengths, rows, columns, parts.left or 0, parts.right or 0
-    )
+    rule = RuleArguments(lengths, rows, columns, parts.left or 0, parts.right or 0)
     options = {
         "BIAS": call.bias is not None,
         "LEFT": parts.left is not None,
@@ -147,7 +178,7 @@ def prepare_rule(call: Call) -> tuple[RuleArguments, dict[str, Any]]:
         "DOCUMENTS": parts.documents is not None,
         "MATRIX": parts.matrix is not None,
     }
-    return arguments, options
+    return PairArguments(rule, view(bias), view(matrix)), options
 
 
 def spread(tensor: Tensor, shape: torch.Size) -> Tensor:
@@ -158,14 +189,14 @@ def spread(tensor: Tensor, shape: torch.Size) -> Tensor:
     return four.expand(math.prod(lead[:-1]), math.prod(lead[-1:]), *shape[-2:])
 
 
-def strides(tensor: Tensor) -> tuple[int, ...]:
-    """Return the strides of a tensor with four axes, or zeros for one that is not used."""
-    return tensor.stride() if tensor.ndim == 4 else (0, 0, 0, 0)
+def view(tensor: Tensor) -> View:
+    """Return a tensor with four axes, or one that is not used, as programs take it."""
+    return View(tensor, *(tensor.stride() if tensor.ndim == 4 else (0, 0, 0, 0)))
 
 
 def per_sequence(numbers: Tensor, trailing: int, shape: torch.Size, device: torch.device) -> Int[Tensor, "..."]:
     """Return integers per sequence, given for the first axes of the batch, as contiguous rows for all of them."""
-    numbers = insert_batch_axes(numbers.to(device), trailing, shape)
+    numbers = insert_batch_axes(numbers.to(device, non_blocking=True), trailing, shape)  # does not wait for the GPU
     return numbers.expand(*shape[:-2], *numbers.shape[numbers.ndim - trailing :]).to(torch.int32).contiguous()
 
 
