@@ -66,7 +66,7 @@ def run_on_device(
     """Make the GPU of a call the current one while its programs are launched, as torch's operators do."""
 
     @wraps(function)
-    def run(call: Call, *args: Given.args, **options: Given.kwargs) -> Returned:
+    def run(call: Call, /, *args: Given.args, **options: Given.kwargs) -> Returned:
         with torch.cuda.device_of(call.query):
             return function(call, *args, **options)
 
