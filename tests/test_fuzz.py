@@ -2,6 +2,7 @@
 
 import random
 import time
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,8 @@ def test_a_failure_can_be_repeated(tmp_path):
 def test_a_case_has_limits():
     with pytest.raises(TookTooLongError), limit_time(0.01):
         time.sleep(60)
+    with pytest.raises(TookTooLongError), limit_time(0.01):
+        all(number > 0 for number in count(1))
     if Path("/proc/self/statm").exists():
         with limit_memory(), pytest.raises(MemoryError):
             bytearray(2 * CASE_BYTES)

@@ -1,5 +1,6 @@
 """What is recorded of attention that a model computes itself, compared with torch's own results."""
 
+import math
 import sys
 import types
 import warnings
@@ -485,8 +486,17 @@ def flash_attn():
     ) -> torch.Tensor:  # fmt: skip
         return q.clone()
 
+    @torch.library.custom_op("flash_attn_3::_flash_attn_forward", mutates_args=())  # type: ignore[untyped-decorator]
+    def third(
+        q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, k_new: torch.Tensor | None, out_: torch.Tensor | None,
+        cu_seqlens_q: torch.Tensor | None, cu_seqlens_k: torch.Tensor | None, page_table: torch.Tensor | None,
+        softmax_scale: float | None, causal: bool, window_size_left: int, window_size_right: int,
+        attention_chunk: int, softcap: float,
+    ) -> torch.Tensor:  # fmt: skip
+        return q.clone()
+
     module = types.ModuleType("flash_attn")
-    module.forward, module.packed = forward, packed
+    module.forward, module.packed, module.third = forward, packed, third
     sys.modules["flash_attn"] = module
     yield module
     del sys.modules["flash_attn"]
@@ -514,6 +524,65 @@ def test_packed_flash_attention_is_seen(flash_attn):
     scores = query.transpose(0, 1) @ query.permute(1, 2, 0) * 0.4
     visible = torch.block_diag(torch.ones(3, 3), torch.ones(4, 4)).bool().tril()
     torch.testing.assert_close(call.dense()[0], scores.masked_fill(~visible, float("-inf")).softmax(-1))
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_flash_attention_3_is_seen(flash_attn, packed):
+    query, ends = torch.randn(7, 4, 6), torch.tensor([0, 3, 7], dtype=torch.int32)
+    given, ends = (query, ends) if packed else (query[None], None)
+    call = see(lambda: flash_attn.third(given, given, given, None, None, ends, ends, None, 0.4, True, -1, -1, 0, 0.0))
+    scores = query.transpose(0, 1) @ query.permute(1, 2, 0) * 0.4
+    visible = torch.block_diag(torch.ones(3, 3), torch.ones(4, 4)) if packed else torch.ones(7, 7)
+    torch.testing.assert_close(call.dense()[0], scores.masked_fill(~visible.bool().tril(), float("-inf")).softmax(-1))
+
+
+@pytest.mark.parametrize("others", [{"page_table": torch.zeros(1, 1)}, {"attention_chunk": 4}])
+def test_flash_attention_that_cannot_be_recorded_is_reported(flash_attn, others):
+    x = torch.randn(1, 7, 4, 6)
+    given = dict.fromkeys(("k_new", "out_", "cu_seqlens_q", "cu_seqlens_k", "page_table")) | {
+        "softmax_scale": 0.4, "causal": True, "window_size_left": -1, "window_size_right": -1, "attention_chunk": 0,
+        "softcap": 0.0,
+    }  # fmt: skip
+    model = Calls(lambda: flash_attn.third(x, x, x, **given | others))
+    with pytest.warns(UserWarning, match=next(iter(others))), watch(model) as seen:
+        assert torch.equal(model(), x)
+    assert len(seen) == 0
+    (missed,) = seen.report().unseen
+    assert missed.reason == f"it calls _flash_attn_forward with {next(iter(others))}, which is not recorded"
+
+
+@pytest.mark.parametrize("way", ["logsumexp", "sigmoid"])
+@pytest.mark.parametrize("keep", ["all", "received"])
+def test_sinks_that_rescale_the_output_of_flex_attention_are_in_its_weights(way, keep):
+    flex = pytest.importorskip("torch.nn.attention.flex_attention")
+    query, keys, values = (heads(queries=9, width=16, seed=seed) for seed in range(3))
+    sinks = torch.tensor([-1.0, 0.0, 1.0, 2.0])
+    whole = flex.noop_mask
+    block_mask = flex.create_block_mask(whole, None, None, 9, 9, device="cpu").as_tuple()
+
+    def attend_with_sinks():
+        output, lse, _ = flex.flex_attention_hop(query, keys, values, flex._identity, block_mask, 0.25, {})
+        lse = (lse * math.log(2)).unsqueeze(-1)  # the operator's logarithm has base 2
+        sink = sinks.view(1, -1, 1, 1).expand_as(lse)
+        if way == "sigmoid":
+            return output * torch.sigmoid(lse - sink)
+        return output.contiguous() * torch.exp(lse - torch.logsumexp(torch.cat([lse, sink], -1), -1, keepdim=True))
+
+    model = Calls(attend_with_sinks)
+    with watch(model, keep=keep) as seen:
+        output = model()
+    scores = query @ keys.mT * 0.25
+    logits = torch.cat([scores, sinks.view(1, -1, 1, 1).expand(2, -1, 9, 1)], -1)
+    expected = logits.softmax(-1)[..., :-1]
+    torch.testing.assert_close(output, expected @ values)
+    (call,) = seen[""]
+    if keep == "received":
+        torch.testing.assert_close(call, expected.sum(-2))
+        return
+    torch.testing.assert_close(call.dense(), expected)
+    torch.testing.assert_close(call @ values, expected @ values)
+    torch.testing.assert_close(call.mT @ query, expected.mT @ query)
+    assert seen.report().seen[0].features == {"sinks": True}
 
 
 @pytest.mark.parametrize("training", [False, True])

@@ -449,6 +449,37 @@ def test_flex_attention_may_compile_first_while_watched():
     assert run.stdout.startswith("weights: query, keys or mask were modified in place after the recorded call;")
 
 
+COMPILED_FLEX = """
+import warnings, torch
+from torch import nn
+from torch.nn.attention.flex_attention import flex_attention
+from regard import watch
+
+compiled_flex = torch.compile(flex_attention, backend="eager")
+
+class Model(nn.Module):
+    def forward(self, x):
+        return (compiled_flex if self.compiled else flex_attention)(x, x, x)
+
+model, x = Model(), torch.randn(1, 2, 16, 16)
+for model.compiled in (False, True):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with watch(model) as seen:
+            model(x)
+    texts = [str(warning.message) for warning in caught]
+    print(len(seen), len(seen.report().notes), [text for text in texts if text.startswith("regard")])
+"""
+
+
+@pytest.mark.slow
+def test_a_compiled_function_is_said_to_run_uncompiled():
+    run = subprocess.run([sys.executable, "-c", COMPILED_FLEX], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    message = "compiled code ran uncompiled; its output differs from that of the compiled code by rounding"
+    assert run.stdout == f"1 0 []\n1 1 ['regard.watch: {message}']\n"
+
+
 def test_weights_of_a_watched_score_with_parameters_can_be_copied():
     torch.manual_seed(0)
     score = Additive(3, 3, 4)

@@ -118,6 +118,32 @@ def test_diffusers_dit():
     check(model, lambda m: m(torch.randn(2, 4, 8, 8), torch.tensor([3, 3]), torch.tensor([1, 2])).sample, 2)
 
 
+def test_diffusers_transformer_with_a_prompt():
+    library = pytest.importorskip("diffusers")
+    torch.manual_seed(0)
+    model = library.PixArtTransformer2DModel(
+        num_attention_heads=2, attention_head_dim=8, in_channels=4, out_channels=8, num_layers=2, sample_size=8,
+        cross_attention_dim=16, caption_channels=12, use_additional_conditions=False,
+    )  # fmt: skip
+    words, step = torch.randn(2, 7, 12), torch.tensor([3, 3])
+    given = {"resolution": None, "aspect_ratio": None}
+    seen = check(model, lambda m: m(torch.randn(2, 4, 8, 8), words, step, given).sample, 4)
+    cross = [one for one in seen.report().seen if one.kind == "cross"]
+    assert [seen[one.path][0].shape[-1] for one in cross] == [7, 7]  # the words of the prompt
+
+
+def test_diffusers_transformer_that_joins_image_and_prompt():
+    library = pytest.importorskip("diffusers")
+    torch.manual_seed(0)
+    model = library.SD3Transformer2DModel(
+        sample_size=8, in_channels=4, out_channels=4, num_layers=2, attention_head_dim=8, num_attention_heads=2,
+        joint_attention_dim=12, caption_projection_dim=16, pooled_projection_dim=6, pos_embed_max_size=8,
+    )  # fmt: skip
+    words, pooled, step = torch.randn(2, 7, 12), torch.randn(2, 6), torch.tensor([3, 3])
+    seen = check(model, lambda m: m(torch.randn(2, 4, 8, 8), words, pooled, step).sample, 2)
+    assert all(calls[0].shape[-2:] == (16 + 7, 16 + 7) for calls in seen.values())  # patches, then words
+
+
 def test_open_clip():
     library = pytest.importorskip("open_clip", exc_type=ImportError)
     torch.manual_seed(0)

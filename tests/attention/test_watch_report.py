@@ -44,6 +44,12 @@ class Gated(nn.Module):
         return (x[:, 0].softmax(-1)[..., None] * torch.ones(2, 8, 3)).sum(1)
 
 
+def run_in_thread(run, *inputs):
+    thread = threading.Thread(target=run, args=inputs)
+    thread.start()
+    thread.join()
+
+
 class Threaded(nn.Module):
     def __init__(self):
         super().__init__()
@@ -51,9 +57,7 @@ class Threaded(nn.Module):
         self.mixer = Mixer()
 
     def forward(self, x):
-        thread = threading.Thread(target=self.attention, args=(x, x, x))
-        thread.start()
-        thread.join()
+        run_in_thread(self.attention, x, x, x)
         return self.mixer(x)
 
 
@@ -125,7 +129,14 @@ def test_a_module_that_ran_in_another_thread_is_said():
     model = Threaded()
     with watch(model) as seen:
         model(X)
-    assert [(one.path, one.reason) for one in seen.report().unseen] == [("attention", "it ran in another thread")]
+    report = seen.report()
+    assert [(one.path, one.reason) for one in report.unseen] == [("attention", "it ran in another thread")]
+    assert report.notes == (
+        "modules ran in another thread, where nothing is recorded: watch in the thread that runs the model",
+    )
+    message = "no attention was recorded; attention .*: it ran in another thread"
+    with pytest.warns(UserWarning, match=message), watch(model):
+        run_in_thread(model, X)
 
 
 NOTES = {

@@ -1,3 +1,4 @@
+import io
 import json
 import os
 import re
@@ -194,6 +195,19 @@ def test_output_may_be_closed_full_or_of_another_encoding():
     other = shell("$regard --help", PYTHONIOENCODING="ascii")
     assert (other.returncode, other.stderr) == (0, b"")
     assert "╭─ Commands ─" in other.stdout.decode()
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [("predict", []), ("look", []), ("explain", []), ("align", []), ("evaluate", ["--data", "-"])],
+)
+def test_a_hyphen_stands_for_stdin(command, option, reverse_run, monkeypatch, capsys):
+    outputs = []
+    for words in (option, ["-"]):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a b c\tc b a\n")))
+        assert main([command, str(reverse_run), *words, "--quiet"]) == 0
+        outputs.append(capsys.readouterr().out)
+    assert outputs[0] == outputs[1] != ""
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from regard.data.formats import read_pairs
 from regard.data.formats.columns import TABLE_FORMATS, parse_sides
 from regard.data.inflection import detect_inflection
 from regard.data.pair_check import summarize_pair_data
-from regard.tasks.pairs.load import resolve_columns
+from regard.tasks.pairs.load import check_column_order, resolve_columns
 from regard.tasks.pairs.settings import PairData
 
 ROWS = [
@@ -126,6 +126,8 @@ def test_only_tables_have_columns_to_join(tmp_path):
         ([(lemma, form, tags.replace(";", " ")) for lemma, form, tags in ROWS], FORM_SECOND),
         ([(lemma, tags.replace(";", " "), form) for lemma, form, tags in ROWS], FORM_LAST),
         ([("sehen", "Z EE @ N", "17"), ("gehen", "G EE @ N", "5")] * 5, None),  # phones and counts
+        ([*ROWS * 9, ROWS[0][:2]], FORM_SECOND),  # one row of many is damaged
+        ([*ROWS, *[row[:2] for row in ROWS]], None),
         ([("a", "b", "c")], None),
         ([row[:2] for row in ROWS], None),
         ([("the cat sees a dog", "die Katze sieht einen Hund", "news")] * 9, None),  # sentences, no words
@@ -159,6 +161,37 @@ def test_a_format_of_another_order_is_refused(tmp_path):
     )
     assert resolve_columns(replace(data, format="unimorph"))[0].columns == FORM_SECOND
     assert resolve_columns(replace(data, columns=("2", "1")))[0].columns == ("2", "1")
+
+
+def write_rows(path, rows):
+    path.write_text("".join("\t".join(row) + "\n" for row in rows))
+    return str(path)
+
+
+def test_validation_data_in_another_order_are_refused(tmp_path):
+    train = write_rows(tmp_path / "train.tsv", ROWS)
+    other = write_rows(tmp_path / "valid.tsv", [(lemma, tags, form) for lemma, form, tags in ROWS])
+    with pytest.raises(RegardError) as caught:
+        resolve_columns(PairData(train=train, validation=other))
+    assert str(caught.value) == (
+        f"{other}: column 2 looks like features, but the training data is lemma, form, features; "
+        "select the columns with --columns 1:letters+2:tokens,3:letters"
+    )
+    assert resolve_columns(PairData(train=train, validation=train))[0].columns == FORM_SECOND
+
+
+def test_only_another_order_of_features_is_refused(tmp_path):
+    path = write_rows(tmp_path / "a.tsv", ROWS)
+    for columns in (("1+3", "2"), ("2", "1+3"), ("1", "2"), ("lemma+features", "form")):
+        check_column_order(path, None, columns)
+    with pytest.raises(RegardError, match="column 3 looks like features"):
+        check_column_order(path, None, ("1+2", "3"))
+    write_rows(tmp_path / "a.tsv", [*ROWS * 9, ("one",)])
+    with pytest.raises(RegardError, match="column 3 looks like features"):
+        check_column_order(path, None, ("1+2", "3"))
+    check_column_order("-", None, ("1+2", "3"))  # read once
+    paradigm = [("be", chr(97 + number), f"V;{number};{number % 3}A") for number in range(6)]
+    check_column_order(write_rows(tmp_path / "b.tsv", paradigm), None, ("1+3", "2"))  # the lemma repeats
 
 
 def test_the_columns_that_are_recognized_have_names():

@@ -92,6 +92,29 @@ def test_moves_lead_to_visible_positions_and_sum_to_one(monotonic):
     assert bool(probabilities[..., below].any()) != monotonic
 
 
+@pytest.mark.parametrize("monotonic", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_long_pairs_equal_a_sum_of_probabilities_in_float64(monotonic, dtype):
+    torch.manual_seed(2)
+    target, source = 200, 120
+    visible = torch.ones(1, 1, source, dtype=torch.bool)
+    scores, moves = torch.randn(1, target, source, dtype=dtype), torch.randn(1, target, 5, dtype=dtype)
+    emissions = -5 * torch.rand(1, target, source)
+    actual = predict_alignment(normalize_transitions(scores, moves, visible, monotonic=monotonic), emissions)
+    assert actual.dtype == torch.float32
+    position = torch.zeros(source).double()
+    position[0] = 1  # before the first token
+    for i in range(target):
+        distances = torch.arange(source) - torch.arange(source)[:, None]
+        distances = distances if monotonic else distances + 2
+        move = (scores[0, i].double() + moves[0, i].double()[distances.clamp(0, 4)]).exp()
+        move = move.triu() if monotonic else move
+        position = position @ (move / move.sum(1, keepdim=True))
+        torch.testing.assert_close(actual[0, i].double().exp(), position, rtol=1e-3, atol=1e-6)
+        position = position * emissions[0, i].double().exp()
+        position = position / position.sum()
+
+
 def test_long_moves_share_a_score():
     assert find_distances(4, 3, torch.device("cpu"), monotonic=True)[0].tolist() == [0, 1, 2, 2]
     assert find_distances(4, 3, torch.device("cpu"), monotonic=False)[1].tolist() == [0, 1, 2, 2]

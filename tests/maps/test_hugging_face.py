@@ -183,6 +183,39 @@ def test_what_is_wrong_is_said_in_a_line():
     assert look(bare, pieces, "it", target="das").rows == ("das", "</s>")
 
 
+def test_a_model_without_a_maximum_number_of_tokens():
+    config = transformers.XLNetConfig(vocab_size=300, d_model=16, n_layer=2, n_head=2, d_inner=32)
+    picture = look(transformers.XLNetModel(config).eval(), of_bytes(), "it" + " it" * 19)
+    assert (picture.layers, picture.heads, picture.rows) == (2, 2, ("it",) * 20)
+
+
+def test_heads_that_a_model_merges_with_the_batch_are_told_apart():
+    config = transformers.LEDConfig(
+        vocab_size=40, d_model=16, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
+        decoder_attention_heads=4, encoder_ffn_dim=16, decoder_ffn_dim=16, attention_window=4, decoder_start_token_id=2,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    model = transformers.LEDForConditionalGeneration(config).eval()
+    picture = look(model, of_sentence_pieces(), ANIMAL, target="das tier", words=False)
+    ids = of_sentence_pieces()(ANIMAL, return_tensors="pt")["input_ids"]
+    targets = of_sentence_pieces()("das tier", return_tensors="pt")["input_ids"]
+    outputs = model(input_ids=ids, labels=targets, output_attentions=True)
+    expected = torch.cat(outputs.cross_attentions).detach()
+    assert (picture.layers, picture.heads) == (1, 4)
+    np.testing.assert_allclose(picture.weights[0], expected[0], atol=1e-5)
+
+
+def test_weights_over_blocks_are_refused():
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    config = transformers.LongformerConfig(vocab_size=300, attention_window=4, max_position_embeddings=66, **sizes)
+    with pytest.raises(RegardError) as error:
+        look(transformers.LongformerModel(config).eval(), of_bytes(), "it it it")
+    assert str(error.value) == (
+        "look: LongformerModel computes no weights over all pairs of tokens, but over blocks or pooled tokens; "
+        "regard.watch records them"
+    )
+
+
 def test_a_decoder_that_merges_its_attentions():
     sizes = {"hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4}
     text = {**sizes, "vocab_size": 40, "num_hidden_layers": 2, "num_key_value_heads": 2, "head_dim": 8}

@@ -16,6 +16,8 @@ from transformers import (
     CLIPModel,
     Idefics2Config,
     Idefics2ForConditionalGeneration,
+    Idefics2ImageProcessor,
+    Idefics2Processor,
     Idefics3Config,
     Idefics3ForConditionalGeneration,
     Idefics3ImageProcessor,
@@ -236,21 +238,59 @@ def test_clip_reads_a_text_with_its_text_part():
     np.testing.assert_allclose(attention.weights, expected.detach(), atol=1e-5)
 
 
-def test_words_that_look_at_no_patches_are_refused():
-    text_config = {**SIZES, "model_type": "mistral", "num_key_value_heads": 2, "vocab_size": 9}
-    perceiver = {"resampler_n_latents": 4, "resampler_depth": 1, "num_key_value_heads": 1}
-    resampled = Idefics2ForConditionalGeneration(
-        Idefics2Config(text_config=text_config, vision_config=VISION, perceiver_config=perceiver, image_token_id=1)
+def test_words_of_idefics_2_are_followed_through_its_resampler_to_the_patches():
+    image_library = pytest.importorskip("PIL.Image")
+    text_config = {**SIZES, "model_type": "mistral", "num_key_value_heads": 2, "vocab_size": 9, "pad_token_id": 0}
+    perceiver = {"resampler_n_latents": 3, "resampler_depth": 2, "num_key_value_heads": 1, "resampler_head_dim": 8}
+    perceiver |= {"resampler_n_heads": 2, "hidden_size": 16}
+    config = Idefics2Config(text_config=text_config, vision_config=VISION, perceiver_config=perceiver, image_token_id=1)
+    model = spread(Idefics2ForConditionalGeneration(config))
+    tokenizer = of_words_and_images("<fake_token_around_image>", "<end_of_utterance>")
+    tokenizer.pad_token = "<unk>"
+    image_processor = Idefics2ImageProcessor(
+        size={"shortest_edge": 8, "longest_edge": 16}, do_image_splitting=False, **NORMAL
     )
+    processor = Idefics2Processor(image_processor, tokenizer, image_seq_len=3)
+    images = [image_library.fromarray(make_image(seed, 8, 16)) for seed in (1, 2)]
+    picture = regard.look(model, processor, images, "a red dog")
+    assert (picture.rows[-3:], [each.grid for each in picture.images]) == (("a", "red", "dog"), [(2, 4)] * 2)
+    inputs = processor(images=images, text="<image><image>a red dog", return_tensors="pt")
+    columns = (inputs["input_ids"][0] == 1).nonzero().flatten()
+    rows = slice(int(columns[-1]) + 1, None)
+    layers = [layer.self_attn for layer in model.model.connector.perceiver_resampler.layers]
+    model.set_attn_implementation("eager")
+    matrices = []
+    for layer in layers:
+        layer.register_forward_hook(lambda *call: matrices.append(call[-1][1]))
+    expected = read_eagerly(model, inputs)[:, :, rows, columns]
+    parts = []
+    for index in range(2):  # rollout over patches and vectors, of which the patches stay what they are
+        rollout = torch.eye(11)
+        for matrix in matrices:
+            step = torch.eye(11)
+            step[8:] = (step[8:] + matrix[index].mean(0)) / 2
+            rollout = step @ rollout
+        parts.append(rollout[8:, :8] / rollout[8:, :8].sum(-1, keepdim=True))
+    expected = torch.cat([expected[..., :3] @ parts[0], expected[..., 3:] @ parts[1]], -1)
+    np.testing.assert_allclose(picture.weights, expected.detach(), atol=1e-5)
+
+
+def test_words_that_look_at_no_patches_are_refused():
     vision_config = {"embed_dim": 16, "image_size": 16, "patch_size": 4, "num_hidden_layers": 1}
     vision_config |= {"num_attention_heads": 2, "intermediate_size": 16}
     crossed = IdeficsForVisionText2Text(
         IdeficsConfig(vocab_size=9, additional_vocab_size=0, vision_config=vision_config, **SIZES)
     )
+    resampled = IdeficsForVisionText2Text(
+        IdeficsConfig(
+            vocab_size=9, additional_vocab_size=0, vision_config=vision_config, use_resampler=True,
+            perceiver_config={"resampler_n_latents": 3, "resampler_depth": 1}, **SIZES,
+        )
+    )  # fmt: skip
     clip = CLIPModel(CLIPConfig(text_config={**SIZES, "vocab_size": 20}, vision_config=VISION))
     for model, message in (
-        (resampled, "look: the words of Idefics2ForConditionalGeneration look at vectors of a resampler, which have "
-         "no place in the image; regard.watch records their attention"),
+        (resampled, "look: the words of IdeficsForVisionText2Text look at vectors of a resampler, which are not "
+         "followed to their patches; regard.watch records their attention"),
         (crossed, "look: IdeficsForVisionText2Text has no tokens for patches of the image in its text; "
          "regard.watch records its attention"),
         (clip, "look: CLIPModel reads image and text apart, so no word looks at a patch; leave out the text, or pass "

@@ -72,6 +72,16 @@ def test_padding_changes_nothing(name):
 
 
 @pytest.mark.parametrize("name", PRESETS)
+def test_an_empty_source_writes_its_target_from_its_end(name):
+    model, batch = make(name), collate([Pair([], [4, 5])])
+    features = model.features(batch)
+    assert not features.positions.any()  # the only position is certain
+    tokens = features.tokens[0, :, 0].gather(-1, batch.target_out.T)
+    (score,) = score_targets(model, batch)
+    assert score == pytest.approx(tokens.sum().item())
+
+
+@pytest.mark.parametrize("name", PRESETS)
 def test_every_search_scores_its_targets_as_forced_scoring_does(name):
     model, sources = make(name), collate([pair._replace(target=None) for pair in PAIRS])
     torch.manual_seed(0)

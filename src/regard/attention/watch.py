@@ -26,7 +26,7 @@ from regard.attention.join_steps import CallShape, Kept, join_calls, keep_first_
 from regard.attention.kernels.reference import SMALL
 from regard.attention.reductions import as_reduction
 from regard.attention.shared_context import set_variable
-from regard.attention.watch_report import AttentionReport, build_report, is_compiled
+from regard.attention.watch_report import UNCOMPILED, AttentionReport, build_report, is_compiled
 from regard.attention.weights import Weights
 from regard.errors import RegardError
 
@@ -168,8 +168,8 @@ def watch(model: nn.Module, keep: Keep = "all", *, grad: bool = False) -> Iterat
     """Record the attention weights of every attention module in a model, by module path.
 
     The model runs its own attention, to the same bits, and what goes into it is recorded. Only calls
-    from the current thread (or task) are recorded, so several threads can watch the same model. A
-    compiled model runs uncompiled while it is watched, which causes a warning. `report()` of the
+    from the current thread (or task) are recorded, so several threads can watch the same model.
+    Compiled code runs uncompiled while it is watched, which causes a warning. `report()` of the
     result lists what was recorded, and what looks like attention but was not.
 
     Args:
@@ -196,13 +196,16 @@ def watch(model: nn.Module, keep: Keep = "all", *, grad: bool = False) -> Iterat
     if not isinstance(model, nn.Module):
         raise RegardError(f"watch: expected an nn.Module, got {type(model).__name__}")
     recording = AttentionRecording(model, keep, grad)
-    if "torch._dynamo" in sys.modules and any(is_compiled(module) for module in model.modules()):
+    compiled = "torch._dynamo" in sys.modules and any(is_compiled(module) for module in model.modules())
+    if compiled:
         warnings.warn("regard.watch: the compiled model runs uncompiled while it is watched", stacklevel=3)
     with set_variable(_active, (*_active.get(), recording)), recording._mode:
         yield recording
     message = recording.report().describe_silence()
     if message:
         warnings.warn(f"regard.watch: {message}", stacklevel=3)
+    if recording._mode.uncompiled and not compiled:
+        warnings.warn(f"regard.watch: {UNCOMPILED}", stacklevel=3)
 
 
 def remove_compiled(path: str) -> str:

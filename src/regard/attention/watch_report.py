@@ -17,6 +17,7 @@ from regard.attention.intercept.mode import AttentionMode
 LOOKS_LIKE_ATTENTION = re.compile(r"attention(?!output$)|attn(?!.*(norm|drop|mask|bias))", re.IGNORECASE)
 LINEAR = re.compile(r"linear|mamba|ssm|rwkv|retention|deltanet|delta_net|performer|favor|fourier|hyena", re.IGNORECASE)
 
+UNCOMPILED = "compiled code ran uncompiled; its output differs from that of the compiled code by rounding"
 SCRIPTED = re.compile(r"aten::\w*(softmax|attention)")
 SCRIPT = "TorchScript runs its own graph, which nothing can be recorded from"
 
@@ -114,8 +115,10 @@ def describe_notes(model: nn.Module, mode: AttentionMode) -> Iterator[str]:
     )
     for paths, text in notes:
         yield from (f"{path or '(model)'}: {text}" for path in dict.fromkeys(paths))
-    if any(is_compiled(module) for module in model.modules()):
-        yield "compiled modules ran uncompiled; their output differs from that of the compiled ones by rounding"
+    if mode.uncompiled or any(is_compiled(module) for module in model.modules()):
+        yield UNCOMPILED
+    if mode.elsewhere:
+        yield "modules ran in another thread, where nothing is recorded: watch in the thread that runs the model"
 
 
 def describe_calls(path: str, notes: Sequence[Captured], module: nn.Module | None) -> SeenAttention:
@@ -154,15 +157,18 @@ def read_groups(module: nn.Module | None, heads: int | None) -> int | None:
 def find_unseen(
     modules: Mapping[str, nn.Module], calls: Mapping[str, Any], mode: AttentionMode
 ) -> Iterator[UnseenModule]:
-    """Iterate over the modules that look like attention without any recorded in, below or right around them."""
+    """Iterate over the modules that call what cannot be recorded, or look like attention without any around them."""
     named = {
         path: module for path, module in modules.items()
         if LOOKS_LIKE_ATTENTION.search(type(module).__name__) and next(module.parameters(), None) is not None
     }  # fmt: skip
+    for path, reason in mode.refused.items():
+        yield UnseenModule(path, type(modules[path]).__name__, reason, ran=True)
     for path, module in named.items():
-        related = any(is_within(other, path) or is_within(path, other) for other in calls)
+        related = any(is_within(other, path) or is_within(path, other) for other in (*calls, *mode.refused))
         if not related and not any(is_within(other, path) and other != path for other in named):
-            yield UnseenModule(path, type(module).__name__, explain(path, module, mode), path in mode.ran)
+            ran = path in mode.ran or path in mode.elsewhere
+            yield UnseenModule(path, type(module).__name__, explain(path, module, mode), ran)
 
 
 def find_scripts(model: nn.Module, mode: AttentionMode) -> Iterator[UnseenModule]:

@@ -204,6 +204,8 @@ def is_task_specific(option: inspect.Parameter) -> bool:
 def replace_aliases(words: Sequence[str]) -> list[str]:
     """Replace options that other tools name differently, such as `--num-beams` for `--beam`, by ours.
 
+    A lone `-` among the arguments, which the parser would take for an option, becomes the option it stands for.
+
     Raises:
         RegardError: For an option that has a counterpart elsewhere, with what to use instead.
     """
@@ -211,6 +213,7 @@ def replace_aliases(words: Sequence[str]) -> list[str]:
         return list(words)
     actions = find_actions(words[0]).values()
     known = {name.replace("_", "-") for action in actions for name in get_field_names(action)}
+    positional = get_any_action(words[0]).positional
     end = words.index("--") if "--" in words else len(words)
     replaced = [words[0]]
     for word in words[1:end]:
@@ -221,6 +224,8 @@ def replace_aliases(words: Sequence[str]) -> list[str]:
                 raise RegardError(f"{words[0]}: unknown option --{name}; {hint}")
             name = next((option for option in aliases.OPTIONS.get(name, ()) if option in known), name)
             word = f"--{name}{equals}{value}"
+        if word == "-" and positional and not replaced[-1].startswith("-"):
+            word = f"--{positional[0]}=-"
         replaced.append(word)
     if get_any_action(words[0]).reads_text:
         check_option_names(replaced)

@@ -22,6 +22,9 @@ HEADERS = {
 }
 """Names of the columns in a header, lowercased."""
 
+MIN_WHOLE = 0.9
+"""Share of rows with three columns from which a table has three."""
+
 FORMATS_BY_PLACE: tuple[TableFormat, ...] = (FEATURES_FIRST, FORM_LAST, FORM_SECOND)
 """Index of the features in a row -> format; the lemma comes before the form."""
 
@@ -37,10 +40,13 @@ def detect_inflection(rows: Sequence[Sequence[str]]) -> Detection | None:
     """Detect lemma, form and features in the first rows of a table with three columns.
 
     The features are the only column of whole tokens, such as N;DAT;PL or PST; the other two must be short texts. If
-    spaces separate the features, as phones, these texts must also be alike, as lemma and form are.
+    spaces separate the features, as phones, these texts must also be alike, as lemma and form are. A few rows may be
+    damaged, which reading them reports.
     """
-    if not rows or any(len(row) != 3 for row in rows):
+    whole_rows = [row for row in rows if len(row) == 3]
+    if not whole_rows or len(whole_rows) < MIN_WHOLE * len(rows):
         return None
+    rows = whole_rows
     if (named := find_header(rows[0])) is not None:
         return named
     table = [[row[index].strip() for row in rows] for index in range(3)]

@@ -32,12 +32,12 @@ def normalize_transitions(
         monotonic: Whether the alignment never moves back.
     """
     distances = find_distances(scores.shape[-1], jumps.shape[-1], scores.device, monotonic=monotonic)
-    total = scores[:, :, None] + jumps[..., distances]
+    dtype = torch.promote_types(scores.dtype, torch.float32)
+    total = scores.to(dtype)[:, :, None] + jumps.to(dtype)[..., distances]
     allowed = visible[:, :, None]
     if monotonic:
         allowed = allowed & torch.ones_like(distances, dtype=torch.bool).triu()
-    dtype = torch.promote_types(total.dtype, torch.float32)
-    return total.to(dtype).masked_fill(~allowed, NEVER).log_softmax(-1).masked_fill(~allowed, NEVER)
+    return total.masked_fill(~allowed, NEVER).log_softmax(-1).masked_fill(~allowed, NEVER)
 
 
 def find_distances(size: int, jumps: int, device: torch.device, *, monotonic: bool) -> Int[Tensor, "source source"]:

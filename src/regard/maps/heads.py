@@ -15,6 +15,7 @@ from regard.attention.watch import watch
 from regard.attention.weights import Weights
 from regard.errors import RegardError
 from regard.maps.hugging_face import check_length
+from regard.maps.weights import split_heads
 from regard.views.head_scores import HeadScores
 
 LONG, MEASURED = 4096, 2048
@@ -47,6 +48,7 @@ def score_heads(
     queries = min(length, queries or (length if length <= LONG else MEASURED))
 
     def measure(weights: Weights) -> dict[str, Tensor] | None:
+        weights = split_heads(weights, len(tokens))
         if weights.shape[-2:] != (length, length) or weights.shape[0] != len(tokens):
             return None  # not over the tokens of the text
         return measure_heads(weights, tokens, queries=queries)

@@ -19,7 +19,7 @@ from regard.maps.alternatives import TokenAlternatives, find_top_alternatives
 from regard.maps.build import TITLE, build_map
 from regard.maps.options import LookOptions, TargetLookOptions
 from regard.maps.sides import Side, build_token_side
-from regard.maps.weights import LONG
+from regard.maps.weights import LONG, split_heads
 from regard.text.steps import check_characters
 from regard.text.units import TextUnit
 from regard.views.attention_map import AttentionMap
@@ -131,6 +131,8 @@ class TokenFormatter:
 def get_max_positions(model: Any) -> int | None:
     """Return the maximum number of tokens of a model, or None. Positions of RoBERTa start after the padding index."""
     max_positions: int | None = getattr(model.config, "max_position_embeddings", None)
+    if max_positions is not None and max_positions < 1:  # as of XLNet, which reads any number of them
+        return None
     for name, module in model.named_modules():
         if name.endswith("position_embeddings") and isinstance(module, nn.Embedding) and module.padding_idx is not None:
             return module.num_embeddings - module.padding_idx - 1
@@ -163,7 +165,8 @@ def look_at_self_attention(model: Any, formatter: TokenFormatter, ids: Ids, opti
     if model.can_generate() and not side.merged and "logits" in outputs:
         alternatives = build_alternatives(outputs.logits[0], ids[0, 1:], formatter)
     title = f"{name}: {truncate(formatter.decode(ids), TITLE)}"
-    return build_map(collect_weights(watched, list(watched)), side, side, title, options.top, alternatives, "next")
+    layers = select_over_tokens(name, collect_weights(watched, list(watched)), side, side)
+    return build_map(layers, side, side, title, options.top, alternatives, "next")
 
 
 def look_at_translation(model: Any, formatter: TokenFormatter, source: Ids, options: TargetLookOptions) -> AttentionMap:
@@ -182,8 +185,9 @@ def look_at_translation(model: Any, formatter: TokenFormatter, source: Ids, opti
     paths = group_paths_by_kind(model, watched)
     if kind != "encoder":
         check_separate_attention(model, watched, paths["decoder"], decoder_ids)
-    layers = collect_weights(watched, paths[kind])
     source_side, target_side = formatter.build_side(source), formatter.build_side(target_ids)
+    rows, columns = (source_side, target_side)[kind != "encoder"], (source_side, target_side)[kind == "decoder"]
+    layers = select_over_tokens(name, collect_weights(watched, paths[kind]), rows, columns)
     if kind == "encoder":
         return build_map(
             layers,
@@ -261,7 +265,18 @@ def check_separate_attention(
 
 def collect_weights(watched: AttentionRecording, paths: Sequence[str]) -> list[Weights]:
     """Return the weights of all calls in order; a shared module, as in ALBERT, is called once per layer."""
-    return [call for path in paths for call in watched[path]]
+    return [split_heads(call, 1) for path in paths for call in watched[path]]
+
+
+def select_over_tokens(name: str, layers: Sequence[Weights], rows: Side, columns: Side) -> list[Weights]:
+    """Return the weights over all pairs of tokens; raise `RegardError` if there are none."""
+    selected = [layer for layer in layers if tuple(layer.shape[-2:]) == (rows.size, columns.size)]
+    if not selected:
+        raise RegardError(
+            f"look: {name} computes no weights over all pairs of tokens, but over blocks or pooled tokens; "
+            "regard.watch records them"
+        )
+    return selected
 
 
 def build_alternatives(logits: Tensor, tokens: Tensor, formatter: TokenFormatter) -> tuple[TokenAlternatives, ...]:

@@ -19,6 +19,7 @@ from regard.attention.weights import Weights
 from regard.errors import RegardError
 from regard.maps.build import TITLE
 from regard.maps.patches import build_patch_images, check_grid, restore_pixels
+from regard.maps.resampler import build_resampler
 from regard.views.display import truncate
 from regard.views.image_map import ImageMap, PatchImage
 
@@ -106,9 +107,13 @@ def look_from_words(model: Any, processor: Any, images: Any, text: str, kind: st
     rows = range(int(columns[-1]) + 1, len(ids)) if len(columns) else range(0)
     if not rows:
         raise RegardError(f"look: {name} reads no patches of the {kind} before tokens of the text")
-    patch_images = build_patch_images(inputs, images, len(columns), config, processor)
+    resampler = build_resampler(config, inputs)
+    grid = None if resampler is None else resampler.grid
+    patch_images = build_patch_images(inputs, images, len(columns), config, processor, grid)
 
     def keep(weights: Weights) -> Tensor | None:
+        if resampler is not None and resampler.add(weights):
+            return None
         if weights.shape[-2:] != (len(ids), len(ids)):
             return None  # of the vision part
         return weights[0, :, rows.start :, int(columns[0]) : rows.start][..., columns - columns[0]].cpu()
@@ -118,7 +123,9 @@ def look_from_words(model: Any, processor: Any, images: Any, text: str, kind: st
         raise RegardError(f"look: {name} has no attention over text and patches")
     labels = tuple(processor.tokenizer.convert_ids_to_tokens(ids[rows.start :].tolist()))
     title = f"{name}: {truncate(text.replace(str(mark), ''), TITLE)}"
-    return ImageMap(labels, patch_images, torch.stack(layers).float().numpy(), title)
+    to_tokens = torch.stack(layers).float()
+    to_patches = to_tokens if resampler is None else resampler.spread(to_tokens)
+    return ImageMap(labels, patch_images, to_patches.numpy(), title)
 
 
 def run_watched(model: nn.Module, inputs: dict[str, Any], keep: Keep) -> list[Tensor]:

@@ -13,7 +13,7 @@ from regard.errors import RegardError
 from regard.views.image_map import PatchImage
 
 RESAMPLERS = ("perceiver_config", "qformer_config")
-"""Settings of the parts that turn patches into a fixed number of vectors, which have no place in the image."""
+"""Settings of the parts that turn patches into a fixed number of vectors."""
 
 
 def check_grid(model: Any, kind: str, token: int | None) -> None:
@@ -24,10 +24,11 @@ def check_grid(model: Any, kind: str, token: int | None) -> None:
             f"look: {name} reads image and text apart, so no word looks at a patch; "
             "leave out the text, or pass the tokenizer and the text alone"
         )
-    resampled = any(getattr(config, resampler, None) is not None for resampler in RESAMPLERS)
-    if resampled and getattr(config, "use_resampler", True):
+    resampled = [resampler for resampler in RESAMPLERS if getattr(config, resampler, None) is not None]
+    followed = resampled == ["perceiver_config"] and token is not None
+    if resampled and not followed and getattr(config, "use_resampler", True):
         raise RegardError(
-            f"look: the words of {name} look at vectors of a resampler, which have no place in the image; "
+            f"look: the words of {name} look at vectors of a resampler, which are not followed to their patches; "
             "regard.watch records their attention"
         )
     if token is None:
@@ -37,7 +38,7 @@ def check_grid(model: Any, kind: str, token: int | None) -> None:
 
 
 def build_patch_images(
-    inputs: dict[str, Any], images: Any, patches: int, config: Any, processor: Any
+    inputs: dict[str, Any], images: Any, patches: int, config: Any, processor: Any, grid: tuple[int, int] | None = None
 ) -> tuple[PatchImage, ...]:
     """Return the images as they are drawn, with their grids; of a video, the first frame of each group of frames.
 
@@ -47,6 +48,7 @@ def build_patch_images(
         patches: The number of tokens that stand for patches.
         config: The configuration of the model.
         processor: The processor of the model.
+        grid: The rows and columns of patches, if the tokens do not stand for one patch each.
     """
     if "video_grid_thw" in inputs:
         (groups, rows, columns), merge = inputs["video_grid_thw"][0].tolist(), config.vision_config.spatial_merge_size
@@ -59,9 +61,12 @@ def build_patch_images(
     pixels = inputs["pixel_values"]
     pixels = pixels.flatten(0, 1) if pixels.ndim == 5 else pixels  # of each text, all its images
     if pixels.ndim != 4 or len(pixels) != len(images):
-        raise RegardError("look: the processor cuts images into tiles, whose patches form no single grid")
-    side = find_side(patches, len(images), config)
-    return tuple(PatchImage(restore_pixels(each, processor.image_processor), (side, side)) for each in pixels)
+        raise RegardError(
+            "look: the processor cuts images into tiles, whose patches form no single grid; switch that off, for "
+            "Idefics 3 by processor.image_processor.do_image_splitting = False"
+        )
+    grid = grid or (find_side(patches, len(images), config),) * 2
+    return tuple(PatchImage(restore_pixels(each, processor.image_processor), grid) for each in pixels)
 
 
 def find_side(patches: int, images: int, config: Any) -> int:

@@ -48,6 +48,14 @@ def build_map_weights(layers: Sequence[Weights], rows: Side, columns: Side, top:
     return TopWeights(values, np.where(values > 0, indices, -1), received)
 
 
+def split_heads(weights: Weights, texts: int) -> Weights:
+    """Return weights with an axis for heads, which some models merge with that of the texts."""
+    if len(weights.shape) != 3 or weights.shape[0] == texts or weights.shape[0] % texts:
+        return weights
+    merged = weights.shape[0]
+    return weights.map(lambda each: each.unflatten(0, (texts, -1)) if each.shape[:-2] == (merged,) else each)
+
+
 def count_heads(weights: Weights) -> int:
     """Return the number of heads of a layer, which may lack a head axis if it has one head."""
     return int(np.prod(weights.shape[1:-2]))

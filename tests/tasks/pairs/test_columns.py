@@ -103,6 +103,20 @@ def test_a_format_by_name_has_its_own_columns(toy, tmp_path, capsys):
 
 
 @pytest.mark.slow
+def test_a_file_in_another_order_is_refused(toy, tmp_path, capsys):
+    rows = [(lemma, features, form) for lemma, form, features in make_rows(60, 1)]
+    other = write(tmp_path / "other.tsv", rows)
+    for command in ("evaluate", "align"):
+        assert main([command, str(toy / "run"), other]) == 2
+        assert capsys.readouterr().err == (
+            f"regard: {other}: column 2 looks like features, but the training data is lemma, form, features; "
+            "select the columns with --columns 1:letters+2:tokens,3:letters\n"
+        )
+        assert main([command, str(toy / "run"), other, "--columns", "1+2,3", "--quiet"]) == 0
+        capsys.readouterr()
+
+
+@pytest.mark.slow
 def test_features_are_shown_as_words(toy, capsys):
     model = load(toy / "run")
     picture = model.look("bal V;NEG;PL")  # spaces do if there are as many words as columns
@@ -129,6 +143,9 @@ def test_a_line_without_its_columns_is_refused(toy, capsys):
     assert main(["predict", str(toy / "run"), "bal"]) == 2
     message = 'expected 2 columns separated by tabs, lemma and features, got 1: "bal"'
     assert capsys.readouterr().err == f"regard: {message}\n"
+    (toy / "lines.txt").write_text("bal\tV;PL\n\nbal\n")
+    assert main(["predict", str(toy / "run"), "--source", str(toy / "lines.txt")]) == 2
+    assert capsys.readouterr().err == f"regard: {toy / 'lines.txt'}, line 3: {message}\n"
     served = start_model("toy", load(toy / "run"), ServeSettings())
     with running({"toy": served}) as client:
         refused = client.ask("/api/predict", {"text": "bal"})

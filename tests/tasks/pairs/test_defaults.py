@@ -2,21 +2,25 @@ import math
 from dataclasses import replace
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.batch import Pair
+from regard.batch import Pair, collate
 from regard.errors import RegardError
 from regard.models import build
 from regard.tasks.pairs.defaults import (
+    HARD_MEMORY,
     PairFacts,
     choose_pair_model_sizes,
     choose_pair_settings,
     is_symbols,
+    limit_hard_batch,
 )
 from regard.tasks.pairs.settings import PairRecipe, PairTraining
 from regard.text import learn_tokenizer_pair
 from regard.text.tokenizer import is_character_level
+from regard.training.loss import PairStep
 
 FACTS = PairFacts(
     pairs=1000, source_tokens=60_000, target_tokens=120_000, target_bits=1e6, symbols=False, words=True, on_gpu=False
@@ -40,6 +44,7 @@ def text():
 def test_facts_count_the_ends_of_sentences(letters):
     facts = PairFacts.of([Pair([5, 6], [7]), Pair([5], [])], letters.target, on_gpu=False)
     assert (facts.pairs, facts.source_tokens, facts.target_tokens, facts.tokens) == (2, 5, 3, 5)
+    assert (facts.longest_source, facts.longest_target, facts.target_vocab_size) == (3, 2, letters.target.size)
     assert facts.target_bits == pytest.approx(-2 * math.log2(2 / 3) - math.log2(1 / 3))  # two ends, one token
 
 
@@ -116,11 +121,56 @@ def test_the_rule_agrees_with_the_widths_that_were_chosen(name):
     assert choose_pair_model_sizes("transformer", facts)["width"] == width
 
 
-def test_hard_attention_has_two_layers_and_drops_more_of_little_data():
-    sizes = {"hidden": 256, "embedding": 128, "layers": 2}
-    for bits, dropout in ((1e6, 0.4), (math.sqrt(1.2e6 * 3.8e6), 0.35), (4e6, 0.3)):
-        facts = replace(FACTS, target_bits=bits)
-        assert choose_pair_model_sizes("hard-monotonic", facts) == {**sizes, "dropout": dropout}
+HARD = {  # data sets of short targets: target tokens, their entropy, and hidden width, updates and dropout
+    "100 German forms": (1_026, 4.509, 128, 1000, 0.4),
+    "800 French words": (5_099, 4.473, 128, 1000, 0.4),
+    "1,000 Finnish forms": (15_382, 4.157, 128, 1000, 0.4),
+    "between these": (1, math.sqrt(65e3 * 107e3), 192, 1250, 0.4),
+    "3,600 French words": (23_556, 4.569, 256, 1500, 0.4),
+    "10,000 Finnish forms": (153_725, 4.157, 256, 1500, 0.4),
+    "CMUdict": (859_249, 4.711, 256, 1500, 0.3),
+}
+
+
+@pytest.mark.parametrize("name", HARD)
+def test_hard_attention_is_small_for_little_data(name):
+    tokens, entropy, hidden, steps, dropout = HARD[name]
+    facts = replace(FACTS, source_tokens=1000, target_tokens=1000, target_bits=tokens * entropy)
+    chosen = choose_pair_settings(recipe("hard-monotonic"), facts)
+    assert chosen.training.steps == steps
+    assert chosen.model == {
+        "name": "hard-monotonic", "hidden": hidden, "embedding": 128, "layers": 2, "dropout": dropout
+    }  # fmt: skip
+    assert choose_pair_settings(recipe(), facts).training.steps == 1500
+
+
+def test_long_pairs_make_batches_of_hard_attention_small():
+    def choose(model="hard-monotonic", **longest):
+        facts = replace(FACTS, source_tokens=10**6, target_bits=1e6, target_vocab_size=500, **longest)
+        return choose_pair_settings(recipe(model), facts).training.batch_tokens
+
+    assert choose(longest_source=20, longest_target=20) == 4096
+    assert choose(longest_source=257, longest_target=3) == 4096  # few pairs of a source and a target token
+    limit = 4 * 2**30 // (257 * 6 * 4 * (256 + 500 + 257))
+    assert choose(longest_source=257, longest_target=257) == limit == 687
+    assert choose("bahdanau", longest_source=257, longest_target=257) == 4096
+    facts = replace(FACTS, longest_source=257, longest_target=257, target_vocab_size=500)
+    assert choose_pair_settings(recipe("hard-monotonic", batch_tokens=4096), facts).training.batch_tokens == 4096
+
+
+@pytest.mark.parametrize(("source", "target", "vocabulary"), [(60, 60, 40), (90, 30, 40), (40, 40, 200)])
+def test_a_batch_of_hard_attention_keeps_less_than_its_limit(source, target, vocabulary):
+    model = build("hard-monotonic", source_vocab_size=9, target_vocab_size=vocabulary, hidden=32, embedding=4, layers=2)
+    batch = collate([Pair([5] * (source - 1), [6] * (target - 1))] * 2)
+    kept = {}
+    with torch.autograd.graph.saved_tensors_hooks(
+        lambda tensor: kept.setdefault(tensor.untyped_storage().data_ptr(), tensor), lambda tensor: tensor
+    ):
+        PairStep(model.train(), 0.1)(batch)
+    facts = replace(FACTS, longest_source=source, longest_target=target, target_vocab_size=vocabulary)
+    tokens_of_batch = 2 * max(source, target)
+    share = tokens_of_batch / limit_hard_batch({"hidden": 32}, facts)  # of a batch at the limit
+    assert sum(each.untyped_storage().nbytes() for each in kept.values()) <= share * HARD_MEMORY
 
 
 def test_letters_turn_where_the_heads_of_a_transformer_allow_it():
@@ -150,13 +200,26 @@ def test_dropout_falls_with_the_data():
 
 @given(st.lists(st.floats(1, 1e12), min_size=2, max_size=9), st.booleans())
 def test_more_data_never_make_a_smaller_model_or_more_dropout(amounts, symbols):
-    for name, size in (("bahdanau", "hidden"), ("transformer", "width")):
+    for name, size in (("bahdanau", "hidden"), ("hard-monotonic", "hidden"), ("transformer", "width")):
         sizes = [
             choose_pair_model_sizes(name, replace(FACTS, target_bits=bits, symbols=symbols)) for bits in sorted(amounts)
         ]
         widths, dropouts = ([each[key] for each in sizes] for key in (size, "dropout"))
         assert widths == sorted(widths)
         assert dropouts == sorted(dropouts, reverse=True)
+
+
+@given(st.lists(st.integers(2, 10**9), min_size=2, max_size=9), st.sampled_from(["bahdanau", "hard-monotonic"]))
+def test_more_data_never_train_for_less_or_in_smaller_batches(amounts, name):
+    chosen = [
+        choose_pair_settings(
+            recipe(name), replace(FACTS, source_tokens=tokens, target_tokens=tokens, target_bits=4.0 * tokens)
+        ).training
+        for tokens in sorted(amounts)
+    ]
+    for setting in ("steps", "batch_tokens"):
+        values = [getattr(training, setting) for training in chosen]
+        assert values == sorted(values)
 
 
 @pytest.mark.parametrize("name", ["bahdanau", "hard-monotonic", "transformer"])

@@ -72,9 +72,10 @@ def test_prompt_and_text_are_written(parrot, capsys):
     assert written(capsys, "--greedy", "--max-tokens", 2) == ("x\N{REPLACEMENT CHARACTER}\n", "")
 
 
-def test_the_prompt_can_come_from_stdin(parrot, capsys, monkeypatch):
+@pytest.mark.parametrize("words", [["--prompt", "-"], ["-"]])
+def test_the_prompt_can_come_from_stdin(parrot, capsys, monkeypatch, words):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("one\ntwö\n".encode())))
-    assert written(capsys, "--prompt", "-", "--greedy").out == "one\ntwöxé\n!\n"
+    assert written(capsys, *words, "--greedy").out == "one\ntwöxé\n!\n"
 
 
 def test_each_piece_is_shown_when_it_is_there(parrot, monkeypatch):

@@ -6,12 +6,16 @@ from dataclasses import dataclass, field
 
 import torch
 
-from regard.attention.intercept.flex_weights import FlexWeights
+from regard.attention.intercept.flex_weights import FlexWeights, RescaledWeights
 from regard.attention.intercept.recorded_weights import HeldWeights, RecordedWeights
 from regard.attention.weights import Weights
 
-INTERCEPTED = (RecordedWeights, FlexWeights, HeldWeights)
+INTERCEPTED = (RecordedWeights, FlexWeights, RescaledWeights, HeldWeights)
 """Weights that refer to tensors of a model, and have `hold`."""
+
+
+class NotRecordedError(Exception):
+    """A call that cannot be recorded; its text is the reason, of the module that makes the call."""
 
 
 @dataclass(eq=False)

@@ -1,4 +1,4 @@
-"""Record calls of the flash_attn package, through the operators that its functions call."""
+"""Record calls of the flash_attn package, versions 2 and 3, through the operators that its functions call."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.attention.intercept.captured import Captured
+from regard.attention.intercept.captured import Captured, NotRecordedError
 from regard.attention.intercept.flex_weights import FlexWeights
 from regard.attention.intercept.recorded_weights import RecordedWeights
 from regard.attention.visible import Rule, Window, causal
@@ -17,32 +17,44 @@ from regard.attention.visible import Rule, Window, causal
 NAME = "_flash_attn_forward"
 PACKED_NAME = "_flash_attn_varlen_forward"
 
+Limits = tuple[int | None, int | None]
+"""How many keys before and after a query's position it sees; None for no limit."""
+
+IGNORED = {"out", "out_", "v_descale", "scheduler_metadata"}
+"""Tensors among the arguments that the weights do not depend on."""
+
 
 def capture(
-    q: Float[Tensor, "batch queries heads width"],
-    k: Float[Tensor, "batch keys groups width"],
-    v: Float[Tensor, "batch keys groups width"],
-    dropout_p: float,
+    *,
+    q: Float[Tensor, "*batch queries heads width"],
+    k: Float[Tensor, "*batch keys groups width"],
     softmax_scale: float,
     causal: bool,
+    cu_seqlens_q: Int[Tensor, " ends"] | None = None,
+    cu_seqlens_k: Int[Tensor, " ends"] | None = None,
     window_size_left: int = -1,
     window_size_right: int = -1,
     softcap: float = 0.0,
     alibi_slopes: Float[Tensor, "..."] | None = None,
-    *_: Any,
     grad: bool = False,
-    **__: Any,
+    **others: Any,
 ) -> Captured:
-    """Return the weights of sequences of one length; the arguments are those of the operator."""
-    query, keys = q.transpose(1, 2), k.transpose(1, 2)
+    """Return the weights of a call, whose arguments are those of the operator; packed sequences have their ends."""
+    check_others(others)
     if not grad:
-        query, keys = query.detach(), keys.detach()
+        q, k = q.detach(), k.detach()
     limits = get_limits(causal, window_size_left, window_size_right)
     features = describe(limits, softcap, alibi_slopes)
+    if cu_seqlens_q is not None:
+        if cu_seqlens_k is None:
+            raise NotRecordedError("it packs its queries, but not its keys")
+        weights = build_packed(q, k, (cu_seqlens_q, cu_seqlens_k), softmax_scale, limits, (softcap, alibi_slopes))
+        return Captured(weights, PACKED_NAME, features)
+    query, keys = q.transpose(1, 2), k.transpose(1, 2)
     if not softcap and alibi_slopes is None:
         grouped = query.shape[1] != keys.shape[1]
-        weights = RecordedWeights(query, keys, softmax_scale, build_rule(limits), grouped=grouped, grad=grad)
-        return Captured(weights, NAME, features)
+        recorded = RecordedWeights(query, keys, softmax_scale, build_rule(limits), grouped=grouped, grad=grad)
+        return Captured(recorded, NAME, features)
     shift = keys.shape[-2] - query.shape[-2]
 
     def distance(query_index: Tensor, key_index: Tensor) -> Tensor:
@@ -52,48 +64,37 @@ def capture(
     return Captured(FlexWeights(query, keys, softmax_scale, change, build_mask(limits, distance)), NAME, features)
 
 
-def capture_packed(
+def check_others(others: dict[str, Any]) -> None:
+    """Raise `NotRecordedError` for arguments that change the weights in a way that is not followed, such as pages."""
+    names = [name for name, part in others.items() if isinstance(part, Tensor) and name not in IGNORED | {"v"}]
+    names += [name for name in ("attention_chunk",) if others.get(name)]
+    if names:
+        raise NotRecordedError(f"it calls {NAME} with {', '.join(names)}, which is not recorded")
+
+
+def build_packed(
     q: Float[Tensor, "queries heads width"],
     k: Float[Tensor, "keys groups width"],
-    v: Float[Tensor, "keys groups width"],
-    cu_seqlens_q: Int[Tensor, " ends"],
-    cu_seqlens_k: Int[Tensor, " ends"],
-    max_seqlen_q: int,
-    max_seqlen_k: int,
-    dropout_p: float,
-    softmax_scale: float,
-    causal: bool,
-    window_size_left: int = -1,
-    window_size_right: int = -1,
-    softcap: float = 0.0,
-    alibi_slopes: Float[Tensor, "..."] | None = None,
-    *_: Any,
-    grad: bool = False,
-    **__: Any,
-) -> Captured:
+    ends: tuple[Int[Tensor, " ends"], Int[Tensor, " ends"]],
+    scale: float,
+    limits: Limits,
+    changes: tuple[float, Float[Tensor, "..."] | None],
+) -> FlexWeights:
     """Return the weights of packed sequences, as one batch whose queries see the keys of their sequence."""
-    query, keys = q.transpose(0, 1)[None], k.transpose(0, 1)[None]
-    if not grad:
-        query, keys = query.detach(), keys.detach()
-    of_query, query_index, query_counts = number_positions(cu_seqlens_q, q.shape[0])
-    of_keys, key_index, key_counts = number_positions(cu_seqlens_k, k.shape[0])
+    of_query, query_index, query_counts = number_positions(ends[0], q.shape[0])
+    of_keys, key_index, key_counts = number_positions(ends[1], k.shape[0])
     shift = (key_counts - query_counts)[of_query]
 
     def distance(query_at: Tensor, key_at: Tensor) -> Tensor:
         return key_index[key_at] - query_index[query_at] - shift[query_at]
 
-    limits = get_limits(causal, window_size_left, window_size_right)
     in_limits = build_mask(limits, distance)
 
     def is_visible(batch: Tensor, head: Tensor, query_at: Tensor, key_at: Tensor) -> Tensor:
         return (of_query[query_at] == of_keys[key_at]) & in_limits(batch, head, query_at, key_at)
 
-    weights = FlexWeights(query, keys, softmax_scale, build_score(softcap, alibi_slopes, distance), is_visible)
-    return Captured(weights, PACKED_NAME, describe(limits, softcap, alibi_slopes))
-
-
-Limits = tuple[int | None, int | None]
-"""How many keys before and after a query's position it sees; None for no limit."""
+    change = build_score(*changes, distance)
+    return FlexWeights(q.transpose(0, 1)[None], k.transpose(0, 1)[None], scale, change, is_visible)
 
 
 def get_limits(is_causal: bool, left: int, right: int) -> Limits:

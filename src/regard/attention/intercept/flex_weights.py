@@ -14,6 +14,7 @@ from regard.attention.call import TILE_NUMBERS, iter_blocks
 from regard.attention.intercept.recorded_weights import STALE, copy_if_written
 from regard.attention.lazy_weights import get_version
 from regard.attention.reductions import Rows
+from regard.attention.scaled_weights import ScaledWeights
 from regard.attention.visible import Index, index_to_tensor, select_index
 from regard.attention.weights import Weights
 from regard.errors import RegardError
@@ -90,6 +91,27 @@ class FlexWeights(Weights):
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Weights:
         return FlexWeights(change(self.query), change(self.keys), self.scale, self.score_mod, self.mask_mod)
+
+
+class RescaledWeights(ScaledWeights):
+    """Weights times a factor for each query, (batch, heads, queries, 1), as attention sinks make them."""
+
+    def get_undefined_reason(self, name: str) -> str | None:
+        return self.base.get_undefined_reason(name)
+
+    def compute_scale(self, rows: Index, cols: Index) -> Float[Tensor, "batch heads rows 1"]:
+        return select_index(self.tensors[0], -2, rows)
+
+    def multiply(self, factor: Float[Tensor, "*#batch keys width"]) -> Float[Tensor, "*batch queries width"]:
+        return self.tensors[0] * self.base.multiply(factor)
+
+    def multiply_transposed(self, factor: Float[Tensor, "*#batch queries width"]) -> Float[Tensor, "*batch keys width"]:
+        return self.base.multiply_transposed(self.tensors[0] * factor)
+
+    def hold(self) -> Weights:
+        """Return weights that later changes of the model's tensors cannot make wrong without an error."""
+        base = self.base.hold() if isinstance(self.base, FlexWeights) else self.base
+        return RescaledWeights(base, self.tensors[0].clone())
 
 
 def iter_closure_tensors(part: Any, visited: set[int]) -> Iterator[Tensor]:

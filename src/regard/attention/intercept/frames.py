@@ -21,6 +21,7 @@ class Frame:
     active: bool = True
     attended: bool = False  # whether attention was recorded here or below
     pending: list[Any] = field(default_factory=list)  # softmaxes that attention was computed with
+    deferred: list[Any] = field(default_factory=list)  # attention whose weights may be rescaled until it returns
     captured: list[Any] = field(default_factory=list)  # what was recorded for it
     softmaxes: int = 0  # how many it computed itself
     samples: bool = False  # whether it sampled values at positions, as deformable attention does

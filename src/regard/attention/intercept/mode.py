@@ -6,7 +6,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from types import FunctionType
 from typing import Any
 
 import torch
@@ -14,9 +13,19 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode
 
-from regard.attention.intercept import dot_product, flash, flex, functions, multi_head, roles, softmax, written_softmax
-from regard.attention.intercept.captured import Captured
+from regard.attention.intercept import dot_product, flash, flex, functions, multi_head, roles, written_softmax
+from regard.attention.intercept.captured import Captured, NotRecordedError
 from regard.attention.intercept.frames import Frame
+from regard.attention.intercept.rescaling import Rescaling
+from regard.attention.intercept.softmax import SoftmaxFlow
+from regard.attention.intercept.torch_calls import (
+    BACKWARD,
+    COMPILING,
+    OPERATORS,
+    is_called_compiled,
+    name_arguments,
+)
+from regard.attention.intercept.tracks import FunctionCall, Softmax, capture_softmax
 from regard.attention.shared_context import disable_compile
 
 CAPTURES: dict[str, Callable[..., Captured]] = {
@@ -24,33 +33,15 @@ CAPTURES: dict[str, Callable[..., Captured]] = {
     multi_head.NAME: multi_head.capture_function,
     flex.NAME: flex.capture,
     flash.NAME: flash.capture,
-    flash.PACKED_NAME: flash.capture_packed,
+    flash.PACKED_NAME: flash.capture,
 }
 """Functions that compute attention, by name -> what builds the weights from their arguments."""
 
 SOFTMAXES = functions.SOFTMAXES | functions.LOG_SOFTMAXES | functions.LOG_SUMS
-COMPILING = ("torch._dynamo", "torch.nn.attention.flex_attention")
-"""Modules that compile graphs, which call neither hooks nor modes; the second one imports the first when it runs."""
-
 REORDERINGS = {"index_select", "__getitem__"}
 SAMPLING = "it samples values at learned positions (deformable attention)"
-OPERATORS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
 ATTENTION_WORDS = ("attention", "attn", "flash", "sdpa")
 
-
-def without_override(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a Python function of torch that does not ask a mode what to do, so that the mode can stay on inside."""
-    asks = ("has_torch_function", "has_torch_function_unary")
-    names = function.__globals__ | dict.fromkeys(asks, lambda *_: False)
-    copy = FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
-    copy.__kwdefaults__ = function.__kwdefaults__
-    return copy
-
-
-BACKWARD = {
-    function: without_override(function) for function in (Tensor.backward, torch.autograd.backward, torch.autograd.grad)
-}
-"""Functions that run the model again, for gradient checkpoints -> the same with the mode on inside."""
 
 Record = Callable[[Captured, Frame], None]
 
@@ -80,9 +71,12 @@ class AttentionMode(TorchFunctionMode):
         super().__init__()
         self.modules, self.record, self.is_active, self.grad = modules, record, is_active, grad
         self.frame: Frame | None = None
-        self.flow = softmax.SoftmaxFlow(lambda: self.frame, self.settle, grad=grad)
+        self.flow = SoftmaxFlow(lambda: self.frame, self.settle, grad=grad)
+        self.rescaling = Rescaling(grad=grad)
+        self.uncompiled = False  # whether a compiled function ran uncompiled
         self.ran: dict[str, int] = {}  # how often each module ran
         self.hints: dict[str, str] = {}  # why a module that ran may have no attention to see
+        self.refused: dict[str, str] = {}  # modules that call attention which cannot be recorded, and why
         self.unread: list[str] = []  # modules whose matrix was overwritten before it was recorded
         self.elsewhere: set[str] = set()  # modules that ran in other threads
         self.thread = threading.get_ident()
@@ -188,6 +182,8 @@ class AttentionMode(TorchFunctionMode):
         if frame.in_one_piece and not frame.attended:
             for captured in self.capture_fast_path(frame.module, args, kwargs):
                 self.add(captured)
+        for captured in frame.deferred:
+            self.add(captured, frame)
         self.settle(frame, frame.pending)
         bare = frame.parent is not None and next(frame.module.parameters(), None) is None
         for captured in frame.captured:
@@ -198,11 +194,11 @@ class AttentionMode(TorchFunctionMode):
         if frame.softmaxes and not frame.attended:
             self.hints.setdefault(frame.path, "the result of its softmax is not contracted with values over its axis")
 
-    def settle(self, frame: Frame, finished: list[softmax.Softmax]) -> None:
+    def settle(self, frame: Frame, finished: list[Softmax]) -> None:
         """Record softmaxes that were attention."""
         for one in list(finished):
             frame.pending.remove(one)
-            captured = softmax.capture(one, grad=self.grad)
+            captured = capture_softmax(one, grad=self.grad)
             if captured is None:
                 self.unread.append(frame.path)
             else:
@@ -242,9 +238,9 @@ class AttentionMode(TorchFunctionMode):
         kwargs = kwargs or {}
         if not self.is_active():
             return function(*args, **kwargs)
-        flow = self.flow
+        flow, call = self.flow, FunctionCall(function, args, kwargs)
         if flow.tracks:
-            flow.before(function, args, kwargs)
+            flow.before(call)
         if function in BACKWARD:  # gradient checkpoints run modules again
             with self.resume():
                 return BACKWARD[function](*args, **kwargs)
@@ -252,24 +248,28 @@ class AttentionMode(TorchFunctionMode):
         name = function.__name__
         if function in SOFTMAXES:
             with torch._C.DisableTorchFunction():
-                flow.start(function, args, kwargs, output)
+                flow.start(call, output)
         elif flow.tracks or flow.written or name in written_softmax.EXPONENTIALS:
             with torch._C.DisableTorchFunction():
-                flow.follow(function, args, kwargs, output)
-                flow.follow_written(name, args, kwargs, output)
+                flow.follow(call, output)
+        if self.rescaling:
+            with torch._C.DisableTorchFunction():
+                self.rescaling.follow(call, output)
         capture = CAPTURES.get(name.partition(".")[0])
         if capture is not None:
-            self.capture(capture, args, kwargs)
+            self.capture(capture, *name_arguments(function, args, kwargs), output)
         elif self.frame is None:
             self.check_reordering(name, args)
         elif name == "grid_sample":
             self.frame.samples = True
             self.hints[self.frame.path] = f"{SAMPLING}: no softmax over keys"
-        elif isinstance(function, OPERATORS) and any(word in name for word in ATTENTION_WORDS):
-            self.hints[self.frame.path] = f"it calls {name}, an operator that is not intercepted"
+        elif isinstance(function, OPERATORS) and any(word in str(function) for word in ATTENTION_WORDS):
+            self.refused[self.frame.path] = f"it calls {function}, an operator that is not intercepted"
         return output
 
-    def capture(self, capture: Callable[..., Captured], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def capture(
+        self, capture: Callable[..., Captured], args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
+    ) -> None:
         """Capture one call of an attention function."""
         if self.frame is None:
             self.outside += 1
@@ -278,8 +278,17 @@ class AttentionMode(TorchFunctionMode):
             self.flow.mapped.append(self.frame.path)
             return
         with torch._C.DisableTorchFunction():
-            captured = capture(*args, grad=self.grad, **kwargs)
-        self.add(captured)
+            try:
+                captured = capture(*args, grad=self.grad, **kwargs)
+            except NotRecordedError as reason:
+                self.refused[self.frame.path] = str(reason)
+                return
+        self.uncompiled = self.uncompiled or (self._eager and is_called_compiled())
+        if captured.function == flex.NAME:
+            self.rescaling.start(captured, output)
+            self.frame.deferred.append(captured)
+        else:
+            self.add(captured)
 
     def check_reordering(self, name: str, args: tuple[Any, ...]) -> None:
         """Note that rows of a batch of cached keys are selected between two steps, as beam search does."""

@@ -7,16 +7,14 @@ was attention, and these were its weights. A single matrix of weights may meet a
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
 from torch.nn import functional
 
 from regard.attention.intercept.axes import PRODUCTS, REORDERING, find_contracted, move_axis
-from regard.attention.intercept.captured import Captured
 from regard.attention.intercept.frames import Frame
 from regard.attention.intercept.functions import (
     CHANGES,
@@ -36,56 +34,10 @@ from regard.attention.intercept.functions import (
     shares_values,
     writes_in_place,
 )
-from regard.attention.intercept.recorded_weights import HeldWeights
+from regard.attention.intercept.tracks import FunctionCall, Matrix, Softmax, Track
+from regard.attention.intercept.weak_tensors import WeakTensors
 from regard.attention.intercept.written_softmax import WrittenSoftmax
 from regard.attention.lazy_weights import get_version
-
-NAME = "softmax"
-
-
-@dataclass(eq=False)
-class Softmax:
-    """One softmax that a model computed."""
-
-    frame: Frame
-    matrix: Tensor
-    axis: int
-    features: dict[str, object] = field(default_factory=dict)
-    uses: dict[int, Matrix] = field(default_factory=dict)  # the matrices that were contracted with values
-
-    def keep_used(self) -> None:
-        """Copy what was contracted so far, since the model is about to write into it."""
-        if self.uses:
-            self.matrix = self.matrix.clone()
-            copies = [Matrix(use.tensor.clone(), use.axis) for use in self.uses.values() if not use.is_written()]
-            written = [use for use in self.uses.values() if use.is_written()]
-            self.uses = {id(use.tensor): use for use in (*copies, *written)}
-
-
-@dataclass(frozen=True, eq=False)
-class Matrix:
-    """Weights as far as they were changed before dropout, and the axis of the keys."""
-
-    tensor: Tensor
-    axis: int
-    version: int = 0  # of the tensor when it was used
-
-    def is_written(self) -> bool:
-        """Return whether the tensor was written into since it was used."""
-        return get_version(self.tensor) != self.version
-
-
-@dataclass(frozen=True, eq=False)
-class Track:
-    """A tensor made from the result of a softmax."""
-
-    softmax: Softmax
-    matrix: Matrix
-    axis: int | None  # of the keys in this tensor, if it is known
-    dropped: bool = False
-    weighted: bool = False  # whether values were multiplied with it, elementwise
-    gate: bool = False  # whether they may be the outputs of experts, one set for each row of weights
-    normalized: frozenset[int] = frozenset()  # other axes over which it was divided by one number each
 
 
 class SoftmaxFlow:
@@ -101,7 +53,7 @@ class SoftmaxFlow:
         self, locate: Callable[[], Frame | None], settle: Callable[[Frame, list[Softmax]], None], *, grad: bool
     ) -> None:
         self.locate, self.settle, self.grad = locate, settle, grad
-        self.tracks: dict[int, tuple[weakref.ref[Tensor], Track]] = {}
+        self.tracks: WeakTensors[Track] = WeakTensors()
         self.written = WrittenSoftmax()
         self.mapped: list[str] = []  # paths of modules that compute a softmax, or attention, inside torch.vmap
         self.gates: list[str] = []  # paths of modules whose softmax may be a gate or pool a sequence
@@ -111,26 +63,19 @@ class SoftmaxFlow:
         self.tracks.clear()
         self.written.clear()
 
-    def get(self, tensor: Tensor) -> Track | None:
-        """Return the track of a tensor."""
-        reference, track = self.tracks.get(id(tensor), (None, None))
-        return track if reference is not None and reference() is tensor else None
-
-    def start(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+    def start(self, call: FunctionCall, output: Any) -> None:
         """Follow the result of a softmax, or of a logarithm of one."""
-        axis = kwargs.get("dim", args[1] if len(args) > 1 else -1)
+        axis = call.get("dim", 4 if call.function is functional.gumbel_softmax else 1, -1)
         axis = axis[0] if isinstance(axis, (tuple, list)) and len(axis) == 1 else axis
-        scores = args[0] if args else kwargs.get("input")
-        if function is functional.gumbel_softmax:
-            axis = kwargs.get("dim", args[4] if len(args) > 4 else -1)
+        scores = call.get("input", 0, None)
         if not isinstance(output, Tensor) or not isinstance(axis, int) or not isinstance(scores, Tensor):
             return
         if scores.ndim < 2:
             return
         axis %= scores.ndim
-        if function in LOG_SUMS:
+        if call.function in LOG_SUMS:
             self.written.add_log_sum(output, scores, axis)
-        elif function in LOG_SOFTMAXES:
+        elif call.function in LOG_SOFTMAXES:
             self.written.add_logarithm(output, axis)
         else:
             self.begin(output, axis)
@@ -143,101 +88,85 @@ class SoftmaxFlow:
         elif frame is not None:
             frame.softmaxes += 1
             alias = self.share(output)
-            self.put(output, Track(Softmax(frame, alias, axis), Matrix(alias, axis), axis))
+            self.tracks[output] = Track(Softmax(frame, alias, axis), Matrix(alias, axis), axis)
 
     def share(self, tensor: Tensor) -> Tensor:
         """Return a tensor in the same memory, which without gradient does not keep the other alive."""
         return tensor.view_as(tensor) if self.grad else tensor.detach()
 
-    def put(self, tensor: Tensor, track: Track) -> None:
-        """Follow a tensor for as long as the model keeps it."""
-        key = id(tensor)
+    def before(self, call: FunctionCall) -> None:
+        """Copy weights that are about to be overwritten, by dropout or after they were used."""
+        written = call.args[:1] if writes_in_place(call.name, call.kwargs) else ()
+        for _, _, operand in iter_tensors((*written, call.kwargs.get("out"))):
+            track = self.tracks.get(operand)
+            if track is not None:
+                track.softmax.keep_used()
+        track = self.tracks.get(call.args[0]) if call.name in DROPOUTS and call.args else None
+        in_place = call.name.endswith("_") or call.get("inplace", 3, False)
+        if track is not None and in_place and call.get("training", 2, call.kwargs.get("train", True)):
+            matrix = replace(track.matrix, tensor=track.matrix.tensor.clone())
+            self.tracks[call.args[0]] = replace(track, matrix=matrix, dropped=True)
 
-        def forget(reference: weakref.ref[Tensor]) -> None:
-            if self.tracks.get(key, (None,))[0] is reference:
-                del self.tracks[key]
-
-        self.tracks[key] = weakref.ref(tensor, forget), track
-
-    def follow_written(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
-        """Follow the steps of a softmax that is written out, and its result where it is complete."""
-        axis = self.written.follow(name, args, kwargs, output)
+    def follow(self, call: FunctionCall, output: Any) -> None:
+        """Follow what a function makes of tracked tensors, and where it completes a softmax that is written out."""
+        if call.name in FOLLOWED | PRODUCTS | SUMS | MIXING.keys():
+            for place, number, operand in iter_tensors(call.given):
+                track = self.tracks.get(operand)
+                if track is not None:
+                    self.follow_operand(call, output, track, operand, (place, number))
+        axis = self.written.follow(call.name, call.args, call.kwargs, output)
         if axis is not None:
             self.begin(output, axis)
 
-    def before(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Copy weights that are about to be overwritten, by dropout or after they were used."""
-        name = function.__name__
-        written = args[:1] if writes_in_place(name, kwargs) else ()
-        for _, _, operand in iter_tensors((*written, kwargs.get("out"))):
-            track = self.get(operand)
-            if track is not None:
-                track.softmax.keep_used()
-        if name not in DROPOUTS or not args or not isinstance(args[0], Tensor):
-            return
-        training = kwargs.get("training", kwargs.get("train", args[2] if len(args) > 2 else True))
-        in_place = name.endswith("_") or kwargs.get("inplace", args[3] if len(args) > 3 else False)
-        track = self.get(args[0])
-        if track is not None and in_place and training:
-            matrix = replace(track.matrix, tensor=track.matrix.tensor.clone())
-            self.put(args[0], replace(track, matrix=matrix, dropped=True))
+    def follow_operand(
+        self, call: FunctionCall, output: Any, track: Track, operand: Tensor, place: tuple[int, int]
+    ) -> None:
+        """Follow what a function makes of one tracked tensor, at some place among its arguments."""
+        if call.name in PRODUCTS:
+            self.contract(track, operand, find_contracted(call.name, call.given, *place, operand), call.given)
+        elif call.name in MIXING:
+            self.mix(track, operand, output, MIXING[call.name] % operand.ndim)
+        elif call.name in SUMS:
+            if track.weighted:
+                self.sum_up(track, operand, call)
+        else:
+            for _, _, result in iter_tensors((output,)):
+                self.step(call, operand, result, track)
 
-    def follow(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
-        """Follow what a function makes of tracked tensors."""
-        name = function.__name__
-        if name not in FOLLOWED and name not in PRODUCTS and name not in SUMS and name not in MIXING:
-            return
-        given = (*args, *kwargs.values())
-        for place, number, operand in iter_tensors(given):
-            track = self.get(operand)
-            if track is None:
-                continue
-            if name in PRODUCTS:
-                self.contract(track, operand, find_contracted(name, given, place, number, operand), given)
-            elif name in MIXING:
-                self.mix(track, operand, output, MIXING[name] % operand.ndim)
-            elif name in SUMS:
-                if track.weighted:
-                    self.sum_up(track, operand, args, kwargs)
-            else:
-                for _, _, result in iter_tensors((output,)):
-                    self.step(function, args, kwargs, operand, result, track)
-
-    def step(
-        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], operand: Tensor,
-        result: Tensor, track: Track,
-    ) -> None:  # fmt: skip
+    def step(self, call: FunctionCall, operand: Tensor, result: Tensor, track: Track) -> None:
         """Follow a tensor to what a function made of it."""
-        name, axis = function.__name__, track.axis
-        if name in MULTIPLIED and result.shape != operand.shape:
-            self.multiply(args, operand, result, track)
+        if call.name in MULTIPLIED and result.shape != operand.shape:
+            self.multiply(call.args, operand, result, track)
             return
+        axis = track.axis
         if axis is not None:
-            axis = move_axis(function, args, kwargs, operand, result, axis)
-        if name in DROPOUTS:
-            overwritten = self.get(operand) if result is operand else None
+            axis = move_axis(call.function, call.args, call.kwargs, operand, result, axis)
+        if call.name in DROPOUTS:
+            overwritten = self.tracks.get(operand) if result is operand else None
             dropped = track.dropped or (result is not operand and result.data_ptr() != operand.data_ptr())
-            self.put(result, overwritten or replace(track, axis=axis, dropped=dropped))
+            self.tracks[result] = overwritten or replace(track, axis=axis, dropped=dropped)
             return
-        if name in CHANGES and axis is not None and is_change(operand, result, axis):
-            if not track.dropped:
-                track = replace(track, matrix=Matrix(self.share(result), axis))
-            elif operand.shape == track.matrix.tensor.shape == result.shape and not name.endswith("_"):
-                again = [track.matrix.tensor if part is operand else part for part in args]
-                track = replace(track, matrix=Matrix(function(*again, **kwargs), axis))
-            if name in DIVISIONS:
-                track = replace(track, normalized=find_normalized(args, operand))
-        matrix = track.matrix
-        if name in REORDERING and axis == result.ndim - 1 and operand.shape == matrix.tensor.shape:
-            given = [matrix.tensor if part is operand else part for part in args]
-            track = replace(track, matrix=Matrix(function(*given, **kwargs), axis))  # the queries may have moved
-        self.put(result, replace(track, axis=axis))
+        if call.name in CHANGES and axis is not None and is_change(operand, result, axis):
+            track = self.change(call, operand, result, track, axis)
+        whole = track.matrix.tensor
+        if call.name in REORDERING and axis == result.ndim - 1 and operand.shape == whole.shape:
+            track = replace(track, matrix=Matrix(call.repeat(operand, whole), axis))  # the queries may have moved
+        self.tracks[result] = replace(track, axis=axis)
+
+    def change(self, call: FunctionCall, operand: Tensor, result: Tensor, track: Track, axis: int) -> Track:
+        """Return the track of changed weights; after dropout, the same change is made to those before it."""
+        whole = track.matrix.tensor
+        if not track.dropped:
+            track = replace(track, matrix=Matrix(self.share(result), axis))
+        elif operand.shape == whole.shape == result.shape and not call.name.endswith("_"):
+            track = replace(track, matrix=Matrix(call.repeat(operand, whole), axis))
+        return replace(track, normalized=find_normalized(call.args, operand)) if call.name in DIVISIONS else track
 
     def mix(self, track: Track, operand: Tensor, result: Tensor, summed: int) -> None:
         """Follow weights whose heads are mixed by a parameter: the mixed ones are used."""
         axis = track.axis
         if axis is not None and axis != summed and axis < result.ndim and result.shape[axis] == operand.shape[axis]:
-            self.put(result, replace(track, matrix=Matrix(self.share(result), axis)))
+            self.tracks[result] = replace(track, matrix=Matrix(self.share(result), axis))
 
     def multiply(self, args: tuple[Any, ...], operand: Tensor, result: Tensor, track: Track) -> None:
         """Follow an elementwise product with values, as pooling over a sequence computes it.
@@ -248,11 +177,11 @@ class SoftmaxFlow:
         if track.axis is not None and has_values(args, operand):
             gate = track.softmax.axis == track.softmax.matrix.ndim - 1 and not shares_values(args, operand, track.axis)
             axis = track.axis + result.ndim - operand.ndim
-            self.put(result, replace(track, axis=axis, weighted=True, gate=gate))
+            self.tracks[result] = replace(track, axis=axis, weighted=True, gate=gate)
 
-    def sum_up(self, track: Track, operand: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def sum_up(self, track: Track, operand: Tensor, call: FunctionCall) -> None:
         """Note the sum of weighted values."""
-        axes = kwargs.get("dim", args[1] if len(args) > 1 else ())
+        axes = call.get("dim", 1, ())
         axes = axes if isinstance(axes, (tuple, list)) else (axes,)
         if track.axis not in {axis % operand.ndim for axis in axes if isinstance(axis, int)}:
             return
@@ -281,24 +210,7 @@ class SoftmaxFlow:
         if matrix.tensor.ndim == 2 and single:
             matrix = Matrix(matrix.tensor.unsqueeze(-2), 2)  # one query for each row
         if not softmax.uses:
-            alive = {id(track.softmax) for reference, track in self.tracks.values() if reference() is not None}
+            alive = {id(track.softmax) for track in self.tracks.get_facts()}
             self.settle(frame, [other for other in frame.pending if id(other) not in alive])
             frame.pending.append(softmax)
         softmax.uses[id(track.matrix.tensor)] = replace(matrix, version=get_version(matrix.tensor))
-
-
-def capture(softmax: Softmax, *, grad: bool) -> Captured | None:
-    """Return the weights of a softmax that was attention: what was contracted, or all if parts were.
-
-    None if they were overwritten after that, in a way that could not be seen before.
-    """
-    uses = list(softmax.uses.values())
-    if any(use.is_written() for use in uses):
-        return None
-    matrix = uses[0] if len(uses) == 1 else Matrix(softmax.matrix, softmax.axis)
-    whole = softmax.matrix.shape[softmax.axis]
-    features = dict(softmax.features)
-    if len(uses) == 1 and matrix.tensor.shape[matrix.axis] == whole - 1:
-        features["sinks"] = True
-    weights = matrix.tensor.movedim(matrix.axis, -1)
-    return Captured(HeldWeights(weights if grad else weights.detach()), NAME, features)

@@ -8,50 +8,34 @@ from typing import Any
 from torch import Tensor
 
 from regard.attention.intercept.functions import DIVISIONS, MULTIPLIED, SUMS
+from regard.attention.intercept.weak_tensors import WeakTensors
 
 EXPONENTIALS = {"exp", "exp_"}
 MASKED = MULTIPLIED | {"masked_fill", "masked_fill_", "where"}  # an exponential stays one for the keys that are left
 DIFFERENCES = {"sub", "__sub__"}
 
-
-class WeakTensors:
-    """What is known of tensors, for as long as they live."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[weakref.ref[Tensor], Any]] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._known)
-
-    def __setitem__(self, tensor: Tensor, fact: Any) -> None:
-        self._known[id(tensor)] = weakref.ref(tensor), fact
-
-    def get(self, tensor: Any) -> Any:
-        """Return what is known of a tensor, or None."""
-        reference, fact = self._known.get(id(tensor), (None, None))
-        return fact if reference is not None and reference() is tensor else None
-
-    def clear(self) -> None:
-        """Forget all tensors."""
-        self._known.clear()
+SumOver = tuple[weakref.ref[Tensor], int]
+"""The tensor that was summed, and its axis."""
 
 
 class WrittenSoftmax:
     """The steps of softmaxes that are written out."""
 
     def __init__(self) -> None:
-        self.logarithms = WeakTensors()  # logarithms of weights -> axis
-        self.log_sums = WeakTensors()  # logsumexp of scores -> the scores, axis
-        self.exponentials = WeakTensors()  # exp of scores -> True
-        self.sums = WeakTensors()  # sums of exponentials -> the exponentials, axis
+        self.logarithms: WeakTensors[int] = WeakTensors()  # logarithms of weights -> axis
+        self.log_sums: WeakTensors[SumOver] = WeakTensors()  # logsumexp of scores -> the scores, axis
+        self.exponentials: WeakTensors[bool] = WeakTensors()  # exp of scores -> True
+        self.sums: WeakTensors[SumOver] = WeakTensors()  # sums of exponentials -> the exponentials, axis
 
     def __bool__(self) -> bool:
         return bool(self.logarithms) or bool(self.log_sums) or bool(self.exponentials)
 
     def clear(self) -> None:
         """Forget all tensors."""
-        for tensors in (self.logarithms, self.log_sums, self.exponentials, self.sums):
-            tensors.clear()
+        self.logarithms.clear()
+        self.log_sums.clear()
+        self.exponentials.clear()
+        self.sums.clear()
 
     def add_logarithm(self, output: Tensor, axis: int) -> None:
         """Note a log_softmax."""
@@ -67,7 +51,7 @@ class WrittenSoftmax:
             return None
         first, second = args[0], args[1] if len(args) > 1 else None
         if name in EXPONENTIALS:
-            axis: int | None = self.logarithms.get(first)
+            axis = self.logarithms.get(first)
             if axis is None and output.ndim > 1:
                 self.exponentials[output] = True
             return axis
@@ -93,6 +77,6 @@ class WrittenSoftmax:
                 self.sums[output] = weakref.ref(parts[0]), axis % output.ndim
 
 
-def find_axis(known: tuple[weakref.ref[Tensor], int] | None, tensor: Tensor) -> int | None:
+def find_axis(known: SumOver | None, tensor: Tensor) -> int | None:
     """Return the axis that something was summed over, if it was computed from this tensor."""
     return known[1] if known is not None and known[0]() is tensor else None

@@ -124,3 +124,15 @@ TABLE_FORMATS: dict[str, TableFormat] = {
     "unimorph": FORM_SECOND,
 }
 """Formats by name: letters to phones, the inflection tasks of SIGMORPHON, and UniMorph."""
+
+
+def find_inflection_format(columns: Sequence[str | int]) -> TableFormat | None:
+    """Return the order of lemma, form and features that some columns select by number, with or without units."""
+    numbers = strip_units(columns)
+    orders = (FORM_SECOND, FORM_LAST, FEATURES_FIRST)
+    return next((order for order in orders if strip_units(order.columns) == numbers), None)
+
+
+def strip_units(columns: Sequence[str | int]) -> list[list[str]]:
+    """Return the columns of each side, by name or number."""
+    return [[str(choice.column) for choice in side] for side in parse_sides(columns)]

@@ -198,15 +198,10 @@ class EvaluateWithComparison(Evaluate, BuiltInOptions):
             write_text(self.out, join_lines(result.prediction_lines))
 
 
-def parse_columns(columns: str | None, predictor: Any, format_name: str | None = None) -> tuple[str, ...]:
-    """Split column names at commas; by default return those of a given format, or of the run's recipe."""
-    from regard.data.formats.columns import TABLE_FORMATS
-
-    if columns is not None:
-        return tuple(columns.split(","))
-    named = TABLE_FORMATS.get(format_name or "")
-    data = predictor.recipe.data
-    return data.columns if named is None or format_name == data.format else named.columns
+def parse_columns(columns: str | None, predictor: Any) -> tuple[str, ...]:
+    """Split column names at commas; by default return those of the run's recipe."""
+    recipe_columns: tuple[str, ...] = predictor.recipe.data.columns
+    return recipe_columns if columns is None else tuple(columns.split(","))
 
 
 @contextmanager

@@ -29,7 +29,7 @@ class Predict(Action):
     """Answer each line of a file.
 
     Attributes:
-        text: Text to predict for, instead of a file.
+        text: Text to predict for, instead of a file; - is stdin.
         source: File with one text per line; - is stdin.
         jsonl: Print one JSON object per text.
     """
@@ -55,7 +55,7 @@ class Predict(Action):
         """Yield the given text, or the lines of the source."""
         from regard.data.formats import read_lines
 
-        return read_lines(self.source) if self.text is None else iter([self.text])
+        return read_lines(self.source) if self.text in (None, "-") else iter([str(self.text)])
 
     def iter_inputs(self, predictor: Any) -> Iterator[Any]:
         """Yield the inputs of the predictor; None for a line without an answer."""

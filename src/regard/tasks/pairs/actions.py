@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from regard.errors import RegardError
 from regard.maps.options import TargetLookOptions
@@ -17,6 +17,9 @@ from regard.tasks.actions.look import Look
 from regard.tasks.actions.predict import Predict, require_single_line
 from regard.tasks.actions.warnings import Warnings
 from regard.tasks.pairs.options import PairExplainOptions, SearchOptions
+
+if TYPE_CHECKING:
+    from regard.text import Tokenizer
 
 NBEST_COLUMNS = ("source number", "score (log-probability / length penalty)", "log-probability", "target")
 
@@ -61,6 +64,8 @@ class PredictPairs(Predict, SearchOptions):
 
     def iter_inputs(self, predictor: Any) -> Iterator[Any]:
         lines = super().iter_inputs(predictor)
+        if self.text is None:
+            lines = iter_checked_lines(lines, predictor.tokenizers.source, self.source)
         return lines if self.picture is None else require_single_line(lines)
 
     def run(self, predictor: Any, invocation: Invocation) -> None:
@@ -82,6 +87,18 @@ class PredictPairs(Predict, SearchOptions):
 
     def update_warnings(self, warnings: Warnings, predictor: Any, answer: Any) -> None:
         add_source(warnings, predictor, answer)
+
+
+def iter_checked_lines(lines: Iterator[str], tokenizer: Tokenizer, path: Path) -> Iterator[str]:
+    """Yield the lines of a file; raise a `RegardError` with the line number if one lacks a column."""
+    from regard.data.formats.lines import format_path
+
+    for number, line in enumerate(lines, start=1):
+        try:
+            tokenizer.check_text(line)
+        except RegardError as error:
+            raise RegardError(f"{format_path(path)}, line {number}: {error}") from None
+        yield line
 
 
 def add_source(warnings: Warnings, predictor: Any, answer: Any) -> None:

@@ -12,7 +12,7 @@ from regard.bounds import Bounds
 from regard.errors import RegardError
 from regard.messages import print_message
 from regard.tasks.actions import FILE_OR_STDIN, Action, File, Flag, Invocation
-from regard.tasks.actions.evaluate import join_lines, parse_columns, rename_data_options
+from regard.tasks.actions.evaluate import join_lines, rename_data_options
 from regard.tasks.actions.predict import AT_ONCE, to_single_line
 from regard.tasks.pairs.links import (
     WORDS,
@@ -26,7 +26,7 @@ from regard.tasks.pairs.links import (
     get_shifts,
     to_attended,
 )
-from regard.tasks.pairs.options import resolve_format
+from regard.tasks.pairs.options import resolve_table
 from regard.tasks.progress import Progress, iter_chunks, offset_progress, show_counter
 
 if TYPE_CHECKING:
@@ -211,10 +211,9 @@ class Align(Action):
             pairs = zip_lines(self.source, self.target)
         else:
             assert self.pairs_file is not None
-            columns = parse_columns(self.columns, predictor, self.format)
-            format_name = resolve_format(self.format, predictor)
             with rename_data_options():
-                pairs = read_numbered_pairs(self.pairs_file, format=format_name, columns=columns or None)
+                format_name, columns = resolve_table(self.pairs_file, self.format, self.columns, predictor)
+                pairs = read_numbered_pairs(self.pairs_file, format=format_name, columns=columns)
         with rename_data_options():
             yield from (Example(pair.source.strip(), pair.target.strip()) for pair in pairs)
 

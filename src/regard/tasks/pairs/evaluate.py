@@ -14,7 +14,6 @@ from regard.tasks.actions.evaluate import (
     ComparisonReport,
     Evaluate,
     join_lines,
-    parse_columns,
     rename_data_options,
 )
 from regard.tasks.actions.predict import to_single_line
@@ -30,7 +29,7 @@ from regard.tasks.pairs.links import (
     to_attended,
     unzip_examples,
 )
-from regard.tasks.pairs.options import BeamBounds, SearchOptions, resolve_format
+from regard.tasks.pairs.options import BeamBounds, SearchOptions, resolve_table
 from regard.tasks.progress import show_counter
 
 if TYPE_CHECKING:
@@ -251,9 +250,8 @@ class EvaluatePairs(Evaluate, BuiltInOptions):
                     "--data is required: a file of pairs or a built-in corpus; or pass --source and --target"
                 )
             name = self.data
-            columns = parse_columns(self.columns, predictor, self.format)
-            format_name = resolve_format(self.format, predictor)
-            examples = list(read_pairs(name, format=format_name, columns=columns or None, on_empty=self.on_empty))
+            format_name, columns = resolve_table(name, self.format, self.columns, predictor)
+            examples = list(read_pairs(name, format=format_name, columns=columns, on_empty=self.on_empty))
         if not examples:
             raise RegardError(f"{name} is empty; expected at least one pair")
         return examples

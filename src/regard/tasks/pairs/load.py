@@ -10,7 +10,7 @@ from itertools import islice
 
 from regard.data.example import Example
 from regard.data.formats import read_pairs, read_parallel
-from regard.data.formats.columns import FEATURES, TABLE_FORMATS, TableFormat, parse_sides
+from regard.data.formats.columns import FEATURES, TABLE_FORMATS, find_inflection_format, parse_sides
 from regard.data.formats.lines import format_path
 from regard.data.formats.pairs import read_rows
 from regard.data.formats.tables import parse_column_number
@@ -19,6 +19,7 @@ from regard.data.pair_check import pluralize, split_validation_pairs
 from regard.errors import RegardError, unknown_name
 from regard.tasks.built_in import check_corpus_settings, generate_split, is_built_in, list_corpora
 from regard.tasks.pairs.settings import PairData
+from regard.text.column_units import TOKENS, resolve_unit
 from regard.text.learn_columns import Column
 
 ROWS = 1000
@@ -59,30 +60,54 @@ def resolve_columns(settings: PairData) -> tuple[PairData, dict[str, str]]:
     Returns:
         The settings, and the names of columns that have none in a header: `3` -> `features`.
     """
+    settings, labels = find_columns(settings)
+    if labels and settings.validation is not None:
+        check_column_order(settings.validation, settings.format, settings.columns)
+    return settings, labels
+
+
+def find_columns(settings: PairData) -> tuple[PairData, dict[str, str]]:
+    """Fill in the columns by the name of the format, or by the cells of the training file."""
     named = TABLE_FORMATS.get(settings.format or "")
     path = settings.train
-    if path == "-" or is_built_in(path, "pairs"):
-        path = None  # no file to look into beforehand
     if named is not None:
-        if path is not None and not settings.columns:
-            check_column_order(path, str(settings.format), named)
-        columns = settings.columns or named.columns
-        return replace(settings, columns=columns), named.labels if columns == named.columns else {}
-    if settings.columns or path is None:
+        if settings.columns:
+            return settings, named.labels if settings.columns == named.columns else {}
+        if path is not None:
+            check_column_order(path, settings.format, named.columns)
+        return replace(settings, columns=named.columns), named.labels
+    if settings.columns or path is None or not is_file_to_read_twice(path):
         return settings, {}
     check_pair_file(path)
     found = detect_inflection(list(islice(read_rows(path, settings.format), ROWS)))
     return (settings, {}) if found is None else (replace(settings, columns=found.columns), found.labels)
 
 
-def check_column_order(path: str, format_name: str, named: TableFormat) -> None:
-    """Raise a `RegardError` if a file looks like lemma, form and features in another order than that of its format."""
-    found = detect_inflection(list(islice(read_rows(path, "tsv"), ROWS)))
-    if found is None or FEATURES not in named.names or not found.labels or found.columns == named.columns:
+def is_file_to_read_twice(path: str) -> bool:
+    """Return whether data can be looked into before they are read: neither stdin nor a built-in corpus."""
+    return path != "-" and not is_built_in(path, "pairs")
+
+
+def check_column_order(path: str, format_name: str | None, columns: Sequence[str]) -> None:
+    """Raise a `RegardError` if a file looks like lemma, form and features in another order than that of some columns.
+
+    Columns that are not lemma and features -> form are not checked, nor are those of a file with a header.
+    """
+    expected = find_inflection_format(columns)
+    if expected is None or not is_file_to_read_twice(path):
         return
+    table = "tsv" if format_name in TABLE_FORMATS else format_name
+    rows = list(islice(read_rows(path, table), ROWS))
+    found = detect_inflection(rows)
+    if found is None or not found.labels or find_inflection_format(found.columns) == expected:
+        return
+    place = expected.names.index(FEATURES)
+    if resolve_unit(TOKENS, [row[place] for row in rows if len(row) > place]).separator is not None:
+        return  # features, but few; another column only repeats
     number = next(number for number, label in found.labels.items() if label == FEATURES)
+    who = format_name if format_name in TABLE_FORMATS else "the training data"
     raise RegardError(
-        f"{path}: column {number} looks like features, but {format_name} is {', '.join(named.names)}; "
+        f"{path}: column {number} looks like features, but {who} is {', '.join(expected.names)}; "
         f"select the columns with --columns {','.join(found.columns)}"
     )
 

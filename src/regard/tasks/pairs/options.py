@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from regard.bounds import Bounds, check_bounds
 from regard.errors import RegardError
 from regard.tasks.actions import OptionalText
+
+if TYPE_CHECKING:
+    from regard.tasks.pairs.predictor import PairPredictor
 
 MAX_BEAM, MAX_LENGTH = 1000, 100_000
 """Upper bounds that protect against running out of memory by mistake."""
@@ -61,9 +66,25 @@ class PairExplainOptions:
         check_bounds(self, "explain: ")
 
 
-def resolve_format(name: str | None, predictor: Any) -> str | None:
-    """Return the given format of a file; by default the format of known columns that the run was trained with."""
-    from regard.data.formats.columns import TABLE_FORMATS
+def resolve_table(
+    path: str | os.PathLike[str], format_name: str | None, columns: str | None, predictor: PairPredictor
+) -> tuple[str | None, Sequence[str] | None]:
+    """Return the format and the columns of a file of pairs: the given ones, or else those of the training.
 
-    trained = predictor.recipe.data.format
-    return trained if name is None and trained in TABLE_FORMATS else name
+    Raises:
+        RegardError: No columns are given, and the file looks like lemma, form and features in another order.
+    """
+    from regard.data.formats.columns import TABLE_FORMATS
+    from regard.tasks.pairs.load import check_column_order
+
+    trained = predictor.recipe.data
+    if format_name is None and trained.format in TABLE_FORMATS:
+        format_name = trained.format
+    if columns is not None:
+        return format_name, tuple(columns.split(","))
+    named = TABLE_FORMATS.get(format_name or "")
+    chosen = trained.columns if named is None or format_name == trained.format else named.columns
+    if not chosen:
+        return format_name, None
+    check_column_order(os.fspath(path), format_name, chosen)
+    return format_name, chosen
