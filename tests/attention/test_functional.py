@@ -158,12 +158,15 @@ def test_the_reference_has_a_second_derivative_and_the_others_say_that_they_have
     query, keys, values = (tensor.requires_grad_() for tensor in tensors())
     assert torch.autograd.gradgradcheck(lambda q, k, v: attend(q, k, v, path="reference"), (query, keys, values))
     for path in ("sdpa", "tiled"):
-        out = attend(query, keys, values, path=path)
+        out, _ = attend(query, keys, values, path=path, return_weights=True)
         with pytest.raises(RegardError) as error:
             torch.autograd.grad(out.sum(), query, create_graph=True)
         assert str(error.value) == (
             'attend: this path has no second derivative; pass path="reference" to use create_graph=True'
         )
+    (gradient,) = torch.autograd.grad(attend(query, keys, values).sum(), query, create_graph=True)
+    with pytest.raises(RuntimeError, match="is not implemented"):  # torch's own function
+        gradient.sum().backward()
 
 
 @pytest.mark.parametrize(("name", "path"), EVERY)

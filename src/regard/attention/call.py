@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -25,6 +24,9 @@ from regard.attention.score_checks import as_dot_form, check_scores
 from regard.attention.scores import Bilinear, Dot, ReducedRank, Uniform, get_fixed_dot
 from regard.attention.visible import Index, Rule, count_indices, select_broadcast, select_index
 
+Owner = TypeVar("Owner")
+Value = TypeVar("Value")
+
 TILE_NUMBERS = {"cpu": 2**19, "cuda": 2**27}  # elements per tile: a core's cache, or enough to fill a GPU
 TILE_COLUMNS = 512
 
@@ -34,6 +36,18 @@ EXACT_DOTS = (Bilinear, Dot, ReducedRank, Uniform)
 # glibc returns freed blocks to the system, which clears and maps them again for every tile, until a larger block has
 # been freed once. After this one (never touched, so it costs nothing) tiles are up to four times faster.
 torch.empty(31 * 2**20, dtype=torch.uint8)
+
+
+class ComputedOnce(Generic[Owner, Value]):
+    """A property that is computed once; `functools.cached_property` takes a lock, which Dynamo cannot trace."""
+
+    def __init__(self, compute: Callable[[Owner], Value]) -> None:
+        self.compute, self.name, self.__doc__ = compute, compute.__name__, compute.__doc__
+
+    def __get__(self, instance: Owner, owner: type[Owner]) -> Value:
+        value = self.compute(instance)
+        setattr(instance, self.name, value)
+        return value
 
 
 class Terms(NamedTuple):
@@ -91,7 +105,7 @@ class Call:
     sink: Float[Tensor, "*sink_batch 1 1"] | None = None  # one more logit in the denominator of each row of a head
     is_prepared: bool = False  # whether the work per query and per key is done
 
-    @cached_property
+    @ComputedOnce
     def dot(self) -> DotForm | None:
         """The score as a dot product; None if it has no such form, or normalizer or sink need the dropped constant."""
         score = self.terms.score
@@ -103,7 +117,7 @@ class Call:
             return None
         return as_dot_form(score, score.as_dot(self.query, self.keys), self.query, self.keys)
 
-    @cached_property
+    @ComputedOnce
     def prepared(self) -> Call:
         """This call after the work per query and per key; the score of a dot product becomes a `FixedDot`."""
         return self.prepare(fold=self.query.is_cuda)
@@ -125,9 +139,7 @@ class Call:
             return Call(terms, query, keys, bias, parameters, self.sink, is_prepared=True)
         if form.key_bias is not None and fold:
             form = fold_key_bias(form)
-        if form.key_bias is not None:
-            over_keys = form.key_bias.unsqueeze(-2)
-            bias = over_keys if bias is None else bias + over_keys
+        bias = join_biases(bias, form.key_bias)
         hides = terms.visible is not None or self.bias is not None
         score = get_fixed_dot(form.scale)
         terms = Terms(score, terms.visible, terms.normalizer, terms.shape, hides, terms.dropout, terms.autocast)
@@ -215,6 +227,16 @@ def with_parameters(score: Score, parameters: tuple[Tensor, ...]) -> Score:
         return score
     replacements = {id(old): new for old, new in zip(current, parameters, strict=True)}
     return copy.deepcopy(score, replacements | {id(buffer): buffer for buffer in score.buffers()})
+
+
+def join_biases(
+    bias: Float[Tensor, "*bias_batch #queries #keys"] | None, key_bias: Float[Tensor, "*key_bias_batch keys"] | None
+) -> Float[Tensor, "..."] | None:
+    """Return the sum of a bias and a key bias, each of which may be missing."""
+    if key_bias is None:
+        return bias
+    over_keys = key_bias.unsqueeze(-2)
+    return over_keys if bias is None else bias + over_keys
 
 
 def fold_key_bias(form: DotForm) -> DotForm:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Literal, overload
 
@@ -14,7 +14,8 @@ from regard.attention.base_score import Score
 from regard.attention.call import Call, Terms
 from regard.attention.function_score import ScoreFunction
 from regard.attention.inputs import check_dropout, prepare_bias, prepare_inputs, prepare_sink
-from regard.attention.kernels.dispatch import choose_kernel, get_kernel, run_kernel
+from regard.attention.kernels.dispatch import choose_kernel, get_kernel, run_kernel, run_kernel_alone
+from regard.attention.kernels.kernel import ForwardJob
 from regard.attention.lazy_weights import build_weights
 from regard.attention.normalizers import as_normalizer
 from regard.attention.score_checks import check_score_inputs
@@ -122,11 +123,12 @@ def attend(
     call = Call(terms, query, keys, bias, sink=sink)
     for listen in _listeners.get():
         listen(call.terms, query, keys)
-    kernel = choose_kernel(call) if path is None else get_kernel(path, call)
-    with suspend_watching() if is_watching() else nullcontext():
+    job: ForwardJob = "forward" if return_weights or is_watching() else "output"
+    kernel = choose_kernel(call, job) if path is None else get_kernel(path, call, job)
+    if job == "output":
+        return run_kernel_alone(kernel, call, values)
+    with suspend_watching():
         result = run_kernel(kernel, call, values)
-    if not (return_weights or is_watching()):
-        return result.output
     weights = build_weights(call, result)
     if not lazy:
         weights = weights.clone()

@@ -24,7 +24,7 @@ from regard.attention.base_score import DotForm, upcast_matmul
 from regard.attention.call import Call, Terms, fold_key_bias
 from regard.attention.gradients import refuse_second_derivative
 from regard.attention.kernels.dispatch import choose_kernel, run_kernel, walk_rows
-from regard.attention.kernels.sdpa import SDPA
+from regard.attention.kernels.fused import SDPA
 from regard.attention.normalizers import Softmax
 from regard.attention.visible import Causal, is_query_independent, select_index, split_conjunction
 

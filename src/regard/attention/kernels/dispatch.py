@@ -18,10 +18,10 @@ from regard.attention.base_score import upcast
 from regard.attention.call import Call
 from regard.attention.gradients import refuse_second_derivative
 from regard.attention.kernels.dot_rows import DOT_ROWS
-from regard.attention.kernels.kernel import AttentionKernel, Reduce, Result
+from regard.attention.kernels.fused import SDPA
+from regard.attention.kernels.kernel import AttentionKernel, ForwardJob, Reduce, Result
 from regard.attention.kernels.mean import MEAN
 from regard.attention.kernels.reference import REFERENCE
-from regard.attention.kernels.sdpa import SDPA
 from regard.attention.kernels.tiled import TILED
 from regard.attention.kernels.triton.additive import TRITON_ADDITIVE
 from regard.attention.kernels.triton.distance import TRITON_DISTANCE
@@ -34,32 +34,34 @@ KERNELS = (MEAN, TRITON_DOT, SDPA, TRITON_ADDITIVE, DOT_ROWS, REFERENCE, TRITON_
 """In order of preference; the last one supports every call."""
 
 
-def choose_kernel(call: Call) -> AttentionKernel:
+def choose_kernel(call: Call, job: ForwardJob = "forward") -> AttentionKernel:
     """Return the fastest kernel that supports a call."""
     if math.prod(call.terms.shape) == 0:
         return REFERENCE  # nothing to compute
     form = call.terms.score.form
     for kernel in KERNELS:
-        if (
-            kernel.forward is None
-            or form not in kernel.forms
-            or kernel.get_unsupported_reason(call, "forward") is not None
-        ):
+        if kernel.forward is None or form not in kernel.forms or kernel.get_unsupported_reason(call, job) is not None:
             continue
         if kernel.worthwhile is None or kernel.worthwhile(call):
             return kernel
     raise AssertionError("the last kernel supports every call")
 
 
-def get_kernel(path: object, call: Call) -> AttentionKernel:
+def get_kernel(path: object, call: Call, job: ForwardJob = "forward") -> AttentionKernel:
     """Return the kernel of a name; raise a `RegardError` if it does not support the call."""
     kernels = {kernel.name: kernel for kernel in KERNELS if kernel.forward is not None}
     if not isinstance(path, str) or path not in kernels:
         raise unknown_name("path", path, kernels)
-    reason = kernels[path].get_unsupported_reason(call, "forward")
+    reason = kernels[path].get_unsupported_reason(call, job)
     if reason is not None:
         raise RegardError(f'path "{path}" does not support this call: {reason}; use path=None, "tiled" or "reference"')
     return kernels[path]
+
+
+def run_kernel_alone(kernel: AttentionKernel, call: Call, values: Float[Tensor, "*values_batch keys width"]) -> Tensor:
+    """Run a kernel for its output, without what weights would need if that is faster."""
+    output = None if kernel.attend_alone is None else kernel.attend_alone(call, values)
+    return run_kernel(kernel, call, values).output if output is None else output
 
 
 def run_kernel(kernel: AttentionKernel, call: Call, values: Float[Tensor, "*values_batch keys width"]) -> Result:

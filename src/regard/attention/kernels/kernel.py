@@ -1,6 +1,6 @@
 """The interface of a kernel: one way to compute attention or part of it, an entry of `KERNELS`.
 
-A kernel declares which calls it supports and provides any of four functions. Other kernels fill in
+A kernel declares which calls it supports and provides any of five functions. Other kernels fill in
 for missing ones: without `backward`, gradients are computed in tiles; without `reduce`, reductions
 are computed from blocks of rows.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from jaxtyping import Float
 from torch import Tensor
@@ -28,6 +28,11 @@ NOT_OF_FORM: dict[Form, str] = {
 """Why a kernel for scores of a form does not support a score of another form."""
 
 
+ForwardJob = Literal["forward", "output"]
+FORWARD_JOBS: tuple[ForwardJob, ...] = get_args(ForwardJob)
+"""The jobs in which a kernel computes the output."""
+
+
 class Result(NamedTuple):
     """The result of a kernel's forward."""
 
@@ -41,6 +46,9 @@ class Result(NamedTuple):
 
 Forward = Callable[[Call, Tensor], Result]
 """Compute the result of a prepared call and its values, without gradient."""
+
+AttendAlone = Callable[[Call, Tensor], Tensor | None]
+"""Compute the output of an unprepared call under torch's autograd, and nothing for weights; None if unsupported."""
 
 Backward = Callable[[Call, Tensor, Result, Tensor, tuple[bool, ...]], tuple[Tensor | None, ...]]
 """Compute gradients from call, values, result, gradient of the output, and which gradients are needed.
@@ -60,7 +68,8 @@ class AttentionKernel:
     """One way to compute attention or part of it; functions a kernel does not provide are None.
 
     `unsupported_reason(call, job)` returns why the kernel does not support a call, or None if it does.
-    The job is "forward", "rows", or the name of a reduction such as "top:5".
+    The job is "forward", "output" for a forward whose weights nobody asked for, "rows", or the name of a reduction
+    such as "top:5".
     """
 
     name: str  # the value of `path` in `attend`
@@ -72,6 +81,7 @@ class AttentionKernel:
     backward: Backward | None = None
     reduce: Reduce | None = None
     rows: WalkRows | None = None
+    attend_alone: AttendAlone | None = None
     takes_key_bias: bool = False  # `forward` takes the key bias of a score as a bias, also on a GPU
     differentiable: bool = False  # `forward` runs on the unprepared call under torch's autograd
 
@@ -84,7 +94,7 @@ class AttentionKernel:
             return f"it runs on {' and '.join(self.devices)}, not on {call.query.device.type}"
         if self.unsupported_reason is not None and (reason := self.unsupported_reason(call, job)) is not None:
             return reason
-        if job == "forward" and self.backward is None and not self.differentiable:
+        if job in FORWARD_JOBS and self.backward is None and not self.differentiable:
             if terms.dropout:
                 return "it has no backward, and the tiled backward would drop other weights"
             if not terms.normalizer.shares_by_weight:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import reduce
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import torch
@@ -22,9 +23,8 @@ from torch.nn.functional import pad
 from regard.attention.base_score import upcast
 from regard.attention.call import Call, Terms, iter_blocks
 from regard.attention.kernels.dot_backward import dot_backward
-from regard.attention.kernels.kernel import NOT_OF_FORM, AttentionKernel, Result
+from regard.attention.kernels.kernel import Result
 from regard.attention.kernels.operators import Operator, OperatorInputs, choose_operator
-from regard.attention.normalizers import Softmax
 from regard.attention.visible import (
     And,
     Causal,
@@ -149,12 +149,15 @@ def backward_parts(
     inputs: tuple[Tensor, ...],
     bias: Tensor | None,
     of_rows: tuple[Tensor, ...],
-    extras: list[Any],
+    extras: list[Any] | None,
 ) -> tuple[Tensor, ...]:
-    """Sum the gradients of query, keys and values over parts; `of_rows` are gradient, output and log-sum-exp."""
+    """Sum the gradients of query, keys and values over parts; `of_rows` are gradient, output and log-sum-exp.
+
+    `extras` may be None on a CPU, whose operator saves no data.
+    """
     query, *_ = inputs
     sums = None
-    for part, extra in zip(iter_parts(terms, bias, query), extras, strict=True):
+    for part, extra in zip(iter_parts(terms, bias, query), repeat(None) if extras is None else extras, strict=False):
         operator, operator_inputs = part.prepare(terms, inputs)
         gradient, output, lse = (select_index(tensor, -2, part.rows) for tensor in of_rows)
         gradients = operator.backward(operator_inputs, gradient, output, lse[..., 0], extra)
@@ -185,10 +188,14 @@ class OperatorPart(NamedTuple):
         query, keys, values = inputs
         operator = choose_operator(query, self.mask is not None)
         assert operator is not None and terms.score.dot_scale is not None
+        return operator, self.select(query, keys, values, terms.score.dot_scale)
+
+    def select(self, query: Tensor, keys: Tensor, values: Tensor, scale: float) -> OperatorInputs:
+        """Return the inputs of the operator for this part."""
         if not self.whole:
             query = select_index(query, -2, self.rows)
             keys, values = (select_index(tensor, -2, self.cols) for tensor in (keys, values))
-        return operator, OperatorInputs(query, keys, values, self.mask, self.causal, terms.score.dot_scale)
+        return OperatorInputs(query, keys, values, self.mask, self.causal, scale)
 
     def may_be_blind(self, lse: Float[Tensor, "batch heads rows"]) -> bool:
         """Return whether a row may see no key; the operators report a log-sum-exp of 0 for those."""
@@ -212,21 +219,27 @@ def iter_parts(terms: Terms, bias: Tensor | None, like: Tensor) -> Iterator[Oper
     if math.prod(terms.shape) == 0:
         return  # the operators would crash the process
     everything = slice(0, n), slice(0, m)
-    small = bias is None or bias.shape[-2] == 1
-    if terms.visible is None and (small or len(terms.shape) <= 4):  # the bias is the mask
+    if terms.visible is None and not has_row_masks(terms, bias):  # the bias is the mask
         yield OperatorPart(*everything, True, mask=build_mask(terms, [], bias, *everything, like))
         return
-    rules = split_conjunction(terms.visible)
-    if (bias is not None and bias.shape[-2] > 1) or not all(
-        isinstance(rule, Causal) or is_query_independent(rule) for rule in rules
-    ):
+    if has_row_masks(terms, bias):
         yield from iter_masked_parts(terms, bias, like)
         return
+    rules = split_conjunction(terms.visible)
     offset = min([m, *(rule.offset(terms.shape) for rule in rules if isinstance(rule, Causal))])
     for_all = [rule for rule in rules if not isinstance(rule, Causal)]
     for rows, cols, is_causal in iter_causal_parts(n, m, offset):
         mask = build_mask(terms, for_all, bias, slice(0, 1), cols, like)
         yield OperatorPart(rows, cols, (rows, cols) == everything, is_causal, mask)
+
+
+def has_row_masks(terms: Terms, bias: Tensor | None) -> bool:
+    """Return whether queries need different rows of a mask that has to be made."""
+    has_matrix = bias is not None and bias.shape[-2] > 1
+    if terms.visible is None:
+        return has_matrix and len(terms.shape) > 4
+    rules = split_conjunction(terms.visible)
+    return has_matrix or not all(isinstance(rule, Causal) or is_query_independent(rule) for rule in rules)
 
 
 def iter_causal_parts(n: int, m: int, offset: int) -> Iterator[tuple[slice, slice, bool]]:
@@ -246,15 +259,19 @@ def iter_causal_parts(n: int, m: int, offset: int) -> Iterator[tuple[slice, slic
 def iter_masked_parts(terms: Terms, bias: Tensor | None, like: Tensor) -> Iterator[OperatorPart]:
     """Yield blocks of rows, each with the keys within its reach and a mask for them."""
     *_, n, m = terms.shape
-    first = build_mask(terms, split_conjunction(terms.visible), bias, slice(0, 1), slice(0, 1), like)
-    mask_count = 1 if first is None else first.numel()  # one per sequence and head, or one for all
-    size = max(1, MASK_NUMBERS // (m * mask_count))
-    for rows in iter_blocks(range(n), size):
+    for rows in iter_blocks(range(n), count_mask_rows(terms, bias, like)):
         reach = range(m) if terms.visible is None else terms.visible.reach(range(rows.start, rows.stop), terms.shape)
         if len(reach):
             cols = slice(reach.start, reach.stop)
             mask = build_mask(terms, split_conjunction(terms.visible), bias, rows, cols, like)
             yield OperatorPart(rows, cols, False, mask=mask)
+
+
+def count_mask_rows(terms: Terms, bias: Tensor | None, like: Tensor) -> int:
+    """Return how many rows of a mask fit into memory."""
+    first = build_mask(terms, split_conjunction(terms.visible), bias, slice(0, 1), slice(0, 1), like)
+    mask_count = 1 if first is None else first.numel()  # one per sequence and head, or one for all
+    return max(1, MASK_NUMBERS // (terms.shape[-1] * mask_count))
 
 
 def build_mask(
@@ -287,6 +304,8 @@ def flatten_batch(tensor: Tensor, batch: torch.Size, *, expand: bool) -> Shaped[
     """
     if len(batch) == 2 and tensor.ndim == 4 and (not expand or tensor.shape[:2] == batch):
         return tensor
+    if len(batch) == 1 and tensor.ndim == 3 and (not expand or tensor.shape[:1] == batch):
+        return tensor.unsqueeze(0)
     *batch_shape, rows, cols = (1,) * (len(batch) + 2 - tensor.ndim) + tensor.shape
     lead, heads = batch_shape[:-1], batch_shape[-1:]
     if expand or (len(lead) > 1 and any(size != 1 for size in lead)):
@@ -294,24 +313,3 @@ def flatten_batch(tensor: Tensor, batch: torch.Size, *, expand: bool) -> Shaped[
     if expand:
         heads = list(batch[-1:])
     return tensor.expand(*lead, *heads, rows, cols).reshape(math.prod(lead), math.prod(heads), rows, cols)
-
-
-def unsupported_reason(call: Call, job: str) -> str | None:
-    """Return why torch's fused operators do not support a call; None if they do."""
-    terms, query = call.terms, call.query
-    if not terms.normalizer.ranked:
-        return f"{type(terms.score).__name__} {NOT_OF_FORM['dot']}"
-    if not isinstance(terms.normalizer, Softmax):
-        return f"{type(terms.normalizer).__name__} is not softmax"
-    if terms.dropout:
-        return "the fused operators do not support dropout in linear memory"
-    if choose_operator(query, mask=True) is None:
-        return f"no fused operator supports {str(query.dtype).removeprefix('torch.')} on {query.device.type}"
-    if call.bias is not None and query.is_cuda and query.dtype != torch.float32:
-        return "the fused operators would round the bias to half precision"
-    return f"{type(terms.score).__name__} {NOT_OF_FORM['dot']}" if call.dot is None else None
-
-
-SDPA = AttentionKernel(
-    "sdpa", forms=("dot", "constant"), unsupported_reason=unsupported_reason, forward=forward, backward=backward
-)

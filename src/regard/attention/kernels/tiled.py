@@ -14,7 +14,7 @@ from torch import Tensor
 from regard.attention.base_score import upcast, upcast_matmul
 from regard.attention.call import Call
 from regard.attention.gradients import GradientSums, add_rows
-from regard.attention.kernels.kernel import AttentionKernel, Result
+from regard.attention.kernels.kernel import FORWARD_JOBS, AttentionKernel, Result
 from regard.attention.normalizers import LOG2_E, Softmax
 from regard.attention.reductions import LogRows, Rows, reduce_rows
 from regard.attention.rng_state import RandomState
@@ -147,7 +147,7 @@ def reduce(call: Call, statistic: Float[Tensor, "*batch queries 1"], names: Sequ
 
 def get_unsupported_reason(call: Call, job: str) -> str | None:
     """Return why tiles cannot compute a call, or None."""
-    if job == "forward" and call.terms.score.needs_autograd(call.query, call.keys):
+    if job in FORWARD_JOBS and call.terms.score.needs_autograd(call.query, call.keys):
         return f"{call.terms.score.title} closes over tensors that need a gradient"
     return None
 

@@ -12,8 +12,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.attention.call import Call, iter_blocks
-from regard.attention.kernels.kernel import NOT_OF_FORM, AttentionKernel, Result
-from regard.attention.kernels.sdpa import SDPA, to_four_axes
+from regard.attention.kernels.fused import SDPA
+from regard.attention.kernels.kernel import FORWARD_JOBS, NOT_OF_FORM, AttentionKernel, Result
+from regard.attention.kernels.sdpa import to_four_axes
 from regard.attention.kernels.tiled import TILED
 from regard.attention.kernels.triton.support import (
     LAUNCH_OPTIONS,
@@ -320,7 +321,7 @@ def round_up(number: int) -> int:
 
 def unsupported_reason(call: Call, job: str) -> str | None:
     """Return why the programs do not support a call or a reduction; None if they do."""
-    if job == "forward":
+    if job in FORWARD_JOBS:
         return get_forward_reason(call)
     if find_product(call) is None:
         return f"{type(call.terms.score).__name__} {NOT_OF_FORM['dot']}"
