@@ -17,6 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.attention.visible import fits_axis
 from regard.errors import RegardError
 
 Heads = int | Sequence[int] | None
@@ -213,6 +214,6 @@ def broadcast_shapes(*shapes: Sequence[int]) -> torch.Size:
     max_axes = max(len(shape) for shape in shapes)
     padded = [(1,) * (max_axes - len(shape)) + tuple(shape) for shape in shapes]
     result = torch.Size(next((size for size in sizes if size != 1), 1) for sizes in zip(*padded, strict=True))
-    if any(size not in (1, expected) for shape in padded for size, expected in zip(shape, result, strict=True)):
+    if not all(fits_axis(size, expected) for shape in padded for size, expected in zip(shape, result, strict=True)):
         raise ValueError(f"{', '.join(str(tuple(shape)) for shape in shapes)} do not broadcast")
     return result

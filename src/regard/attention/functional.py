@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Literal, overload
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -121,6 +122,8 @@ def attend(
     sink = prepare_sink(sink, row_normalizer, query, shape)
     terms = Terms(module, rule, row_normalizer, shape, dropout=dropout, autocast=autocast)
     call = Call(terms, query, keys, bias, sink=sink)
+    if torch.compiler.is_compiling():  # context variables would break the graph
+        return attend_in_graph(call, values, path, return_weights=return_weights)
     for listen in _listeners.get():
         listen(call.terms, query, keys)
     job: ForwardJob = "forward" if return_weights or is_watching() else "output"
@@ -134,6 +137,16 @@ def attend(
         weights = weights.clone()
     report(weights)
     return (result.output, weights) if return_weights else result.output
+
+
+def attend_in_graph(
+    call: Call, values: Tensor, path: str | None, *, return_weights: bool
+) -> Tensor | tuple[Tensor, Weights]:
+    """Run a call in code that is being compiled, where nothing is watched and weights are a matrix."""
+    from regard.attention.kernels.compiled import run_compiled  # registers operators
+
+    result = run_compiled(call, values, path, weights=return_weights)
+    return (result.output, build_weights(call, result)) if return_weights else result.output
 
 
 CallHook = Callable[[Terms, Tensor, Tensor], None]

@@ -75,7 +75,7 @@ class Gaussian(Kernel):
     def as_dot(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> DotForm:
         check_same_width(self, query, keys)
         width: Tensor = self.width
-        if width.ndim == 0 and not width.requires_grad and width.is_cpu:
+        if width.ndim == 0 and not width.requires_grad and width.is_cpu and not torch.compiler.is_compiling():
             width_value = width.item()  # a Python float, so queries are not rounded
             query, keys, norms = center_keys(query, keys, max_norm=NEAR * width_value)
             return DotForm(query, keys, width_value**-2, scaled_squared_norms(keys, norms, width_value**-2 / -2))
@@ -252,7 +252,7 @@ def needs_centering(keys: Float[Tensor, "..."], norms: Float[Tensor, "..."], max
     """
     if keys.dtype in (torch.float16, torch.bfloat16) or keys.numel() == 0:
         return False
-    if not keys.is_cpu:
+    if not keys.is_cpu or torch.compiler.is_compiling():
         return True
     if norms.amax().item() <= max_norm:
         return False

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.base_score import DotForm, Score
+from regard.attention.visible import fits_axis
 from regard.errors import RegardError
 
 
@@ -53,7 +54,7 @@ def check_type(caller: str, name: str, tensor: Tensor, parameters: Tensor) -> No
 def broadcasts_to(axes: tuple[int, ...], batch: tuple[int, ...]) -> bool:
     """Return whether these axes broadcast to the last axes of a batch."""
     pairs = zip(reversed(axes), reversed(batch), strict=False)
-    return len(axes) <= len(batch) and all(size in (1, expected) for size, expected in pairs)
+    return len(axes) <= len(batch) and all(fits_axis(size, expected) for size, expected in pairs)
 
 
 def check_same_width(score: Score, query: Tensor, keys: Tensor) -> None:

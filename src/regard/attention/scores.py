@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import ClassVar
 
 import torch
@@ -267,6 +267,20 @@ class Concat(SplitScore):
         return tanh_energy(query, keys, self.energy)
 
 
+class PreparedAdditive(Score):
+    """The additive score w·tanh(q + k) of queries and keys that are already projected."""
+
+    form: Form = "additive"
+
+    def __init__(self, energy: Float[Tensor, "*heads hidden"]) -> None:
+        super().__init__()
+        self.energy = energy
+        self.numbers_each = energy.shape[-1]
+
+    def forward(self, query: Float[Tensor, "..."], keys: Float[Tensor, "..."]) -> Tensor:
+        return tanh_energy(query, keys, self.energy)
+
+
 class Uniform(Score):
     """The same score for every key: the output is the mean of the visible values.
 
@@ -333,15 +347,17 @@ def as_score(score: object) -> Score:
 
 
 def resolve_score(score: object) -> Score:
-    """Return a score as `as_score` does, but from a cache: creating a module per call is slow."""
-    return build_cached_score(score) if isinstance(score, str) and score in PARAMETER_FREE else as_score(score)
+    """Return a score as `as_score` does; those of a name that requires no parameters are shared: do not modify them."""
+    return SHARED_SCORES[score] if isinstance(score, str) and score in SHARED_SCORES else as_score(score)
 
 
-@cache
-def build_cached_score(name: str) -> Score:
-    """Return the shared score of a name that requires no parameters; do not modify it."""
-    with torch.inference_mode(False), torch.device("cpu"):  # independent of the context of the first call
-        return PARAMETER_FREE[name]()
+def build_shared_scores() -> dict[str, Score]:
+    """Build the scores of all names that require no parameters."""
+    with torch.inference_mode(False), torch.device("cpu"):  # independent of the context of the import
+        return {name: kind() for name, kind in PARAMETER_FREE.items()}
+
+
+SHARED_SCORES = build_shared_scores()
 
 
 def build_score(

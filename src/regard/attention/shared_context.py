@@ -1,4 +1,4 @@
-"""Context managers that threads share, and context variables set for a while."""
+"""Context managers that threads share, context variables set for a while, and functions that are never compiled."""
 
 from __future__ import annotations
 
@@ -48,3 +48,13 @@ def set_variable(variable: ContextVar[Value], value: Value) -> Iterator[None]:
 def disable_compile() -> AbstractContextManager[None]:
     """Return a context that runs compiled code uncompiled, because compiled graphs call no hooks."""
     return share_context("uncompiled", lambda: torch.compiler.set_stance("force_eager"))
+
+
+def run_uncompiled(function: Callable[..., Value], *arguments: object) -> Value:
+    """Call a function; code compiled by `torch.compile` is interrupted for it.
+
+    This is for recurrences, which torch either does not compile or compiles anew for each length.
+    """
+    if torch.compiler.is_compiling():
+        return torch.compiler.disable(function)(*arguments)
+    return function(*arguments)

@@ -491,9 +491,14 @@ def insert_batch_axes(tensor: Tensor, trailing_axes: int, shape: torch.Size) -> 
     return tensor.reshape((*leading, *missing, *tensor.shape[tensor.ndim - trailing_axes :]))
 
 
+def fits_axis(size: int, expected: int) -> bool:
+    """Return whether an axis broadcasts to a size; `in` would not compare the symbols of torch.compile."""
+    return size == 1 or size == expected
+
+
 def check_broadcast(name: str, actual: torch.Size, shape: torch.Size) -> None:
     """Raise a `RegardError` unless a shape broadcasts to another."""
-    if len(actual) > len(shape) or any(a not in (1, b) for a, b in zip(actual[::-1], shape[::-1], strict=False)):
+    if len(actual) > len(shape) or not all(map(fits_axis, actual[::-1], shape[::-1])):
         hint = "; for one mask per sequence, insert axes of size 1" if actual == (shape[0], shape[-1]) else ""
         raise RegardError(f"{name}: shape {tuple(actual)} does not broadcast to {tuple(shape)}{hint}")
 
@@ -501,5 +506,5 @@ def check_broadcast(name: str, actual: torch.Size, shape: torch.Size) -> None:
 def check_batch_prefix(name: str, leading: torch.Size, shape: torch.Size) -> None:
     """Raise a `RegardError` unless a rule's batch axes are the first of *batch."""
     batch = shape[:-2]
-    if len(leading) > len(batch) or any(a not in (1, b) for a, b in zip(leading, batch, strict=False)):
+    if len(leading) > len(batch) or not all(map(fits_axis, leading, batch)):
         raise RegardError(f"{name}: expected the first axes of the batch {tuple(batch)}, got {tuple(leading)}")

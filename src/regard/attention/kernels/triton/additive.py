@@ -26,7 +26,7 @@ from regard.attention.kernels.triton.support import (
     view,
 )
 from regard.attention.normalizers import LOG2_E, Softmax
-from regard.attention.scores import Additive, Concat
+from regard.attention.scores import Additive, Concat, PreparedAdditive
 
 MAX_OWN = 128  # positions of a block, each in a thread of its own
 PROGRAMS = 264  # two for each multiprocessor of an H200
@@ -110,7 +110,7 @@ class Dropout(NamedTuple):
 def get_energy(call: Call) -> Float[Tensor, "*heads hidden"]:
     """Return the vector w of a prepared call."""
     score = call.bind_parameters().terms.score
-    assert isinstance(score, (Additive, Concat, PrecomputedScore))
+    assert isinstance(score, (Additive, Concat, PrecomputedScore, PreparedAdditive))
     return score.energy
 
 
