@@ -17,7 +17,7 @@ from regard.attention.inputs import check_dropout
 from regard.attention.normalizers import as_normalizer
 from regard.attention.score_checks import check_positive_sizes, check_type
 from regard.attention.scores import as_score, build_score
-from regard.attention.visible import Rule, as_rule, map_tensor_rules
+from regard.attention.visible import Rule, as_rule, fits_axis, map_tensor_rules
 from regard.attention.weights import Weights
 from regard.errors import RegardError
 from regard.layers.cache import KeyValueCache
@@ -315,9 +315,7 @@ class MultiHeadAttention(nn.Module):
         leading = tensor.shape[:-2]
         has_head_axis = len(leading) > len(batch)
         expected = (*batch, self.heads) if has_head_axis else batch
-        if len(leading) > len(expected) or any(
-            a not in (1, b) for a, b in zip(leading[::-1], expected[::-1], strict=False)
-        ):
+        if len(leading) > len(expected) or not all(map(fits_axis, leading[::-1], expected[::-1])):
             raise RegardError(
                 f"{name} must have shape ({', '.join(map(str, batch))}, n, m), or with an axis for the heads "
                 f"(1 or {', '.join(map(str, batch))}, {self.heads}, n, m), got {tuple(tensor.shape)}"

@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from regard.attention.shared_context import run_uncompiled
 from regard.errors import RegardError, refuse_less
 from regard.layers.lengths import AnyLengths, SequenceLengths
 
@@ -74,12 +75,13 @@ class Crf(nn.Module):
         """Return the log-probability of tags among all sequences of the same length.
 
         Without `lengths` there is no padding; values in the padding are ignored. Tags of probability zero raise a
-        `RegardError` on a CPU. On a GPU they give NaN, because checking them would mean waiting for the device.
+        `RegardError` on a CPU. On a GPU they give NaN, because checking them would mean waiting for the device, and
+        so they do in compiled code.
         """
         trellis = self._build_trellis(scores, lengths)
         tags = tags.masked_fill(~trellis.real, 0).long()
         forbidden = self._find_forbidden(tags, trellis.real)
-        if tags.is_cpu and forbidden.any():
+        if tags.is_cpu and not torch.compiler.is_compiling() and forbidden.any():
             row, step = forbidden.nonzero()[0].tolist()
             raise RegardError(f"Crf: sequence {row} {self._describe_violation(tags[row].tolist(), step)}")
         tags = tags.clamp(0, self.tags - 1)
@@ -171,6 +173,11 @@ def compute_backward_scores(
     `reduce` combines what may follow: `torch.logsumexp` sums over all sequences, `torch.amax` takes
     the best. The constant keeps the highest score near zero, unless no sequence is allowed.
     """
+    return run_uncompiled(walk_backward, trellis, reduce)
+
+
+def walk_backward(trellis: Trellis, reduce: Callable[[Tensor, int], Tensor]) -> Float[Tensor, "batch time tags"]:
+    """Compute the backward scores step by step, from the last to the first."""
     steps = trellis.scores.unbind(1)
     backward_scores = [steps[-1]]
     for step in range(len(steps) - 2, -1, -1):
@@ -193,7 +200,9 @@ def viterbi(trellis: Trellis) -> Int[Tensor, "batch time"]:
 
 
 def check_feasible(backward_scores: Float[Tensor, "batch time tags"], real: Bool[Tensor, "batch time"]) -> None:
-    """Raise a `RegardError` if the constraints allow no sequence of some length."""
+    """Raise a `RegardError` if the constraints allow no sequence of some length; compiled code does not check this."""
+    if torch.compiler.is_compiling():
+        return
     infeasible = backward_scores[:, 0].amax(-1) < INFEASIBLE
     if infeasible.any():
         length = int(real[infeasible][0].sum())
@@ -204,7 +213,7 @@ def prepare_lengths(lengths: AnyLengths | None, scores: Float[Tensor, "batch tim
     """Return the lengths on the device of the scores; defaults to the full length."""
     batch, time, _ = scores.shape
     lengths = SequenceLengths.of(torch.full((batch,), time) if lengths is None else lengths, scores.device)
-    if batch and not 1 <= min(lengths.tolist()) <= max(lengths.tolist()) <= time:
+    if not torch.compiler.is_compiling() and batch and not 1 <= min(lengths.tolist()) <= max(lengths.tolist()) <= time:
         raise RegardError(
             f"Crf: lengths must be at least 1 and at most {time}, "
             f"got {min(lengths.tolist())} to {max(lengths.tolist())}"

@@ -12,6 +12,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from regard.attention.shared_context import run_uncompiled
+
 NEVER = -1e30
 
 
@@ -77,6 +79,13 @@ def predict_alignment(
         transitions: As in `normalize_transitions`.
         emissions: log p(y_i | a_i); that of the last step is not used.
     """
+    return run_uncompiled(walk_forward, transitions, emissions)
+
+
+def walk_forward(
+    transitions: Float[Tensor, "batch target source source"], emissions: Float[Tensor, "batch target source"]
+) -> Float[Tensor, "batch target source"]:
+    """Run the forward algorithm step by step."""
     steps = [start_alignment(transitions[:, 0])]
     for index in range(1, transitions.shape[1]):
         steps.append(move_alignment(steps[-1], emissions[:, index - 1], transitions[:, index]))

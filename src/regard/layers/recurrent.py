@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
+from regard.attention.shared_context import run_uncompiled
 from regard.errors import RegardError, refuse_less, unknown_name
 from regard.layers.dropout import drop, drop_for_all_steps
 from regard.layers.lengths import AnyLengths, SequenceLengths, to_device
@@ -89,11 +90,20 @@ class Recurrent(nn.Module):
         is that at the end of each sequence. For a bidirectional stack, the last state is that of the
         backward direction, after it has read the whole sequence.
         """
+        return run_uncompiled(self._run, inputs, lengths, state)
+
+    def _run(
+        self,
+        inputs: Float[Tensor, "batch time inputs"],
+        lengths: AnyLengths | None,
+        state: Sequence[LayerState] | None,
+    ) -> tuple[Float[Tensor, "batch time width"], list[LayerState]]:
+        """Run all layers in the fastest way."""
         if runs_in_half(inputs):
             with torch.autocast("cuda", enabled=False):
                 dtype = self.stack.all_weights[0][0].dtype
                 cast_state = None if state is None else [tuple(part.to(dtype) for part in layer) for layer in state]
-                return self.forward(inputs.to(dtype), lengths, cast_state)
+                return self._run(inputs.to(dtype), lengths, cast_state)
         lengths = None if lengths is None else SequenceLengths.of(lengths, inputs.device)
         if lengths is not None and lengths.has_no_padding(inputs.shape[1]):
             lengths = None
@@ -121,9 +131,15 @@ class Recurrent(nn.Module):
         In a bidirectional stack this is the only layer whose forward half depends only on earlier
         steps, and whose backward half depends only on later ones.
         """
+        return run_uncompiled(self._run_first_layer, inputs, lengths)
+
+    def _run_first_layer(
+        self, inputs: Float[Tensor, "batch time inputs"], lengths: AnyLengths | None
+    ) -> Float[Tensor, "batch time width"]:
+        """Run the first layer in the fastest way."""
         if runs_in_half(inputs):
             with torch.autocast("cuda", enabled=False):
-                return self.run_first_layer(inputs.to(self.stack.all_weights[0][0].dtype), lengths)
+                return self._run_first_layer(inputs.to(self.stack.all_weights[0][0].dtype), lengths)
         lengths = None if lengths is None else SequenceLengths.of(lengths, inputs.device)
         if self.layers == 1:
             return self(inputs, lengths)[0]
@@ -238,6 +254,12 @@ class Recurrent(nn.Module):
         self, inputs: Float[Tensor, "batch inputs"], state: Sequence[LayerState]
     ) -> tuple[Float[Tensor, "batch hidden"], list[LayerState]]:
         """Run one step of every layer; return the output of the last layer and the new states."""
+        return run_uncompiled(self._step, inputs, state)
+
+    def _step(
+        self, inputs: Float[Tensor, "batch inputs"], state: Sequence[LayerState]
+    ) -> tuple[Float[Tensor, "batch hidden"], list[LayerState]]:
+        """Run one step of every layer."""
         if self.bidirectional:
             raise RegardError("Recurrent: step does not support bidirectional layers")
         if self._drops_for_all_steps():

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from regard.attention.normalizers import NORMALIZERS
 from regard.attention.scores import SCORE_ACTIVATIONS, SCORES
+from regard.attention.shared_context import run_uncompiled
 from regard.batch import PAD, Batch
 from regard.bounds import Heads, Layers, Power, Share, VocabularySize, Width, check_bounds
 from regard.errors import RegardError
@@ -168,8 +169,7 @@ class RecurrentSeq2Seq(Seq2Seq):
         embedded = self._embed_target(batch.target_in)
         if self.config.feeds:
             state = self._encode(batch, looks=embedded.shape[1])
-            steps = [self._advance(step_input, state) for step_input in embedded.unbind(1)]
-            return self._to_features(stack_steps(steps), state)
+            return self._to_features(run_uncompiled(self._advance_all, embedded, state), state)
         state = self._encode(batch, looks=1)
         states, _ = self._get_decoder()(embedded, state=state.layers)
         if self.attention is None or state.memory is None:
@@ -211,6 +211,10 @@ class RecurrentSeq2Seq(Seq2Seq):
         fed = self.config.feeds and self.config.attention == "after"
         feed = states.new_zeros(len(states), self.compose.width) if fed else None
         return RecurrentState(self.attention.remember(states, lengths, looks), layers, feed, copy_source)
+
+    def _advance_all(self, embedded: Float[Tensor, "rows target embedding"], state: RecurrentState) -> DecoderStep:
+        """Run all decoder steps, one after the other."""
+        return stack_steps([self._advance(step_input, state) for step_input in embedded.unbind(1)])
 
     def _advance(self, embedded: Float[Tensor, "rows embedding"], state: RecurrentState) -> DecoderStep:
         """Run one decoder step for every hypothesis and update the state."""

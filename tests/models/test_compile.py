@@ -1,0 +1,22 @@
+"""Every model trains compiled as it does uncompiled; models without recurrences are one graph."""
+
+import pytest
+
+from regard.models import MODELS
+
+from ..attention.test_compile import run_python
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODELS)
+def test_a_compiled_model_trains_as_an_uncompiled_one(name):
+    run_python("-m", "tests.models.compile_cases", name)
+
+
+@pytest.mark.slow
+def test_the_command_trains_a_compiled_model(tmp_path):
+    sizes = ("--width", "16", "--heads", "2", "--encoder-layers", "1", "--decoder-layers", "1")
+    steps = ("--steps", "3", "--batch-tokens", "150", "--validate-every", "3", "--corpus-size", "200")
+    model = ("--model", "transformer", *sizes, "--device", "cpu", "--compile", "true", "--quiet")
+    run_python("-m", "regard", "train", "reverse", *model, *steps, "--out", str(tmp_path / "run"))
+    assert (tmp_path / "run" / "model.safetensors").exists()
