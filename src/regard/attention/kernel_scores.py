@@ -228,7 +228,8 @@ def scaled_square(values: Float[Tensor, "*positions"], scale: float) -> Float[Te
 
 def detached_norms(keys: Float[Tensor, "*positions width"]) -> Float[Tensor, "*positions"]:
     """Return |k| without gradient."""
-    return torch.linalg.vector_norm(upcast(keys).detach(), dim=-1)
+    half = keys.dtype in (torch.float16, torch.bfloat16)
+    return torch.linalg.vector_norm(keys.detach(), dim=-1, dtype=torch.float32 if half else None)
 
 
 def center_keys(

@@ -1,12 +1,14 @@
 """The existing programs compile for Hopper, and the check sees spilled registers."""
 
 import importlib.util
+from unittest.mock import patch
 
 import pytest
 import torch
 from torch import Tensor
 
 from regard.attention import Additive, Boxcar, Epanechnikov, SoftCap, attend, causal, documents, lengths
+from regard.attention.kernels.triton import dot
 from regard.attention.kernels.triton.additive import TRITON_ADDITIVE
 from regard.attention.kernels.triton.distance import TRITON_DISTANCE
 from regard.attention.kernels.triton.dot import TRITON_DOT
@@ -65,6 +67,10 @@ def launch_dot_programs() -> None:
     weights, _ = make_call()
     for names in (["entropy"], ["received", "entropy"], ["top:16"]):
         TRITON_DOT.reduce(weights.call, weights.statistic, names)
+    with patch.object(dot, "SCRATCH", 1):  # as for long rows
+        for names in (["received", "entropy", "argmax", "top:8"], ["top:8"]):
+            weights, _ = make_call(n=128, visible=causal())
+            TRITON_DOT.reduce(weights.call, weights.statistic, names)
 
 
 def test_programs_of_dot_products_spill_nothing():

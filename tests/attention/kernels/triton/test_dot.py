@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from regard.attention import Bilinear, Gaussian, ScaledDot, SoftCap, attend, causal, documents, lengths, window
 from regard.attention.kernels import dispatch
 from regard.attention.kernels.dot_rows import DOT_ROWS
-from regard.attention.kernels.triton.dot import MAX_TOP, TRITON_DOT, Blocks, Inputs, Search
+from regard.attention.kernels.triton.dot import MAX_TOP, TRITON_DOT, Blocks, Inputs, Search, choose_group
 from regard.attention.kernels.triton.support import describe_rule
 from regard.attention.visible import key_indices
 
@@ -287,6 +287,20 @@ def test_the_table_takes_it_for_a_bias_by_key_without_gradients(monkeypatch):
 def test_rows_in_chunks_give_the_same(monkeypatch):
     monkeypatch.setattr("regard.attention.kernels.triton.dot.SCRATCH", 1)
     check(make_weights(2, n=66, m=5, width=6, rule=causal()))  # chunks of 64 rows; the last of a sequence has two
+
+
+def test_long_rows_have_larger_groups():
+    assert choose_group(Blocks(128, 128, 8), 16 * 128, 128) == (16, 2**26 // (128 * 128 * 9))
+    assert choose_group(Blocks(64, 64, 4), 2048, 2048) == (64, 2**26 // (64 * 2048 * 2))
+    assert choose_group(Blocks(64, 32, 4), 4, 4096) == (16, 4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_larger_groups_give_the_same(monkeypatch, dtype):
+    monkeypatch.setattr("regard.attention.kernels.triton.dot.SCRATCH", 1)
+    weights = make_weights(1, n=130, m=300, width=6, rule=causal(), dtype=dtype)
+    check(weights)
+    check(weights, ["top:3"])
 
 
 def test_rows_of_many_keys_one_by_one(monkeypatch):

@@ -31,7 +31,8 @@ from regard.attention.soft_cap import SoftCap
 
 MAX_TOP = 16
 MAX_KEYS = 262_144  # of which the largest are found
-GROUP = 16  # keys whose largest score is found first
+GROUP, MAX_GROUP = 16, 64  # keys whose largest score is found first
+PROGRAMS = 264  # two for each multiprocessor of an H200
 SCRATCH = 2**26  # numbers: the largest scores of groups and of blocks, for as many rows as fit
 NO_BIAS, PER_PAIR, PER_KEY = range(3)  # kinds of bias: with a number for each key, all queries share it
 LINES, LINE_MAXIMA = 8, 8192  # rows whose groups one program chooses, and the maxima of blocks that it holds
@@ -217,7 +218,7 @@ def reduce_chunk(inputs: Inputs, results: dict[str, Tensor], blocks: Blocks, sea
         blocks.count_cols(m),
         ROWS=blocks.rows,
         COLS=blocks.cols,
-        GROUP=GROUP,
+        GROUP=search.group,
         TOP=search.k > 0,
         **inputs.product_options,
         **{name.upper(): tensor.ndim > 1 for name, tensor in results.items()},
@@ -232,6 +233,7 @@ class Search:
     """The search for the k largest weights of each row: scratch memory for a chunk of blocks of rows, and results."""
 
     k: int
+    group: int  # keys of a group
     chunk: int  # blocks of rows
     group_maxima: Tensor
     block_maxima: Tensor
@@ -244,13 +246,14 @@ class Search:
         """Allocate memory; without k, all rows are one chunk, which needs none."""
         *batch, n, m = inputs.shape
         statistic, cols = inputs.tensors[2], blocks.count_cols(m)
-        rows, per_row = inputs.sequences * blocks.count_rows(n), cols * (blocks.cols // GROUP + 1)
-        chunk = min(rows, max(1, SCRATCH // (blocks.rows * per_row))) if k else rows
+        rows = inputs.sequences * blocks.count_rows(n)
+        group, chunk = choose_group(blocks, rows, cols) if k else (GROUP, rows)
         used = chunk * blocks.rows if k else 0
         return Search(
             k,
+            group,
             chunk,
-            statistic.new_empty(max(1, used * cols * (blocks.cols // GROUP))),
+            statistic.new_empty(max(1, used * cols * (blocks.cols // group))),
             statistic.new_empty(max(1, used * cols)),
             torch.empty(max(1, used * round_up(k)), dtype=torch.int32, device=statistic.device),
             statistic.new_empty(*batch, n, k),
@@ -265,7 +268,7 @@ class Search:
         count, row_blocks, col_blocks = round_up(self.k), blocks.count_rows(n), blocks.count_cols(m)
         *_, left, right = inputs.sizes
         rows = (chunk.stop - chunk.start) * blocks.rows
-        sizes = {"ROWS": blocks.rows, "COLS": blocks.cols, "PER_BLOCK": blocks.cols // GROUP, "COUNT": count}
+        sizes = {"ROWS": blocks.rows, "COLS": blocks.cols, "PER_BLOCK": blocks.cols // self.group, "COUNT": count}
         rule = {name: inputs.options[name] for name in ("LEFT", "RIGHT", "LENGTHS")}
         lines = max(1, min(LINES, LINE_MAXIMA // round_up(col_blocks)))
         choose_groups[(rows // lines,)](
@@ -289,12 +292,25 @@ class Search:
             *inputs.strides,
             *inputs.sizes,
             *(chunk.start, row_blocks, self.k),
-            GROUP=GROUP,
+            GROUP=self.group,
             **inputs.options,
             **sizes,
-            num_warps=min(16, max(4, count * GROUP * inputs.options["WIDTH"] // 4096)),
+            num_warps=min(16, max(4, count * self.group * inputs.options["WIDTH"] // 4096)),
             **LAUNCH_OPTIONS,
         )
+
+
+def choose_group(blocks: Blocks, rows: int, cols: int) -> tuple[int, int]:
+    """Return the keys of a group and the blocks of rows of a chunk, from the numbers of blocks.
+
+    Long rows have larger groups, whose maxima take less memory: otherwise too few programs would run at a time.
+    """
+    group = GROUP
+    while True:
+        chunk = min(rows, max(1, SCRATCH // (blocks.rows * cols * (blocks.cols // group + 1))))
+        if chunk >= min(rows, PROGRAMS) or group >= min(MAX_GROUP, blocks.cols):
+            return group, chunk
+        group *= 2
 
 
 def round_up(number: int) -> int:
