@@ -45,6 +45,7 @@ def describe(built: list[Row], attending: list[Row], without: list[Row], left: l
         "`python benchmarks/coverage.py rows.jsonl docs/coverage.md CHECKOUT` builds a small random model of every "
         f"model type of Transformers {transformers.__version__}, runs it with and without `watch`, and compares (torch "
         f"{torch.__version__.partition('+')[0]}, CPU, float32). Models are built from the configuration of their type, "
+        "with four layers where two compute no attention, "
         "or, where that makes none that is small and runs, by the type's own tests in a checkout of the repository of "
         f"Transformers ({sum(row.get('made') == 'tests' for row in built)} types). Of {len(built) + len(left)} types, "
         f"{len(built)} were built and run that way; {len(attending)} of them compute attention."

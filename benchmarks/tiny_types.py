@@ -49,6 +49,12 @@ def make_tiny(name: str, value: Any) -> Any:
     return shrink_image(name, value)
 
 
+def make_deeper(name: str, value: Any) -> Any:
+    """Return a small value for a setting, with four layers, since the attention of some types comes after others."""
+    is_depth = LAYERS.match(name) and isinstance(value, int) and not isinstance(value, bool)
+    return min(value, 4) if is_depth else make_tiny(name, value)
+
+
 def make_narrow(name: str, value: Any, divisor: int = 8) -> Any:
     """Return a fraction of a width, so that widths keep their proportions."""
     if WIDTHS.search(name) and not NOT_WIDTHS.search(name):
@@ -86,8 +92,10 @@ def make_shallow(name: str, value: Any) -> Any:
     return value
 
 
+DEEPER = "tiny, four layers"
 CHANGES: dict[str, Change] = {
     "tiny": make_tiny, "narrow": make_narrow, "narrow by 4": partial(make_narrow, divisor=4), "shallow": make_shallow,
+    DEEPER: make_deeper,
 }  # fmt: skip
 DEPENDENT = {"transformers_version", "id2label", "label2id", "out_indices", "out_features", "stage_names"}
 """Settings that follow from others."""

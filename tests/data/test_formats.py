@@ -191,7 +191,9 @@ def test_a_name_that_tells_no_format(write):
     said = (
         "train.txt.gz: cannot infer the format from the file name; "
         "pass --data.format, or use one of .csv, .gmo, .jsonl, "
-        ".mo, .ndjson, .po, .tab, .tmx, .tsv; for plain text, choose a language model (--model lstm-lm)"
+        ".mo, .ndjson, .po, .tab, .tmx, .tsv; "
+        "for lemma, form and features, pass --format unimorph; "
+        "for plain text, choose a language model (--model lstm-lm)"
     )
     assert error(read_pairs, "train.txt.gz") == said
     assert error(read_pairs, "a.tsv", format="tvs") == 'unknown data.format "tvs"; did you mean "tsv"?'

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from regard import RegardError
-from regard.api import look
+from regard.api import heads, look
 from tests.interop.tiny_models import BERT, GPT2, LLAMA_GROUPED, MARIAN, T5, eager
 from tests.sizes import Sizes
 
@@ -124,6 +124,14 @@ def test_a_long_text_makes_no_matrix(monkeypatch):
     words = added(averaged(whole, *groups), *groups)
     np.testing.assert_allclose(picture.weights.values, np.sort(words, -1)[..., :-65:-1], atol=1e-5)
     np.testing.assert_allclose(picture.weights.received, words.sum(-2), rtol=1e-3, atol=1e-4)
+
+
+def test_no_cache_is_filled():
+    model, tokenizer, caches = GPT2.new(vocab_size=300), of_bytes(), []
+    model.base_model.register_forward_hook(lambda *call: caches.append(call[-1].past_key_values))
+    look(model, tokenizer, ANIMAL)
+    heads(model, tokenizer(ANIMAL, return_tensors="pt")["input_ids"])
+    assert caches == [None, None]
 
 
 def test_layers_that_share_their_parameters():

@@ -114,6 +114,36 @@ def test_a_transformer_copies_by_the_last_cross_attention():
 
 
 @pytest.mark.parametrize("name", PRESETS)
+def test_a_model_copies_by_the_weights_that_it_shows(name):
+    model, batch = make(name), collate(PAIRS)
+    with watch(model, "dense") as seen, torch.no_grad():
+        mixed, part = model(batch), model.features(batch)
+        generated = model.output(part.hidden).softmax(-1)
+    calls = seen[model.default_attention[-1]]  # one, or one for each step of each of two passes
+    weights = torch.cat(calls[: len(calls) // 2], 2).mean(1)  # of all heads
+    gate = generate_probabilities(model, batch).double()
+    expected = torch.zeros(3, 4, 13).double()
+    expected[..., :11] = gate[..., None] * generated
+    for row, pair in enumerate(PAIRS):
+        for position, token in enumerate([*pair.copy_ids, EOS]):
+            expected[row, :, token] += (1 - gate[row]) * weights[row, :, position]
+    torch.testing.assert_close(mixed.exp(), expected, rtol=1e-5, atol=1e-7)  # the gates are in float32
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_padding_changes_nothing(name):
+    model = make(name)
+    alone = [score_targets(model, collate([pair]))[0] for pair in PAIRS]
+    assert score_targets(model, collate(PAIRS)) == pytest.approx(alone)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_an_empty_source_copies_only_its_end(name):
+    probabilities = make(name)(collate([Pair([], [4, 5], [])])).exp()
+    torch.testing.assert_close(probabilities.sum(-1), torch.ones(1, 3).double())
+
+
+@pytest.mark.parametrize("name", PRESETS)
 def test_steps_equal_the_whole_also_after_reordering(name):
     model, sources = make(name), collate([pair._replace(target=None) for pair in PAIRS])
     tokens, chosen = torch.full((6,), BOS), [[] for _ in range(6)]

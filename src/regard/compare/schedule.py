@@ -168,7 +168,8 @@ def show_progress(trainings: list[Training], quiet: bool) -> Iterator[Any]:
 def print_change(changed: Training | None) -> None:
     """Print one line about a training that started or ended."""
     if changed is not None:
-        progress = "  ".join(changed.describe_progress().values()) if changed.state == "done" else ""
+        cells = changed.describe_progress() if changed.state == "done" else {}
+        progress = "step {step}  {validation}  {seconds} s".format(**cells) if cells else ""
         print_message(f"{changed.name}: {changed.state}  {progress}".rstrip())
 
 

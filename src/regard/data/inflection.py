@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from regard.data.formats.columns import FEATURES_FIRST, FORM_LAST, FORM_SECOND, JOIN, TableFormat
+from regard.data.formats.columns import JOIN, ORDERS_BY_FEATURES
 from regard.text.column_units import (
     MAX_SHARED,
     compute_shared_letters,
@@ -24,9 +24,6 @@ HEADERS = {
 
 MIN_WHOLE = 0.9
 """Share of rows with three columns from which a table has three."""
-
-FORMATS_BY_PLACE: tuple[TableFormat, ...] = (FEATURES_FIRST, FORM_LAST, FORM_SECOND)
-"""Index of the features in a row -> format; the lemma comes before the form."""
 
 
 class Detection(NamedTuple):
@@ -59,7 +56,7 @@ def detect_inflection(rows: Sequence[Sequence[str]]) -> Detection | None:
         return None
     if not all(map(is_short, list_others(table, candidates[0]))):
         return None
-    found = FORMATS_BY_PLACE[candidates[0]]
+    found = ORDERS_BY_FEATURES[candidates[0]]
     return Detection(found.columns, found.labels)
 
 

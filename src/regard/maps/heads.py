@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from regard.attention.analysis import MEASURES, measure_heads
 from regard.attention.watch import watch
 from regard.attention.weights import Weights
 from regard.errors import RegardError
-from regard.maps.hugging_face import check_length
+from regard.maps.hugging_face import check_length, run_without_cache
 from regard.maps.weights import split_heads
 from regard.views.head_scores import HeadScores
 
@@ -81,6 +82,7 @@ def score_transformer_heads(model: Any, tokens: Int[Tensor, "batch time"], queri
     if hasattr(model, "config"):
         check_length(model, tokens, "the text", "heads")
     if getattr(getattr(model, "config", None), "is_encoder_decoder", False):
-        return score_heads(model.get_encoder(), tokens, model.get_encoder(), f"{name}, encoder", queries)
-    reader = getattr(model, "base_model", model)
-    return score_heads(reader, tokens, reader, name, queries)
+        reader, name = model.get_encoder(), f"{name}, encoder"
+    else:
+        reader = getattr(model, "base_model", model)
+    return score_heads(reader, tokens, partial(run_without_cache, reader), name, queries)

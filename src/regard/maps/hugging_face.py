@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -128,6 +129,13 @@ class TokenFormatter:
         return token if REPLACEMENT in text else text.replace(" ", "▁")
 
 
+def run_without_cache(model: nn.Module, *args: Any, **inputs: Any) -> Any:
+    """Run a model without keeping keys and values for further steps, if it has the option."""
+    if "use_cache" in inspect.signature(model.forward).parameters:
+        inputs.setdefault("use_cache", False)
+    return model(*args, **inputs)
+
+
 def get_max_positions(model: Any) -> int | None:
     """Return the maximum number of tokens of a model, or None. Positions of RoBERTa start after the padding index."""
     max_positions: int | None = getattr(model.config, "max_position_embeddings", None)
@@ -158,7 +166,7 @@ def look_at_self_attention(model: Any, formatter: TokenFormatter, ids: Ids, opti
         model if ids.shape[1] <= LONG else model.base_model
     )  # without the logits, which are large for a long text
     with torch.no_grad(), watch(watched_model) as watched:
-        outputs = watched_model(input_ids=ids)
+        outputs = run_without_cache(watched_model, input_ids=ids)
     check_has_attention(model, watched)
     side = formatter.build_side(ids)
     alternatives = None
@@ -180,7 +188,7 @@ def look_at_translation(model: Any, formatter: TokenFormatter, source: Ids, opti
         decoder_ids, target_ids = encode_target(model, formatter.tokenizer, options.target)
     check_length(model, decoder_ids, "the target")
     with torch.no_grad(), watch(model) as watched:
-        outputs = model(input_ids=source, decoder_input_ids=decoder_ids)
+        outputs = run_without_cache(model, input_ids=source, decoder_input_ids=decoder_ids)
     check_has_attention(model, watched)
     paths = group_paths_by_kind(model, watched)
     if kind != "encoder":

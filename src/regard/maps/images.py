@@ -18,6 +18,7 @@ from regard.attention.watch import watch
 from regard.attention.weights import Weights
 from regard.errors import RegardError
 from regard.maps.build import TITLE
+from regard.maps.hugging_face import run_without_cache
 from regard.maps.patches import build_patch_images, check_grid, restore_pixels
 from regard.maps.resampler import build_resampler
 from regard.views.display import truncate
@@ -131,5 +132,5 @@ def look_from_words(model: Any, processor: Any, images: Any, text: str, kind: st
 def run_watched(model: nn.Module, inputs: dict[str, Any], keep: Keep) -> list[Tensor]:
     """Run a model, and return what was kept of each call that is not None, in order."""
     with torch.no_grad(), watch(model, keep=keep) as seen:
-        model(**inputs)
+        run_without_cache(model, **inputs)
     return [call for path in seen for call in seen[path] if call is not None]

@@ -69,10 +69,9 @@ class CopyTable:
         source, target = self.tokenizers.source.kind, self.tokenizers.target.kind
         if piece in (b"", b"\n") or source == target:
             return piece
-        bare = piece.removeprefix(b" ") if source == "words" else piece
         if target == "words":
             return b" " + piece.removeprefix(b" ")
-        return bare if target == "characters" else piece
+        return piece.removeprefix(b" ") if (source, target) == ("words", "characters") else piece
 
     def encode_target(self, text: str, copied: CopiedTokens) -> list[int]:
         """Return the token ids of a target; unknown tokens that the source has get the id of their copy."""

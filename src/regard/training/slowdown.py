@@ -11,7 +11,7 @@ from regard.data.pair_check import pluralize
 
 WARM_UP = 5  # first updates, which are slower
 MIN_UPDATES = 20  # updates that a median is taken of
-MIN_SECONDS = 10.0  # time that the updates of a later median take at least, so that a short load is no reason
+MIN_SECONDS = 30.0  # time that the updates of a later median take at least: the load average follows a load slowly
 FACTOR = 3.0
 
 

@@ -221,7 +221,9 @@ def test_gold_links_choose_both_attentions(here, reverse_run, transformer_run, c
         (["RUN", "pairs.tsv", "--out", "x"], "--out cannot be combined with --data: it writes predictions"),
         (["RUN", "--data", "two"],
          "two: cannot infer the format from the file name; pass --format, or use one of .csv, .gmo, .jsonl, .mo, "
-         ".ndjson, .po, .tab, .tmx, .tsv; for plain text, choose a language model (--model lstm-lm)"),
+         ".ndjson, .po, .tab, .tmx, .tsv; "
+         "for lemma, form and features, pass --format unimorph; "
+         "for plain text, choose a language model (--model lstm-lm)"),
         (["RUN", "pairs.tsv", "--columns", "1"], "data.columns: expected 2 columns, source and target, got 1"),
         (["BOTH", "--symmetrize", "union"], "--symmetrize requires --backward"),
         (["BOTH", "--out", "x"], "--out cannot be combined with --target: it writes predictions"),

@@ -111,6 +111,9 @@ def build_inflection_format(*names: str) -> TableFormat:
 FORM_SECOND = build_inflection_format(LEMMA, FORM, FEATURES)
 FORM_LAST = build_inflection_format(LEMMA, FEATURES, FORM)
 FEATURES_FIRST = build_inflection_format(FEATURES, LEMMA, FORM)
+ORDERS_BY_FEATURES = (FEATURES_FIRST, FORM_LAST, FORM_SECOND)
+"""Index of the features in a row -> format; the lemma comes before the form."""
+
 TABLE_FORMATS: dict[str, TableFormat] = {
     "g2p": TableFormat(("word", "phones"), ("word",), {"word": "letters", "phones": "tokens"}),
     "sigmorphon2016": FORM_LAST,
@@ -129,8 +132,7 @@ TABLE_FORMATS: dict[str, TableFormat] = {
 def find_inflection_format(columns: Sequence[str | int]) -> TableFormat | None:
     """Return the order of lemma, form and features that some columns select by number, with or without units."""
     numbers = strip_units(columns)
-    orders = (FORM_SECOND, FORM_LAST, FEATURES_FIRST)
-    return next((order for order in orders if strip_units(order.columns) == numbers), None)
+    return next((order for order in ORDERS_BY_FEATURES if strip_units(order.columns) == numbers), None)
 
 
 def strip_units(columns: Sequence[str | int]) -> list[list[str]]:

@@ -27,6 +27,9 @@ FORMATS: dict[str, Callable[[Path, Columns | None], Iterator[NumberedPair]]] = {
 TABLES = ("csv", "jsonl", "tsv")
 
 ENDINGS = {**{f".{name}": name for name in FORMATS}, ".gmo": "mo", ".ndjson": "jsonl", ".tab": "tsv"}
+HINT = "for lemma, form and features, pass --format unimorph; for plain text, choose a language model (--model lstm-lm)"
+"""What else a file may be whose name does not tell its format."""
+
 ON_EMPTY = ("error", "skip")
 """What to do with a pair whose source or target is empty."""
 
@@ -64,7 +67,7 @@ def read_pairs(
 
 def choose_format(path: Path, format: str | None) -> str:  # noqa: A002
     """Return a key of `FORMATS` or `TABLE_FORMATS`: the given format, or that of the file name."""
-    chosen = format or guess_format(path, ENDINGS, "for plain text, choose a language model (--model lstm-lm)")
+    chosen = format or guess_format(path, ENDINGS, HINT)
     if chosen not in FORMATS and chosen not in TABLE_FORMATS:
         raise unknown_name("data.format", chosen, [*FORMATS, *TABLE_FORMATS])
     return chosen
