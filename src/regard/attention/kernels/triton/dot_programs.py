@@ -133,7 +133,7 @@ def find_columns(first, last, end, left, right, COLS: tl.constexpr, LEFT: tl.con
     return start, sure_start, sure_stop, stop
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["skipped"])
 @no_type_check
 def reduce_rows(
     query, keys, statistic, bias, matrix, lengths, row_documents, col_documents, received, entropy, argmax,
@@ -312,7 +312,7 @@ def find_largest(values, COUNT: tl.constexpr):
     return found
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["skipped"])
 @no_type_check
 def choose_groups(
     group_maxima, block_maxima, chosen, lengths, n, m, left, right, skipped, row_blocks, col_blocks,
@@ -347,7 +347,7 @@ def choose_groups(
         tl.store(chosen + rows * COUNT + place, tl.where(index >= 0, group, -1))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["skipped"])
 @no_type_check
 def choose_keys(
     query, keys, statistic, bias, matrix, lengths, row_documents, col_documents, chosen, top_weights, top_keys,
