@@ -85,27 +85,9 @@ class MultiHeadAttention(nn.Module):
         score_settings: Mapping[str, Any] = NO_SETTINGS,
     ) -> None:
         super().__init__()
-        check_positive_sizes("MultiHeadAttention", width=width, heads=heads)
-        optional_sizes = {
-            "head_width": head_width,
-            "key_width": key_width,
-            "value_width": value_width,
-            "groups": groups,
-        }
-        check_positive_sizes(
-            "MultiHeadAttention", **{name: size for name, size in optional_sizes.items() if size is not None}
-        )
-        if head_width is None and width % heads:
-            raise RegardError(
-                f"MultiHeadAttention: width must be divisible by heads, got {width} and {heads}; or set head_width"
-            )
-        self.heads, self.head_width = heads, head_width or width // heads
-        self.groups = heads if groups is None else groups
-        if heads % self.groups:
-            raise RegardError(f"MultiHeadAttention: heads must be divisible by groups, got {heads} and {self.groups}")
-        unknown = [name for name in project if name not in PROJECTED]
-        if unknown:
-            raise RegardError(f'MultiHeadAttention: unknown "{unknown[0]}" in project; choose from query, keys, values')
+        groups = heads if groups is None else groups
+        check_sizes(width, heads, head_width, groups, project, key_width=key_width, value_width=value_width)
+        self.heads, self.groups, self.head_width = heads, groups, head_width or width // heads
         key_width = key_width or width
         self.widths = {"query": width, "keys": key_width, "values": value_width or key_width}
         self.query = self._build_projection("query", width, heads, bias, project)
@@ -164,17 +146,13 @@ class MultiHeadAttention(nn.Module):
             ...     for x in steps:  # (2, 1, width)
             ...         out = layer(x, cache=cache)
         """
-        if key_turn is not None and (keys is None or isinstance(keys, KeyValueCache)):
-            advice = "self-attention applies turn to the keys" if keys is None else "pass it to remember as turn"
-            raise RegardError(f"MultiHeadAttention: key_turn requires keys as a tensor; {advice}")
+        check_memory(keys, cache, key_turn)
         query_heads = apply_rotation(self._split_heads(self.query(self._check_input("query", query)), self.heads), turn)
         batch = query.shape[:-2]
         if visible is not None:
             visible = map_tensor_rules(as_rule(visible), lambda matrix: self._add_head_axes("visible", matrix, batch))
         if bias is not None:
             bias = self._add_head_axes("bias", bias, batch)
-        if cache is not None and not isinstance(cache, KeyValueCache):
-            raise RegardError(f"MultiHeadAttention: cache must come from new_cache, got {type(cache).__name__}")
         length_before = 0 if cache is None else cache.length
         lazy = cache is None and not isinstance(keys, KeyValueCache)  # the buffers of a cache are overwritten
         memory = self._project_memory(
@@ -198,8 +176,7 @@ class MultiHeadAttention(nn.Module):
                 cache.length = length_before  # a failed call must not change the cache
             raise
         output, weights = attended if isinstance(attended, tuple) else (attended, None)
-        joined = output.reshape(query_heads.shape).transpose(-3, -2).flatten(-2)
-        result: Tensor = self.output(joined)
+        result: Tensor = self.output(output.reshape(query_heads.shape).transpose(-3, -2).flatten(-2))
         return result if weights is None else (result, weights)
 
     def new_cache(
@@ -324,6 +301,32 @@ class MultiHeadAttention(nn.Module):
         if self.groups == self.heads:
             return tensor
         return tensor.unsqueeze(-3) if tensor.shape[-3] == 1 else self._split_groups(tensor, self.heads // self.groups)
+
+
+def check_memory(keys: Tensor | KeyValueCache | None, cache: object, key_turn: Turn | None) -> None:
+    """Raise a `RegardError` if the cache is none, or keys cannot be turned."""
+    if key_turn is not None and (keys is None or isinstance(keys, KeyValueCache)):
+        advice = "self-attention applies turn to the keys" if keys is None else "pass it to remember as turn"
+        raise RegardError(f"MultiHeadAttention: key_turn requires keys as a tensor; {advice}")
+    if cache is not None and not isinstance(cache, KeyValueCache):
+        raise RegardError(f"MultiHeadAttention: cache must come from new_cache, got {type(cache).__name__}")
+
+
+def check_sizes(
+    width: int, heads: int, head_width: int | None, groups: int, project: Collection[str], **widths: int | None
+) -> None:
+    """Raise a `RegardError` if sizes are not positive or do not divide, or for the projection of something else."""
+    sizes = {"width": width, "heads": heads, "head_width": head_width, "groups": groups, **widths}
+    check_positive_sizes("MultiHeadAttention", **{name: size for name, size in sizes.items() if size is not None})
+    if head_width is None and width % heads:
+        raise RegardError(
+            f"MultiHeadAttention: width must be divisible by heads, got {width} and {heads}; or set head_width"
+        )
+    if heads % groups:
+        raise RegardError(f"MultiHeadAttention: heads must be divisible by groups, got {heads} and {groups}")
+    unknown = [name for name in project if name not in PROJECTED]
+    if unknown:
+        raise RegardError(f'MultiHeadAttention: unknown "{unknown[0]}" in project; choose from query, keys, values')
 
 
 def check_score_settings(config: Any, *scores: str) -> None:

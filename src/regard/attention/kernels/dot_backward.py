@@ -34,13 +34,9 @@ def dot_backward(
     terms, bias, factor = call.terms, call.bias, call.terms.score.dot_scale
     assert bias is not None and factor is not None
     *batch, n, m = terms.shape
-
-    def flatten_leading(tensor: Tensor) -> Tensor:
-        """Return a tensor in at least float32 with *batch flattened to one axis."""
-        return upcast(tensor).expand(*batch, *tensor.shape[-2:]).reshape(math.prod(batch), *tensor.shape[-2:])
-
-    query, keys, values_, gradient_ = (flatten_leading(t) for t in (call.query, call.keys, values, gradient))
-    negative_delta = -(gradient_ * flatten_leading(output)).sum(-1, keepdim=True)
+    tensors = call.query, call.keys, values, gradient, output
+    query, keys, values_, gradient_, output_ = (flatten_leading(tensor, batch) for tensor in tensors)
+    negative_delta = -(gradient_ * output_).sum(-1, keepdim=True)
     scaled, lse_ = query * (factor * LOG2_E), lse * LOG2_E  # to base 2: exp2 is faster than exp
     of_bias = torch.zeros_like(bias, memory_format=torch.contiguous_format)
     rows_per_block = max(1, min(ROWS, n, BUFFER_ELEMENTS // max(1, len(query) * COLUMNS)))
@@ -61,9 +57,8 @@ def dot_backward(
             t[:, rows] for t in (query, scaled, gradient_, negative_delta)
         )
         for j, (cols, some_keys, key_columns, value_columns) in enumerate(by_column):
-            weights, of_scores, batched_weights, batched_of_scores = tiles(
-                rows.stop - rows.start, cols.stop - cols.start
-            )
+            sizes = rows.stop - rows.start, cols.stop - cols.start
+            weights, of_scores, batched_weights, batched_of_scores = tiles(*sizes)
             fill_with_bias(batched_weights, terms, bias, rows, cols, lse_)
             weights.baddbmm_(scaled_rows, key_columns).exp2_()
             of_scores.copy_(delta_rows.expand_as(of_scores)).baddbmm_(gradient_rows, value_columns).mul_(weights)
@@ -74,6 +69,11 @@ def dot_backward(
             part += batched_of_scores.sum_to_size(part.shape)
 
     return of_values.concatenate(), of_query.concatenate(), of_keys.concatenate(), of_bias
+
+
+def flatten_leading(tensor: Float[Tensor, "*#batch rows width"], batch: list[int]) -> Float[Tensor, "flat rows width"]:
+    """Return a tensor in at least float32 with *batch flattened to one axis."""
+    return upcast(tensor).expand(*batch, *tensor.shape[-2:]).reshape(math.prod(batch), *tensor.shape[-2:])
 
 
 class BlockSums:
