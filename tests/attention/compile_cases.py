@@ -60,8 +60,8 @@ def get_cases(group: str) -> dict[str, Case]:
     if group == "rules":
         return {
             f"{name} {rule}": Case(scores[name], get_rule_settings(RULES[rule]))
-            for rule in RULES
-            for name in ("scaled_dot", "additive")
+            for name, rules in (("scaled_dot", RULES), ("additive", ("window", "documents", "not")))
+            for rule in rules
         }
     if group == "inductor":
         return {
