@@ -23,7 +23,7 @@ from regard.decoding.steps import collect_hypotheses
 from regard.errors import RegardError
 from regard.tasks.predictor import PartialAnswer, Predictor, Request, as_texts
 from regard.tasks.progress import Progress
-from regard.tasks.text.generation import SampledTokens, build_text_chooser, iter_growing_texts
+from regard.tasks.text.generation import PartialText, SampledTokens, build_text_chooser, iter_growing_texts
 from regard.tasks.text.options import BEAM, GenerationOptions, MaxTokensBounds, SamplingOptions, TextExplainOptions
 from regard.text import Tokenizer
 from regard.text.decode_stream import decode_stream
@@ -301,21 +301,31 @@ class TextPredictor(Predictor[GeneratedText]):
     def answer_in_steps(
         self, requests: Sequence[Request], *, streamed: bool = False
     ) -> Iterator[list[GeneratedText | PartialAnswer | None]]:
-        """Yield the parts of sampled texts, whose prompts have equal lengths; beam search yields only answers."""
+        """Yield the parts of sampled texts, whose prompts have equal lengths; beam search yields only answers.
+
+        The parts of a text concatenate to it; its answer follows its last part.
+        """
         if requests[0].options.uses_beam:
             yield [self._search_best(request) for request in requests]
             return
         answered = [False] * len(requests)
         for texts in iter_growing_texts(self.model, self.tokenizer, self.device, requests):
-            events: list[GeneratedText | PartialAnswer | None] = []
-            for row, (request, text) in enumerate(zip(requests, texts, strict=True)):
-                if text.finished and not answered[row]:
-                    answer = self._build_text(request.input, text.text, text.ids, text.log_probability, text.ended)
-                    events.append(replace(answer, alternatives=(answer,)))
-                    answered[row] = True
-                else:
-                    events.append(None if text.finished else PartialAnswer({"part": text.added_text}))
-            yield events
+            yield [
+                PartialAnswer({"part": text.added_text}) if text.added_text or not text.finished else None
+                for text in texts
+            ]
+            answers: list[GeneratedText | PartialAnswer | None] = [
+                self._build_answer(request, text) if text.finished and not done else None
+                for request, text, done in zip(requests, texts, answered, strict=True)
+            ]
+            if any(answers):
+                yield answers
+            answered = [text.finished for text in texts]
+
+    def _build_answer(self, request: Request, text: PartialText) -> GeneratedText:
+        """Build the answer to a request from its finished text, which is also its only alternative."""
+        answer = self._build_text(request.input, text.text, text.ids, text.log_probability, text.ended)
+        return replace(answer, alternatives=(answer,))
 
     def _search_best(self, request: Request) -> GeneratedText:
         """Answer a request by beam search."""
