@@ -70,6 +70,21 @@ def list_members(path: Path) -> list[Path] | None:
     Raises:
         RegardError: None of them is trained, or their list is corrupt.
     """
+    members = list_planned_members(path)
+    if members is None:
+        return None
+    trained = [member for member in members if Run(member).has_model()]
+    if not trained:
+        raise RegardError(f"{path}: no run is trained yet; repeat regard train --out {path}")
+    return trained
+
+
+def list_planned_members(path: Path) -> list[Path] | None:
+    """Return the runs of all seeds of a folder made by `regard train --seeds`, trained or not, or None.
+
+    Raises:
+        RegardError: Their list is corrupt.
+    """
     file = path / SEEDS_FILE
     if not file.is_file():
         return None
@@ -78,11 +93,7 @@ def list_members(path: Path) -> list[Path] | None:
         raise RegardError(f"{file} is corrupt: seeds: expected a list of integers, got {format_json(seeds)}")
     for seed in seeds:
         SEED_BOUNDS.check(f"{file} is corrupt: seeds", seed)
-    members = [get_member(path, seed) for seed in seeds]
-    trained = [member for member in members if Run(member).has_model()]
-    if not trained:
-        raise RegardError(f"{path}: no run is trained yet; repeat regard train --out {path}")
-    return trained
+    return [get_member(path, seed) for seed in seeds]
 
 
 def get_member(folder: Path, seed: int) -> Path:

@@ -1,6 +1,7 @@
 """`regard train --seeds`: several trainings in one folder, which predict together."""
 
 import re
+import shutil
 from pathlib import Path
 from statistics import mean, stdev
 
@@ -107,6 +108,24 @@ def test_the_folder_is_an_ensemble_everywhere(folder, tmp_path, capsys):
     for words in (["predict", "a b c"], ["evaluate", str(tmp_path / "pairs.tsv")], ["look", "a b c"]):
         assert main([words[0], str(folder), *words[1:]]) == 0
     assert capsys.readouterr().out.startswith(f"{prediction.text}\ntext\n  exact match")
+
+
+def test_a_folder_that_is_not_finished_is_noted(folder, tmp_path, capsys):
+    part = tmp_path / "part"
+    part.mkdir()
+    (part / "seeds.json").write_text((folder / "seeds.json").read_text())
+    shutil.copytree(folder / "seed-1", part / "seed-1")
+    run = Run(part / "seed-1")
+    run.save_model(run.read_parameters(), {"unvalidated": {"step": 7}})
+    words = ["predict", str(part), "a b", "--device", "cpu"]
+    assert main(words) == 0
+    assert capsys.readouterr().err == (
+        f"note: {part}: 1 of 3 seeds loaded, the rest are not trained yet (to train them: regard train --out {part})\n"
+        f"note: {part}/seed-1: training stopped at step 7, before the first validation\n"
+    )
+    assert main([*words, "--quiet"]) == 0
+    assert main(["predict", str(folder), "a b", "--device", "cpu"]) == 0
+    assert capsys.readouterr().err == ""
 
 
 def test_runs_are_combined_by_an_option(folder, capsys):

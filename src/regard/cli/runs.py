@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -19,7 +19,7 @@ from regard.cli.options import Command, keyword, with_parameters
 from regard.cli.threads import with_threads
 from regard.errors import RegardError
 from regard.messages import print_message
-from regard.run import SEEDS_FILE
+from regard.run import SEEDS_FILE, Run, list_members, list_planned_members
 from regard.tasks import TASKS
 from regard.tasks.actions import Action, Flag, Invocation, OptionalText
 from regard.tasks.options import get_field_names, merge_options
@@ -253,12 +253,27 @@ def run_action(action: Action, invocation: Invocation, ensemble: Sequence[Path])
     action.check()
     device = resolve_device(invocation.device)
     predictor = load_model(invocation.run, ensemble, device)
-    unvalidated = predictor.card.get("unvalidated")
-    if isinstance(unvalidated, dict) and not invocation.quiet:
-        print_message(
-            f"note: {invocation.run}: training stopped at step {unvalidated.get('step')}, before the first validation"
-        )
+    if not invocation.quiet and not is_hugging_face(invocation.run):
+        for folder in (invocation.run, *ensemble):
+            for note in describe_unfinished(folder):
+                print_message(note)
     action.run(predictor, replace(invocation, device=device))
+
+
+def describe_unfinished(folder: Path) -> Iterator[str]:
+    """Yield notes on a run without a validation, and on a folder of runs that are not all trained."""
+    from regard.data.pair_check import pluralize
+
+    planned, trained = list_planned_members(folder), list_members(folder)
+    if planned is not None and trained is not None and len(trained) < len(planned):
+        yield (
+            f"note: {folder}: {len(trained)} of {pluralize(len(planned), 'seed')} loaded, the rest are not trained yet "
+            f"(to train them: regard train --out {folder})"
+        )
+    for run in [folder] if trained is None else trained:
+        unvalidated = Run(run).read_card().get("unvalidated")
+        if isinstance(unvalidated, dict):
+            yield f"note: {run}: training stopped at step {unvalidated.get('step')}, before the first validation"
 
 
 def load_model(run: Path, ensemble: Sequence[Path], device: str) -> Any:

@@ -58,6 +58,7 @@ def parrot(monkeypatch):
     predictor = TextPredictor(Parrot(), TokenizerPair(BYTES, BYTES), TextRecipe(model={"name": "lstm-lm"}), {})
     monkeypatch.setattr("regard.tasks.loading.load", lambda path, device: predictor)
     monkeypatch.setattr("regard.tasks.loading.get_run_task", lambda path: TASKS["text"])
+    monkeypatch.setattr("regard.cli.runs.describe_unfinished", lambda folder: iter(()))
     return predictor
 
 
