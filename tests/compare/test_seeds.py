@@ -69,7 +69,7 @@ def test_the_results_are_reported_with_mean_and_spread():
     assert summarize_results(results) == (
         "mean of 3 seeds: exact 70.0 % (standard deviation 4.0, lowest 66.0, highest 74.0)"
     )
-    assert summarize_results(results[:1]) == "mean of 1 seeds: exact 70.0 %"
+    assert summarize_results(results[:1]) == "mean of 1 seed: exact 70.0 %"
     losses = [SeedResult(0, "loss", 1.5, 10), SeedResult(1, "loss", 1.25, 10)]
     assert summarize_results(losses) == (
         f"mean of 2 seeds: valid loss {mean([1.5, 1.25]):.3f} "
@@ -141,7 +141,8 @@ def test_runs_are_combined_by_an_option(folder, capsys):
 
 
 def test_what_cannot_be_done_with_several_is_one_line(folder, letters_run, capsys):
-    out = str(folder)
+    out, first = str(folder), str(folder / "seed-0")
+    again = "choose another --out, or run the same command to resume them"
     for words, message in (
         (["inspect", out], f"{out} holds several runs; pass one of them, {out}/seed-N"),
         (["explain", out, "a b"], "explain: an ensemble cannot be explained; pass one of its runs"),
@@ -151,8 +152,17 @@ def test_what_cannot_be_done_with_several_is_one_line(folder, letters_run, capsy
         ),
         (["look", "hf:x", "a b", "--ensemble", out], "--ensemble combines runs made by regard train, got hf:x"),
         (
-            ["train", "reverse", "--hidden", "8", "--seeds", "3", "--out", out],
-            f"{out} holds trainings with other settings; choose another --out, or run the same command to resume them",
+            ["train", "reverse", *OPTIONS, "--hidden", "8", "--seeds", "3", "--out", out],
+            f"{out}: cannot resume: trainings were started with model.hidden = 16, got 8; {again}",
+        ),
+        (
+            ["train", "reverse", *OPTIONS[:-4], "--seeds", "3", "--out", out],
+            f"{out}: cannot resume: trainings were started with data.corpus.max_length = 4, got the default; "
+            f"1 more setting changed; {again}",
+        ),
+        (
+            ["train", "reverse", *OPTIONS, "--seeds", "3", "--out", out, "--from", first],
+            f"{out}: cannot resume: trainings were started without --from, now with --from {first}; {again}",
         ),
         (
             ["train", "reverse", "--seeds", "2", "--out", str(folder.parent)],

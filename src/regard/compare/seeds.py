@@ -16,12 +16,14 @@ from typing import Any
 from regard.api import train
 from regard.bounds import SEED_BOUNDS
 from regard.compare.schedule import Training, run_trainings
+from regard.data.pair_check import pluralize
 from regard.errors import RegardError
 from regard.files import read_json_table, write_text
 from regard.messages import print_message
 from regard.run import SEEDS_FILE, Run, get_member
-from regard.settings import Table, parse_settings
+from regard.settings import Table, format_value, parse_settings
 from regard.training.reporter import FRACTION_METRICS, format_metric
+from regard.training.resume import flatten_table
 
 FORMAT = 1
 
@@ -44,10 +46,10 @@ class SeedPlan:
         plan = self
         if (folder / SEEDS_FILE).exists():
             saved = read_plan(folder)
-            if (saved.recipe, saved.base) != (json.loads(json.dumps(self.recipe)), self.base):
+            if difference := self.describe_difference(saved):
                 raise RegardError(
-                    f"{folder} holds trainings with other settings; choose another --out, or run the same command to "
-                    "resume them"
+                    f"{folder}: cannot resume: trainings were started {difference}; choose another --out, or run the "
+                    "same command to resume them"
                 )
             plan = replace(self, seeds=tuple(dict.fromkeys((*saved.seeds, *self.seeds))))
         elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -55,6 +57,19 @@ class SeedPlan:
         content = json.dumps({"format": FORMAT, **asdict(plan)}, indent=2, ensure_ascii=False)
         write_text(folder / SEEDS_FILE, content + "\n")
         return plan
+
+    def describe_difference(self, saved: SeedPlan) -> str | None:
+        """Describe the first setting in which a saved plan differs, with both values; None if no setting does."""
+        if saved.base != self.base:
+            starts = ["without --from" if base is None else f"with --from {base}" for base in (saved.base, self.base)]
+            return f"{starts[0]}, now {starts[1]}"
+        before, now = flatten_table(saved.recipe), flatten_table(self.recipe)
+        names = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+        if not names:
+            return None
+        values = [format_value(table[names[0]]) if names[0] in table else "the default" for table in (before, now)]
+        more = f"; {pluralize(len(names) - 1, 'more setting')} changed" if len(names) > 1 else ""
+        return f"with {names[0]} = {values[0]}, got {values[1]}{more}"
 
 
 @dataclass(frozen=True)
@@ -122,7 +137,7 @@ def read_seed_results(plan: SeedPlan, folder: Path) -> list[SeedResult]:
 def summarize_results(results: Sequence[SeedResult]) -> str:
     """Return the mean and the spread of the best validations in one line."""
     metric, values = results[0].metric, [result.value for result in results]
-    line = f"mean of {len(results)} seeds: {format_metric(metric, mean(values))}"
+    line = f"mean of {pluralize(len(results), 'seed')}: {format_metric(metric, mean(values))}"
     if len(values) == 1:
         return line
     scale, digits = (100, 1) if metric.removeprefix("valid_") in FRACTION_METRICS else (1, 3)
