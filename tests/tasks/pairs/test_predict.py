@@ -1,12 +1,14 @@
 import io
 import json
 import sys
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from regard.cli import main
+from regard.errors import RegardError
 from regard.tasks.actions.predict import to_single_line
 from regard.tasks.loading import load
 from regard.tasks.pairs.actions import PredictPairs
@@ -52,6 +54,25 @@ def test_each_line_of_an_n_best_list_has_its_source_and_the_score_that_ranks_it(
     ]
     assert lines[3] == "2\t0.0000\t0.0000\t"  # there is only one empty target
     assert [line.split("\t")[0] for line in lines] == ["1", "1", "1", "2", "3", "3", "3"]
+
+
+def test_lines_that_are_longer_than_those_of_training_are_noted_before_they_are_answered(
+    reverse_run, tmp_path, monkeypatch, capsys
+):
+    limit = load(reverse_run).recipe.data.max_tokens
+    lines = ["a b", " ".join("a" * limit), " ".join("a" * (limit + 1)), "b", *[" ".join("b" * (limit + 2))] * 2]
+    (tmp_path / "in.txt").write_text("\n".join(lines) + "\n")
+    words = ["predict", str(reverse_run), "--source", str(tmp_path / "in.txt"), "--max-length", "2", "--device", "cpu"]
+    head = f"note: line 3 has {limit + 1:,} tokens, training had at most {limit:,}"
+    for size, more in ((2, ""), (6, " (3 such lines so far)")):
+        monkeypatch.setattr("regard.tasks.actions.predict.AT_ONCE", size)
+        assert main(words) == 0
+        assert capsys.readouterr().err == f"{head}{more}; the prediction may be slow and poor\n"
+    monkeypatch.setattr(PredictPairs, "compute_answers", Mock(side_effect=RegardError("answered")))
+    assert main(words) == 2
+    assert capsys.readouterr().err.endswith("; the prediction may be slow and poor\nregard: answered\n")
+    assert main([*words, "--quiet"]) == 2
+    assert capsys.readouterr().err == "regard: answered\n"
 
 
 def test_the_columns_of_an_n_best_list_are_named(reverse_run, capsys):

@@ -90,11 +90,20 @@ class Predict(Action):
         """Add the input of an answer to the warnings."""
         return
 
+    def describe_long_inputs(self, predictor: Any, inputs: Sequence[Any], first: int) -> str | None:
+        """Describe the inputs, counted from `first`, that are longer than any in training; None if there are none."""
+        return None
+
     def run(self, predictor: Any, invocation: Invocation) -> None:
         self.check_model(predictor)
         warnings, shaded, done, number = Warnings(self.token_name), list[Shaded](), 0, 0
+        long_inputs = None  # described once
         with show_counter(invocation.quiet, self.unit) as show:
             for chunk in iter_chunks(self.iter_inputs(predictor), self.get_chunk_size(predictor)):
+                if long_inputs is None and not invocation.quiet:
+                    long_inputs = self.describe_long_inputs(predictor, chunk, number + 1)
+                    if long_inputs is not None:
+                        print_message(long_inputs)
                 nonempty = [input_ for input_ in chunk if input_ is not None]
                 answers = iter(self.compute_answers(predictor, nonempty, offset_progress(done, show)))
                 for input_ in chunk:

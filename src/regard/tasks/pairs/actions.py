@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -67,6 +67,18 @@ class PredictPairs(Predict, SearchOptions):
         if self.text is None:
             lines = iter_checked_lines(lines, predictor.tokenizers.source, self.source)
         return lines if self.picture is None else require_single_line(lines)
+
+    def describe_long_inputs(self, predictor: Any, inputs: Sequence[str], first: int) -> str | None:
+        limit = predictor.recipe.data.max_tokens
+        lengths = [len(predictor.tokenizers.source.encode(text)) for text in inputs]
+        long = [index for index, length in enumerate(lengths) if length > limit]
+        if not long:
+            return None
+        more = f" ({len(long):,} such lines so far)" if len(long) > 1 else ""
+        return (
+            f"note: line {first + long[0]:,} has {lengths[long[0]]:,} tokens, training had at most {limit:,}{more}; "
+            "the prediction may be slow and poor"
+        )
 
     def run(self, predictor: Any, invocation: Invocation) -> None:
         self.check_model(predictor)
