@@ -99,7 +99,7 @@ class Example:
     share: Share | None = None
     part: OpenShare = 0.5
     sizes: tuple[Annotated[int, Bounds(2, 8)], ...] = ()
-    heat: Annotated[float, Bounds(0.001, 10, hint="use greedy")] = 1.0
+    heat: Annotated[float, Bounds(0.001, 10, hint="use {dashes}greedy")] = 1.0
     which_one: Annotated[int, Bounds(0, 5)] | str = "mean"
     name: str = ""
 
@@ -133,6 +133,8 @@ def test_what_is_left_open_or_within_passes():
 def test_the_name_is_written_as_an_option_or_after_its_place():
     with pytest.raises(RegardError, match=r"^--which-one must be at least 0, got -1$"):
         check_bounds(Example(which_one=-1), "--")
+    with pytest.raises(RegardError, match=r"^--heat must be at least 0.001, got 0.0; use --greedy$"):
+        check_bounds(Example(heat=0.0), "--")
     with pytest.raises(RegardError, match=r"^look: which_one must be at least 0, got -1$"):
         check_bounds(Example(which_one=-1), "look: ")
 

@@ -28,7 +28,7 @@ class Bounds(NamedTuple):
     maximum: float | None = None
     exclusive_minimum: float | None = None
     exclusive_maximum: float | None = None
-    hint: str = ""  # what to do instead, at the end of the error
+    hint: str = ""  # what to do instead, at the end of the error; {dashes} becomes -- if the name is an option
 
     @property
     def is_complete(self) -> bool:
@@ -57,7 +57,7 @@ class Bounds(NamedTuple):
     def check(self, name: str, value: float) -> None:
         """Raise a `RegardError` unless a value is within the bounds."""
         if not self.contains(value):
-            hint = f"; {self.hint}" if self.hint else ""
+            hint = f"; {self.hint.format(dashes='--' if name.startswith('--') else '')}" if self.hint else ""
             raise RegardError(f"{name} must be {self.describe(value)}, got {format_number(value)}{hint}")
 
 

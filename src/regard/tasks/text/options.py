@@ -34,7 +34,9 @@ class SamplingOptions:
     """
 
     max_tokens: Annotated[int, MaxTokensBounds] = 200
-    temperature: Annotated[float | None, Bounds(0.001, 1000, hint="use greedy for the most probable text")] = None
+    temperature: Annotated[float | None, Bounds(0.001, 1000, hint="use {dashes}greedy for the most probable text")] = (
+        None
+    )
     top_k: Annotated[int | None, Bounds(1, 10**9)] = None
     top_p: Annotated[float | None, Bounds(exclusive_minimum=0, maximum=1)] = None
     greedy: Flag = False
