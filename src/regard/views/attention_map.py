@@ -287,12 +287,16 @@ class AttentionMap:
 
         return build_iframe(self)
 
+    def to_json(self) -> str:
+        """Return the map as JSON, in one line that ends with a line break."""
+        return json.dumps(self.record()) + "\n"  # ASCII, since a token may hold a lone surrogate
+
     def save(self, path: str | Path) -> None:
         """Save the map as JSON (atomically)."""
         path = Path(path)
         if path.suffix.lower() in PICTURES:
             raise RegardError(f'{path}: save writes JSON; use save_picture("{path}") for a picture')
-        write_text(path, json.dumps(self.record()) + "\n")  # ASCII, since a token may hold a lone surrogate
+        write_text(path, self.to_json())
 
     @classmethod
     def load(cls, path: str | Path) -> AttentionMap:

@@ -251,3 +251,20 @@ def test_bytes_that_are_no_text_are_said(command, reverse_run, capsys, monkeypat
     assert main([command, str(reverse_run)]) == 2
     expected = "regard: standard input, line 2: byte 3 (0xff) is not valid UTF-8; save the file as UTF-8\n"
     assert capsys.readouterr().err == expected
+
+
+def test_json_and_svg_are_written_to_stdout(reverse_run, tmp_path, capsys):
+    for option in ("json", "svg"):
+        file = tmp_path / f"look.{option}"
+        assert main(["look", str(reverse_run), "a b", f"--{option}", str(file)]) == 0
+        capsys.readouterr()
+        assert output(capsys, reverse_run, "a b", f"--{option}", "-") == file.read_text()
+        assert main(["look", str(reverse_run), "a b", f"--{option}", "-", "--html", str(tmp_path / "a.html")]) == 0
+        assert capsys.readouterr() == (file.read_text(), f"wrote {tmp_path / 'a.html'}\n")
+
+
+def test_stdout_takes_one_output(reverse_run, capsys):
+    line = "regard: --svg and --json cannot both write to stdout\n"
+    assert refusal(capsys, reverse_run, "a b", "--json", "-", "--svg", "-") == line
+    line = 'regard: invalid value "--svg" for --json. Expected a file, or - for stdout.\n'
+    assert refusal(capsys, reverse_run, "a b", "--json", "--svg", "x.svg") == line

@@ -11,13 +11,19 @@ from cyclopts import Parameter
 
 from regard.bounds import check_bounds
 
-__all__ = ["FILE_OR_STDIN", "RUN_OR_HUGGING_FACE", "Action", "File", "Flag", "Invocation", "OptionalText"]
+__all__ = ["FILE_OR_STDIN", "RUN_OR_HUGGING_FACE", "Action", "File", "Flag", "Invocation", "OptionalText", "OutputFile"]
 
 
 def check_file_option(_: Any, value: object) -> None:
     """Raise a `ValueError`, which the parser reports, if an option follows where a file is expected."""
     if str(value).startswith("-") and str(value) != "-":
         raise ValueError("Expected a file, or - for stdin.")
+
+
+def check_output_option(_: Any, value: object) -> None:
+    """Raise a `ValueError`, which the parser reports, if an option follows where a file to write is expected."""
+    if str(value).startswith("-") and str(value) != "-":
+        raise ValueError("Expected a file, or - for stdout.")
 
 
 RUN_OR_HUGGING_FACE = "Run folder made by regard train, or hf:FOLDER, a local Hugging Face model."
@@ -30,6 +36,9 @@ Flag = Annotated[bool, Parameter(show_default=False)]
 
 File = Annotated[Path, FILE_OR_STDIN]
 """A file to read, or - for stdin."""
+
+OutputFile = Annotated[Path, Parameter(allow_leading_hyphen=True, validator=check_output_option)]
+"""A text file to write, or - for stdout."""
 
 OptionalText = Annotated[str | None, Parameter(allow_leading_hyphen=True)]
 """A text that may begin with a hyphen."""

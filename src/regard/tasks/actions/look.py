@@ -12,7 +12,7 @@ from regard.bounds import Bounds
 from regard.errors import RegardError
 from regard.maps.options import LookOptions, check_not_empty
 from regard.messages import print_message
-from regard.tasks.actions import RUN_OR_HUGGING_FACE, Action, Invocation
+from regard.tasks.actions import RUN_OR_HUGGING_FACE, Action, Invocation, OutputFile
 
 if TYPE_CHECKING:
     from regard.views.attention_map import AttentionMap
@@ -21,6 +21,9 @@ Which = Annotated[int | Literal["mean"], Bounds(0, 1_000_000)]
 View = Literal["matrix", "lines", "heads", "words", "time"]
 TERMINAL_VIEWS, SVG_VIEWS, PNG_VIEWS = ("matrix", "words", "time"), ("matrix", "lines", "heads", "words"), ("matrix",)
 """Views that each output supports; an HTML page has all of them."""
+
+STDOUT = Path("-")
+"""The path that stands for stdout."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,9 +39,9 @@ class Look(Action, LookOptions):
             otherwise matrix.
         gold: Gold links to mark, as source-target indices from 0 of the words shown, such as "0-0 1-2".
         png: Draw a PNG file.
-        svg: Draw an SVG file.
+        svg: Draw an SVG file; - for stdout.
         html: Write a self-contained HTML page with all views, open at --view.
-        json: Write all words and weights as JSON.
+        json: Write all words and weights as JSON; - for stdout.
     """
 
     summary: ClassVar[str] = "Show the attention of a model: in the terminal, a picture or a page."
@@ -53,16 +56,18 @@ class Look(Action, LookOptions):
     view: View | None = None
     gold: str | None = None
     png: Path | None = None
-    svg: Path | None = None
+    svg: OutputFile | None = None
     html: Path | None = None
-    json: Path | None = None
+    json: OutputFile | None = None
 
     def check(self) -> None:
         for option, path, views in (("png", self.png, PNG_VIEWS), ("svg", self.svg, SVG_VIEWS)):
-            if path is not None and path.suffix.lower() != f".{option}":
+            if path is not None and (option, path) != ("svg", STDOUT) and path.suffix.lower() != f".{option}":
                 raise RegardError(f"--{option}: expected a file that ends in .{option}, got {path}")
             if path is not None and self.view not in (None, *views):
                 raise RegardError(f"--{option} cannot show --view {self.view}; choose from {', '.join(views)}")
+        if self.svg == self.json == STDOUT:
+            raise RegardError("--svg and --json cannot both write to stdout")
         if not (self.png or self.svg or self.html or self.json) and self.view not in (None, *TERMINAL_VIEWS):
             raise RegardError(f"--view {self.view} requires --svg or --html")
 
@@ -80,8 +85,8 @@ class Look(Action, LookOptions):
         paths = self.write_files(picture, view)
         if not paths:
             print(render_view(picture, view, self.layer, self.head))
-        elif not invocation.quiet:
-            print_message(f"wrote {' '.join(map(str, paths))}")
+        elif (files := [str(path) for path in paths if path != STDOUT]) and not invocation.quiet:
+            print_message(f"wrote {' '.join(files)}")
 
     def check_view(self, picture: AttentionMap, view: View) -> None:
         """Raise a `RegardError` for an invalid view, layer or head, before any file is written."""
@@ -93,16 +98,20 @@ class Look(Action, LookOptions):
         to_slice("head", self.head, picture.heads)
 
     def write_files(self, picture: AttentionMap, view: View) -> list[Path]:
-        """Write the requested files, and return their paths."""
+        """Write the requested files, and return their paths, - for stdout."""
         from regard.files import write_text
 
         if self.png:
             picture.save_picture(self.png, layer=self.layer, head=self.head)
-        if self.svg:
+        if self.svg == STDOUT:
+            print(render_svg(picture, view, self.layer, self.head), end="")
+        elif self.svg:
             write_text(self.svg, render_svg(picture, view, self.layer, self.head))
         if self.html:
             picture.save_html(self.html, view=view, layer=self.layer, head=self.head)
-        if self.json:
+        if self.json == STDOUT:
+            print(picture.to_json(), end="")
+        elif self.json:
             picture.save(self.json)
         return [path for path in (self.png, self.svg, self.html, self.json) if path]
 
