@@ -690,6 +690,10 @@ def test_a_default_of_the_model_may_be_given_when_a_run_resumes(tmp_path):
     line = r"training.seed = 0, got 1; choose another --out, with --from .*/run to start from its parameters$"
     with pytest.raises(RegardError, match=line):
         train({"training": {"seed": 1}}, tmp_path / "run", quiet=True)
+    for size, more in ((1, "and 1 more setting differs"), (2, "and 2 more settings differ")):
+        model = dict.fromkeys(("embedding", "hidden")[:size], 31)
+        with pytest.raises(RegardError, match=rf", got 31, {more}; choose another --out$"):
+            train({"model": {"layers": 2, **model}, "training": {"steps": 5}}, tmp_path / "run", quiet=True)
 
 
 @pytest.mark.parametrize(

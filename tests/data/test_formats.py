@@ -229,9 +229,8 @@ def test_two_files_side_by_side(write):
 @pytest.mark.parametrize(("source_lines", "target_lines"), [(3, 1), (1, 3), (0, 2), (4, 0)])
 def test_two_files_of_different_length(write, source_lines, target_lines):
     source, target = write("train.de", "a\n" * source_lines), write("train.en", "b\n" * target_lines)
-    said = (
-        f"train.de has {source_lines} lines, train.en {target_lines}; line n of one must translate line n of the other"
-    )
+    counted = "1 line" if source_lines == 1 else f"{source_lines} lines"
+    said = f"train.de has {counted}, train.en {target_lines}; line n of one must translate line n of the other"
     assert error(read_parallel, source, target) == said
 
 

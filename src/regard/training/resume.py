@@ -71,7 +71,8 @@ def check_same_settings(run: Run, recipe: Recipe) -> None:
     differing_names = sorted(filter(differs, saved.keys() | current.keys()))
     if differing_names:
         name = differing_names[0]
-        more = f", and {len(differing_names) - 1} more settings differ" if len(differing_names) > 1 else ""
+        others = len(differing_names) - 1
+        more = f", and {others} more setting{'s differ' if others > 1 else ' differs'}" if others else ""
         only_training = all(name.startswith("training.") for name in differing_names)
         fine_tune = f", with --from {run.path} to start from its parameters" if only_training else ""
         raise RegardError(

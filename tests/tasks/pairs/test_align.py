@@ -240,7 +240,7 @@ def test_gold_links_choose_both_attentions(here, reverse_run, transformer_run, c
         (["BOTH", "--gold", "none"], "cannot read none: not found"),
         (["BOTH", "--gold", "empty"], "empty is empty; expected at least one line of links"),
         (["BOTH", "--gold", "two"], 'two, line 1: expected a link such as 3-4 (sure) or 3p4 (possible), got "x"'),
-        (["BOTH", "--gold", "five"], "five has 5 lines, but there are 3 pairs; line n must align pair n"),
+        (["BOTH", "--gold", "five"], "five has 5 lines for 3 pairs; line n must align pair n"),
         (
             ["BOTH", "--gold", "far"],
             "far, line 1: word 4 of the source is out of range (4 words, counted from 0); "

@@ -237,10 +237,10 @@ BOTH = ["--source", "s", "--target", "t"]
             'evaluate_text: unknown against_length "blue"; did you mean "bleu"?',
         ),
         (["RUN", *BOTH, "--against", "one"],
-         "one has 1 lines, but there are 4 sources; line n must be the prediction for source n"),
+         "one has 1 line for 4 sources; line n must be the prediction for source n"),
         (["RUN", *BOTH, "--against", "none"], "none: not found; expected a run folder or a file of predictions"),
         (["RUN", *BOTH, "--against", "."], ". is not a run folder: run.json is missing"),
-        (["RUN", *BOTH, "--gold", "one"], "one has 1 lines, but there are 4 pairs; line n must align pair n"),
+        (["RUN", *BOTH, "--gold", "one"], "one has 1 line for 4 pairs; line n must align pair n"),
         (["RUN", *BOTH, "--gold", "far"],
          "far, line 1: word 4 of the source is out of range (4 words, counted from 0); "
          "if the links count from 1, pass --gold-base 1"),

@@ -136,8 +136,9 @@ def zip_lines(source_path: Path, target_path: Path) -> Iterator[NumberedPair]:
             longer, (shared, _) = (targets, target) if source is None else (sources, source)
             line_count = shared + sum(1 for _ in longer)
             source_count, target_count = (shared - 1, line_count) if source is None else (line_count, shared - 1)
+            noun = "line" if source_count == 1 else "lines"
             raise RegardError(
-                f"{format_path(source_path)} has {source_count} lines, {format_path(target_path)} {target_count}; "
+                f"{format_path(source_path)} has {source_count} {noun}, {format_path(target_path)} {target_count}; "
                 "line n of one must translate line n of the other"
             )
         yield NumberedPair(source[0], source[1], target[1])

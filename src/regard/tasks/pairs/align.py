@@ -250,10 +250,12 @@ class Align(Action):
     ) -> tuple[HeadSelection, HeadSelection]:
         """Return the best attention of each direction; the same one twice without --backward."""
         from regard.alignment import GoldLinks
+        from regard.data.pair_check import pluralize
 
         if len(gold) > len(first):
             raise RegardError(
-                f"{self.gold} has {len(gold)} lines, but there are {len(first)} pairs; line n must align pair n"
+                f"{self.gold} has {pluralize(len(gold), 'line')} for {pluralize(len(first), 'pair')}; "
+                "line n must align pair n"
             )
         forward = [attended_pair.forward for attended_pair in first]
         backward = [attended_pair.backward for attended_pair in first if attended_pair.backward is not None]

@@ -220,6 +220,7 @@ class EvaluatePairs(Evaluate, BuiltInOptions):
     def predict_other(self, other: PairPredictor | None, sources: Sequence[str], invocation: Invocation) -> list[str]:
         """Return the predictions of the other run, or those of its file."""
         from regard.data.formats import read_lines
+        from regard.data.pair_check import pluralize
 
         assert self.against is not None
         if other is not None:
@@ -228,7 +229,7 @@ class EvaluatePairs(Evaluate, BuiltInOptions):
         texts = list(read_lines(self.against))
         if len(texts) != len(sources):
             raise RegardError(
-                f"{self.against} has {len(texts)} lines, but there are {len(sources)} sources; "
+                f"{self.against} has {pluralize(len(texts), 'line')} for {pluralize(len(sources), 'source')}; "
                 "line n must be the prediction for source n"
             )
         return texts
@@ -297,6 +298,7 @@ class EvaluatePairs(Evaluate, BuiltInOptions):
     def score_alignment(self, predictor: PairPredictor, examples: Sequence[Example]) -> AlignmentResult | None:
         """Score the attention on the reference targets against gold links, from a file or from the corpus, if any."""
         from regard.alignment import GoldLinks, align, read_pharaoh
+        from regard.data.pair_check import pluralize
         from regard.metrics import alignment_error, search_head
 
         if self.gold is None and not has_links(predictor, examples):
@@ -306,7 +308,8 @@ class EvaluatePairs(Evaluate, BuiltInOptions):
             gold = read_pharaoh(self.gold, self.gold_base)
             if len(gold) != len(examples):
                 raise RegardError(
-                    f"{self.gold} has {len(gold)} lines, but there are {len(examples)} pairs; line n must align pair n"
+                    f"{self.gold} has {pluralize(len(gold), 'line')} for {pluralize(len(examples), 'pair')}; "
+                    "line n must align pair n"
                 )
         forced, attention = force_examples(predictor, examples), self.parse_attention()
         units = WORDS if self.gold is None else choose_link_units(self.gold_unit, predictor, forced)
