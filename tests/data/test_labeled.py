@@ -139,8 +139,16 @@ def test_context_by_brute_force(tmp_path_factory, utterances, context):
             "a.tsv",
             "A\tx\ty\n",
             {},
-            "a.tsv, line 1: expected 2 columns, text and label, got 3 columns (2 tabs); "
-            "choose columns by number or name: --data.columns 1,2",
+            'a.tsv, line 1: expected 2 columns, text and label, got 3 columns (2 tabs): 1 "A", 2 "x", 3 "y"; '
+            "pass the numbers of text and label: --data.columns TEXT,LABEL",
+        ),
+        (
+            "a.csv",
+            "1,2,3,4,5,6,7,8\n",
+            {},
+            "a.csv, line 1: expected 2 columns, text and label, got 8 columns: "
+            '1 "1", 2 "2", 3 "3", 4 "4", 5 "5", 6 "6" and 2 more; '
+            "pass the numbers of text and label: --data.columns TEXT,LABEL",
         ),
         (
             "a.tsv",

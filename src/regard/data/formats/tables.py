@@ -19,6 +19,9 @@ NAMES = ("source", "target")
 
 JOIN_HINT = ", or join columns on one side: --data.columns 1+3,2"
 
+MAX_CELLS = 6
+"""Number of cells that are listed."""
+
 Rows = Iterator[tuple[int, list[str]]]
 """Rows of a table with their line numbers."""
 
@@ -154,6 +157,12 @@ def format_column_count(columns: int, *, tabs: bool) -> str:
     """Return the number of columns in words."""
     words = f"{columns} column{'' if columns == 1 else 's'}"
     return f"{words} ({columns - 1} tab{'' if columns == 2 else 's'})" if tabs else words
+
+
+def format_cells(cells: Sequence[str]) -> str:
+    """Return the first cells of a row with their column numbers."""
+    listed = ", ".join(f"{n} {quote_text(cell, 30)}" for n, cell in enumerate(cells[:MAX_CELLS], start=1))
+    return listed if len(cells) <= MAX_CELLS else f"{listed} and {len(cells) - MAX_CELLS} more"
 
 
 def read_jsonl(path: Path, columns: Columns | None) -> Iterator[NumberedPair]:
