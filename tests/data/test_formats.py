@@ -269,7 +269,8 @@ def test_columns_by_name_and_number(write):
          "choose source and target by number or name: --data.columns 1,2, "
          "or join columns on one side: --data.columns 1+3,2"),
         ("a\tb\n", (1, 3), "column 3 does not exist; the line has 2 columns"),
-        ("de\ten\n", ("de", "fr"), 'unknown column "fr"; columns: "de, en"'),
+        ("de\ten\n", ("de", "fr"), 'unknown column "fr"; this line has "de, en"'
+         "; names need a header; without one, choose columns by number"),
     ],
 )  # fmt: skip
 def test_columns_that_are_not_there(write, content, columns, said):

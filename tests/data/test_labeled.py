@@ -169,7 +169,13 @@ def test_context_by_brute_force(tmp_path_factory, utterances, context):
             "a.jsonl, line 1: the label is empty; pass --data.on-empty skip to skip such examples",
         ),
         ("a.tsv", "x\tA||B\n", {}, 'a.tsv, line 1: empty label in "A||B"'),
-        ("a.tsv", "x\tA\n", {"columns": ("txt", 2)}, 'a.tsv, line 1: unknown column "txt"; columns: "x, A"'),
+        (
+            "a.tsv",
+            "x\tA\n",
+            {"columns": ("txt", 2)},
+            'a.tsv, line 1: unknown column "txt"; this line has "x, A"'
+            "; names need a header; without one, choose columns by number",
+        ),
         ("a.tsv", "x\tA\n", {"columns": (1, 3)}, "a.tsv, line 1: column 3 does not exist; the line has 2 columns"),
         (
             "a.tsv",

@@ -129,7 +129,10 @@ def find_column(location: str, names: Sequence[str], column: str | int) -> int:
     if number is None:
         if column not in names:
             hint = format_unit_hint(str(column))
-            raise RegardError(f'{location}: unknown column "{column}"{hint}; columns: {quote_text(", ".join(names))}')
+            advice = "" if hint else "; names need a header; without one, choose columns by number"
+            raise RegardError(
+                f'{location}: unknown column "{column}"{hint}; this line has {quote_text(", ".join(names))}{advice}'
+            )
         return names.index(str(column))
     if number < 1:
         raise RegardError(f"column numbers start at 1, got {number}")
