@@ -283,6 +283,12 @@ def test_rows_of_different_width(write):
     assert error(read_pairs, write("a.tsv", "a\tb\nc\td\te\n")) == said + more
     assert error(read_pairs, "a.tsv", columns=(1, 2)) == said
     assert error(read_pairs, "a.tsv", columns=(0, 2)) == "column numbers start at 1, got 0"
+    said = "a.tsv, line 2: expected {} columns, as in line 1, got {}; a tab{} is missing"
+    one = said.format(2, "1 column (0 tabs)", " between {}")
+    assert error(read_pairs, write("a.tsv", "a\tb\nc d\n")) == one.format("source and target")
+    assert error(read_pairs, "a.tsv", columns=(2, 1)) == one.format("target and source")
+    write("a.tsv", "a\tb\tc\nd\te\n")
+    assert error(read_pairs, "a.tsv", columns=(1, 2)) == said.format(3, "2 columns (1 tab)", "")
 
 
 def test_csv_quotes(write):

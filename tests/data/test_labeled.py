@@ -133,7 +133,13 @@ def test_context_by_brute_force(tmp_path_factory, utterances, context):
 @pytest.mark.parametrize(
     ("name", "content", "options", "message"),
     [
-        ("a.tsv", "x\tA\ny\n", {}, "a.tsv, line 2: expected 2 columns, as in line 1, got 1 column (0 tabs)"),
+        (
+            "a.tsv",
+            "x\tA\ny\n",
+            {},
+            "a.tsv, line 2: expected 2 columns, as in line 1, got 1 column (0 tabs); "
+            "a tab between text and label is missing",
+        ),
         ("a.csv", "x,A\ny,A,B\n", {}, "a.csv, line 2: expected 2 columns, as in line 1, got 3 columns"),
         (
             "a.tsv",

@@ -85,8 +85,9 @@ def iter_cells_by_role(
                 continue
         if len(cells) != width:
             columns = format_column_count(len(cells), tabs=tabs)
+            advice = hint if len(cells) > width else format_missing_separator(indices, width, tabs=tabs)
             raise RegardError(
-                f"{name}, line {number}: expected {width} columns, as in line {first}, got {columns}{hint}"
+                f"{name}, line {number}: expected {width} columns, as in line {first}, got {columns}{advice}"
             )
         yield number, {role: cells[index] for role, index in indices.items()}
 
@@ -160,6 +161,13 @@ def format_column_count(columns: int, *, tabs: bool) -> str:
     """Return the number of columns in words."""
     words = f"{columns} column{'' if columns == 1 else 's'}"
     return f"{words} ({columns - 1} tab{'' if columns == 2 else 's'})" if tabs else words
+
+
+def format_missing_separator(indices: Mapping[str, int], width: int, *, tabs: bool) -> str:
+    """Return what a row with too few columns lacks; of two columns, between which."""
+    roles = [role.partition(" ")[0] for role in sorted(indices, key=indices.__getitem__)]
+    between = f" between {' and '.join(roles)}" if len(roles) == width == 2 else ""
+    return f"; a {'tab' if tabs else 'comma'}{between} is missing"
 
 
 def format_cells(cells: Sequence[str]) -> str:
