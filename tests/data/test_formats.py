@@ -328,7 +328,8 @@ def test_jsonl_against_json(tmp_path_factory, texts):
          "is not valid JSON: Expecting ',' delimiter: line 1 column 15 (char 14)"),
         ("[1]", 'expected an object, {"source": "…", "target": "…"}, got "[1]"'),
         ('{"id": 1, "translation": {"de": "a", "en": "b"}}',
-         'missing key "source"; choose keys with --data.columns: "id, translation.de, translation.en"'),
+         'missing key "source"; this line has the keys "id, translation.de, translation.en"; '
+         "to read other keys, pass them as --data.columns"),
         ('{"source": true, "target": "b"}', 'expected a string in "source", got true'),
         ('{"source": "\\ud800", "target": "b"}',
          '"source" contains an unpaired surrogate, \\ud800 to \\udfff'),

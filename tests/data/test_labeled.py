@@ -213,7 +213,8 @@ def test_context_by_brute_force(tmp_path_factory, utterances, context):
             "a.jsonl",
             '{"text": "x"}\n',
             {},
-            'a.jsonl, line 1: missing key "label"; choose keys with --data.columns: "text"',
+            'a.jsonl, line 1: missing key "label"; this line has the keys "text"; '
+            "to read other keys, pass them as --data.columns",
         ),
         ("none.tsv", None, {}, "cannot read none.tsv: not found"),
     ],

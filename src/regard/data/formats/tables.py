@@ -222,8 +222,8 @@ def get_text(location: str, record: Mapping[str, object], key: str) -> str:
         text = nested[inner]
     else:
         raise RegardError(
-            f'{location}: missing key "{key}"; choose keys with --data.columns: '
-            f"{quote_text(', '.join(iter_keys(record)))}"
+            f'{location}: missing key "{key}"; this line has the keys {quote_text(", ".join(iter_keys(record)))}; '
+            "to read other keys, pass them as --data.columns"
         )
     if text is None:
         return ""
