@@ -26,6 +26,8 @@ def runs(reverse_run, gpt_run, label_runs):
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_broken_input_is_accepted_or_refused(name):
+    if name in SLOW:
+        samples.get_run("inflection")  # trained before the time of a case is limited
     with limit_memory():
         outcomes = fuzz({name: TARGETS[name]}, SLOW_CASES if name in SLOW else CASES, seed=0)[name]
     assert outcomes.failures == []

@@ -134,7 +134,11 @@ def test_all_names_are_listed():
     ("score", "message"),
     [
         ("scaled-dot", 'unknown score "scaled-dot"; did you mean "scaled_dot"?'),
-        ("additive", 'score "additive" has parameters; use regard.attention.build_score("additive", ...)'),
+        (
+            "additive",
+            'score "additive" has parameters; create it once and pass it: '
+            'score = regard.attention.build_score("additive", query_dim=..., key_dim=...)',
+        ),
         (
             3,
             "score must be a name, a score such as regard.attention.Gaussian(), or a function of (query, keys), "

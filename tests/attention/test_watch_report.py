@@ -205,3 +205,14 @@ def test_what_is_special_to_scores_is_reported():
         first, second = seen.report().seen
         assert (first.heads, first.groups, first.how, first.features) == (4, 2, "matrix", features)
         assert "window" not in second.features
+
+
+def test_a_model_that_is_an_attention_has_a_name_for_its_path():
+    with watch(Pooling()) as recording:
+        recording._model(X)
+    (row,) = recording.report().seen
+    assert row.path == ""
+    assert "(model)" in str(recording.report())
+    assert recording["(model)"] == recording[""]
+    with pytest.raises(KeyError, match=r"no attention recorded at 'foo'; recorded paths: \(model\)"):
+        recording["foo"]

@@ -78,7 +78,7 @@ def test_the_command_is_a_module_too(tmp_path):
         (
             ["bench", "atention"],
             'unknown command "atention". Did you mean "attention"? '
-            "Available commands: attention, training, cost, scaling, watch.",
+            "Available commands: attention, gpu, training, cost, scaling, watch.",
         ),
         (["plot"], 'unknown command "plot"; did you mean "regard look"?'),
         (["xyzzy"], 'unknown command "xyzzy"; see regard --help'),

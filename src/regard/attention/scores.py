@@ -342,7 +342,10 @@ def as_score(score: object) -> Score:
     if score in PARAMETER_FREE:
         return PARAMETER_FREE[score]()
     if score in SCORES:
-        raise RegardError(f'score "{score}" has parameters; use regard.attention.build_score("{score}", ...)')
+        raise RegardError(
+            f'score "{score}" has parameters; create it once and pass it: '
+            f'score = regard.attention.build_score("{score}", query_dim=..., key_dim=...)'
+        )
     raise unknown_name("score", score, SCORES)
 
 

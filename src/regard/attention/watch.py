@@ -26,7 +26,7 @@ from regard.attention.join_steps import CallShape, Kept, join_calls, keep_first_
 from regard.attention.kernels.reference import SMALL
 from regard.attention.reductions import as_reduction
 from regard.attention.shared_context import set_variable
-from regard.attention.watch_report import UNCOMPILED, AttentionReport, build_report, is_compiled
+from regard.attention.watch_report import UNCOMPILED, WHOLE_MODEL, AttentionReport, build_report, is_compiled
 from regard.attention.weights import Weights
 from regard.errors import RegardError
 
@@ -57,8 +57,10 @@ class AttentionRecording(Mapping[str, list[Any]]):
         self._mode = AttentionMode(modules, self._record, self._is_active, grad=grad)
 
     def __getitem__(self, path: str) -> list[Any]:
+        path = "" if path == WHOLE_MODEL else path
         if path not in self._calls:
-            raise KeyError(f"no attention recorded at {path!r}; recorded paths: {', '.join(self._calls) or 'none'}")
+            paths = ", ".join(recorded or WHOLE_MODEL for recorded in self._calls) or "none"
+            raise KeyError(f"no attention recorded at {path!r}; recorded paths: {paths}")
         return self._calls[path]
 
     def __iter__(self) -> Iterator[str]:

@@ -20,6 +20,8 @@ LINEAR = re.compile(r"linear|mamba|ssm|rwkv|retention|deltanet|delta_net|perform
 UNCOMPILED = "compiled code ran uncompiled; its output differs from that of the compiled code by rounding"
 SCRIPTED = re.compile(r"aten::\w*(softmax|attention)")
 SCRIPT = "TorchScript runs its own graph, which nothing can be recorded from"
+WHOLE_MODEL = "(model)"
+"""What stands for the path of a watched model that is itself an attention."""
 
 
 @dataclass(frozen=True)
@@ -82,14 +84,14 @@ class AttentionReport:
         lines = [f"{len(self.seen)} attentions recorded"]
         rows = [("path", "module", "kind", "heads", "how", "calls", "scores")]
         rows += [
-            (one.path or "(model)", one.module, one.kind, format_heads(one), f"{one.how}: {one.function}",
+            (one.path or WHOLE_MODEL, one.module, one.kind, format_heads(one), f"{one.how}: {one.function}",
              str(one.calls), format_features(one.features))
             for one in self.seen
         ]  # fmt: skip
         lines += align(rows) if self.seen else []
         if self.unseen:
             lines += ["", f"{len(self.unseen)} modules look like attention and were not recorded"]
-            lines += align([(one.path or "(model)", one.module, one.reason) for one in self.unseen])
+            lines += align([(one.path or WHOLE_MODEL, one.module, one.reason) for one in self.unseen])
         return "\n".join([*lines, *self.notes])
 
 

@@ -174,6 +174,7 @@ def gpu(
     print_table(make_table(rows), (describe_conditions(settings), "", *iter_notes(rows)))
 
 
+@with_threads
 @with_settings(CostBench, QUICK_COST)
 def cost(*, quick: Flag = False, jsonl: Path | None = None, picture: Path | None = None, **given: Any) -> None:
     """Measure how time, memory and waiting steps of recurrent and attention layers grow with the length.
@@ -210,6 +211,7 @@ def cost(*, quick: Flag = False, jsonl: Path | None = None, picture: Path | None
     print_table(make_table(rows), (describe_conditions(settings), "", *list_picture(picture)))
 
 
+@with_threads
 @with_settings(ScalingBench, QUICK_SCALING)
 def scaling(*, quick: Flag = False, jsonl: Path | None = None, picture: Path | None = None, **given: Any) -> None:
     """Measure why dot products are scaled: variance, gradient and trained quality against the width.

@@ -281,7 +281,7 @@ def test_the_table_takes_it_for_a_bias_by_key_without_gradients(monkeypatch):
     attend(*inputs, "scaled_dot")
     inputs[0].requires_grad_()
     attend(*inputs, "gaussian")
-    assert kernels == ["triton_dot", "triton_dot", "sdpa", "sdpa"]
+    assert kernels == ["triton_dot", "triton_dot"]  # torch's function computes the other two
 
 
 def test_rows_in_chunks_give_the_same(monkeypatch):
