@@ -268,7 +268,8 @@ def test_columns_by_name_and_number(write):
          "choose source and target by number or name: --data.columns 1,2, "
          "or join columns on one side: --data.columns 1+3,2"),
         ("a\tb\n", (1, 3), "column 3 does not exist; the line has 2 columns"),
-        ("de\ten\n", ("de", "fr"), 'unknown column "fr"; columns: "de, en"'),
+        ("de\ten\n", ("de", "fr"), 'unknown column "fr"; this line has "de, en"'
+         "; names need a header; without one, choose columns by number"),
     ],
 )  # fmt: skip
 def test_columns_that_are_not_there(write, content, columns, said):
@@ -281,6 +282,12 @@ def test_rows_of_different_width(write):
     assert error(read_pairs, write("a.tsv", "a\tb\nc\td\te\n")) == said + more
     assert error(read_pairs, "a.tsv", columns=(1, 2)) == said
     assert error(read_pairs, "a.tsv", columns=(0, 2)) == "column numbers start at 1, got 0"
+    said = "a.tsv, line 2: expected {} columns, as in line 1, got {}; a tab{} is missing"
+    one = said.format(2, "1 column (0 tabs)", " between {}")
+    assert error(read_pairs, write("a.tsv", "a\tb\nc d\n")) == one.format("source and target")
+    assert error(read_pairs, "a.tsv", columns=(2, 1)) == one.format("target and source")
+    write("a.tsv", "a\tb\tc\nd\te\n")
+    assert error(read_pairs, "a.tsv", columns=(1, 2)) == said.format(3, "2 columns (1 tab)", "")
 
 
 def test_csv_quotes(write):
@@ -320,7 +327,8 @@ def test_jsonl_against_json(tmp_path_factory, texts):
          "is not valid JSON: Expecting ',' delimiter: line 1 column 15 (char 14)"),
         ("[1]", 'expected an object, {"source": "…", "target": "…"}, got "[1]"'),
         ('{"id": 1, "translation": {"de": "a", "en": "b"}}',
-         'missing key "source"; choose keys with --data.columns: "id, translation.de, translation.en"'),
+         'missing key "source"; this line has the keys "id, translation.de, translation.en"; '
+         "to read other keys, pass them as --data.columns"),
         ('{"source": true, "target": "b"}', 'expected a string in "source", got true'),
         ('{"source": "\\ud800", "target": "b"}',
          '"source" contains an unpaired surrogate, \\ud800 to \\udfff'),

@@ -92,7 +92,7 @@ def test_a_cell_that_is_empty_makes_its_side_empty(tmp_path):
         (("1+", "2"), 'data.columns: "1+" has an empty column; expected names or numbers joined by +, '
          "such as lemma+features"),
         (("1:leters+2", "1"), 'FILE, line 1: unknown column "1:leters" '
-         '("leters" is not a unit: letters, tokens, words, bpe, unigram, bytes); columns: "a, b"'),
+         '("leters" is not a unit: letters, tokens, words, bpe, unigram, bytes); this line has "a, b"'),
         (("1+2", "2"), "data.columns: column 2 is used twice; join different columns, such as 1+3,2"),
         (("1+1", "2"), "data.columns: column 1 is used twice; join different columns, such as 1+3,2"),
         (("1",), "data.columns: expected 2 columns, source and target, got 1"),

@@ -133,14 +133,28 @@ def test_context_by_brute_force(tmp_path_factory, utterances, context):
 @pytest.mark.parametrize(
     ("name", "content", "options", "message"),
     [
-        ("a.tsv", "x\tA\ny\n", {}, "a.tsv, line 2: expected 2 columns, as in line 1, got 1 column (0 tabs)"),
+        (
+            "a.tsv",
+            "x\tA\ny\n",
+            {},
+            "a.tsv, line 2: expected 2 columns, as in line 1, got 1 column (0 tabs); "
+            "a tab between text and label is missing",
+        ),
         ("a.csv", "x,A\ny,A,B\n", {}, "a.csv, line 2: expected 2 columns, as in line 1, got 3 columns"),
         (
             "a.tsv",
             "A\tx\ty\n",
             {},
-            "a.tsv, line 1: expected 2 columns, text and label, got 3 columns (2 tabs); "
-            "choose columns by number or name: --data.columns 1,2",
+            'a.tsv, line 1: expected 2 columns, text and label, got 3 columns (2 tabs): 1 "A", 2 "x", 3 "y"; '
+            "pass the numbers of text and label: --data.columns TEXT,LABEL",
+        ),
+        (
+            "a.csv",
+            "1,2,3,4,5,6,7,8\n",
+            {},
+            "a.csv, line 1: expected 2 columns, text and label, got 8 columns: "
+            '1 "1", 2 "2", 3 "3", 4 "4", 5 "5", 6 "6" and 2 more; '
+            "pass the numbers of text and label: --data.columns TEXT,LABEL",
         ),
         (
             "a.tsv",
@@ -161,7 +175,13 @@ def test_context_by_brute_force(tmp_path_factory, utterances, context):
             "a.jsonl, line 1: the label is empty; pass --data.on-empty skip to skip such examples",
         ),
         ("a.tsv", "x\tA||B\n", {}, 'a.tsv, line 1: empty label in "A||B"'),
-        ("a.tsv", "x\tA\n", {"columns": ("txt", 2)}, 'a.tsv, line 1: unknown column "txt"; columns: "x, A"'),
+        (
+            "a.tsv",
+            "x\tA\n",
+            {"columns": ("txt", 2)},
+            'a.tsv, line 1: unknown column "txt"; this line has "x, A"'
+            "; names need a header; without one, choose columns by number",
+        ),
         ("a.tsv", "x\tA\n", {"columns": (1, 3)}, "a.tsv, line 1: column 3 does not exist; the line has 2 columns"),
         (
             "a.tsv",
@@ -193,7 +213,8 @@ def test_context_by_brute_force(tmp_path_factory, utterances, context):
             "a.jsonl",
             '{"text": "x"}\n',
             {},
-            'a.jsonl, line 1: missing key "label"; choose keys with --data.columns: "text"',
+            'a.jsonl, line 1: missing key "label"; this line has the keys "text"; '
+            "to read other keys, pass them as --data.columns",
         ),
         ("none.tsv", None, {}, "cannot read none.tsv: not found"),
     ],

@@ -45,5 +45,14 @@ def test_of_many_tags_the_commonest_are_counted():
 
 def test_one_tag_is_too_few():
     with pytest.raises(RegardError) as caught:
-        list(summarize_tag_data([tagged("a/O b/O")], [tagged("c/B-X")]))
+        list(summarize_tag_data([tagged("a/O b/O")], [tagged("c/O")]))
     assert str(caught.value) == 'training data: every tag is "O"; expected at least two different tags'
+
+
+def test_tags_that_only_the_validation_data_has_are_named():
+    with pytest.raises(RegardError) as caught:
+        list(summarize_tag_data([tagged("a/B-X")], [tagged("c/O d/B-X e/B-Y")]))
+    assert str(caught.value) == (
+        'training data without the validation data: every tag is "B-X" '
+        '(the validation data, 1 sentence, also has "O", "B-Y"); expected at least two different tags'
+    )

@@ -41,6 +41,8 @@ def test_where_targets_are_one_word_nothing_is_said_of_bleu():
         f"exact match, sources of 5+ characters, 1 in total: 0.0000 {one}",
     ]
     assert (report.unit, report.against_length) == ("character", "exact_match")
+    bleu = report.to_json()["bleu"]
+    assert (bleu["name"], bleu["value"]) == ("BLEU", None)
     four = evaluate_text(["eins zwei"], ["1"], [["1", "1 2 3 4"]])
     assert (four.unit, four.against_length) == ("word", "bleu")
 

@@ -15,6 +15,7 @@ from regard.data.example import Links
 from regard.data.formats.lines import Path, format_path, guess_format, iter_numbered_lines, quote_text
 from regard.data.formats.tables import (
     find_column,
+    format_cells,
     format_column_count,
     get_text,
     iter_cells_by_role,
@@ -151,8 +152,8 @@ def find_role_columns(
         free = [index for index in range(len(cells)) if index not in indices.values()]
         if len(free) != 2:
             raise RegardError(
-                f"{location}: expected 2 columns, text and label, got {format_column_count(len(cells), tabs=tabs)}; "
-                "choose columns by number or name: --data.columns 1,2"
+                f"{location}: expected 2 columns, text and label, got {format_column_count(len(cells), tabs=tabs)}: "
+                f"{format_cells(cells)}; pass the numbers of text and label: --data.columns TEXT,LABEL"
             )
         indices |= {"text": free[0], "label": free[1]}
     return indices, header or any(parse_column_number(column) is None for column in columns.values())

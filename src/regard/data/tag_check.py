@@ -16,7 +16,10 @@ def summarize_tag_data(train: Sequence[TaggedSentence], valid: Sequence[TaggedSe
     counts = {name: Counter(chain.from_iterable(s.tags for s in part)) for name, part in (("t", train), ("v", valid))}
     if len(counts["t"]) < 2:
         only = next(iter(counts["t"]), "")
-        raise RegardError(f'training data: every tag is "{only}"; expected at least two different tags')
+        others = ", ".join(f'"{tag}"' for tag in counts["v"] if tag not in counts["t"])
+        data = "training data without the validation data" if others else "training data"
+        elsewhere = f" (the validation data, {pluralize(len(valid), 'sentence')}, also has {others})" if others else ""
+        raise RegardError(f'{data}: every tag is "{only}"{elsewhere}; expected at least two different tags')
     yield format_part("training", train, counts["t"])
     yield format_part("validation", valid, counts["v"])
     if len(counts["v"]) == 1:

@@ -10,6 +10,7 @@ from regard.data.example import Links
 from regard.data.formats.lines import Path, format_path, iter_numbered_lines, quote_text
 from regard.data.formats.tables import format_column_count, parse_column_number
 from regard.errors import RegardError
+from regard.schemes import parse_tag
 
 DOCUMENT_START = "-DOCSTART-"
 
@@ -27,7 +28,9 @@ class TaggedSentence:
             raise RegardError(f"expected one tag per word, got {len(self.words)} words and {len(self.tags)} tags")
 
 
-def read_tagged(path: Path, columns: Sequence[str | int] | None = None) -> Iterator[TaggedSentence]:
+def read_tagged(
+    path: Path, columns: Sequence[str | int] | None = None, *, only_spans: bool = False
+) -> Iterator[TaggedSentence]:
     """Yield the tagged sentences of a file with one word per line and blank lines between sentences.
 
     Columns are separated by tabs, or by spaces if there are no tabs. A line that starts with # and
@@ -36,6 +39,7 @@ def read_tagged(path: Path, columns: Sequence[str | int] | None = None) -> Itera
     Args:
         path: File to read; a name ending in .gz is decompressed, `-` is standard input.
         columns: Column numbers of word and tag, counted from 1. By default the first and the last column.
+        only_spans: Whether to refuse tags other than O and those of spans, such as B-PER.
 
     Yields:
         One `TaggedSentence` per sentence.
@@ -52,11 +56,21 @@ def read_tagged(path: Path, columns: Sequence[str | int] | None = None) -> Itera
     for row in iter_rows(path):
         if row is not None:
             word, tag = parse_word_and_tag(*row, word_tag_columns)
+            if only_spans:
+                check_span_tag(row[0], tag)
             words.append(word)
             tags.append(tag)
         elif words:
             yield TaggedSentence(tuple(words), tuple(tags))
             words, tags = [], []
+
+
+def check_span_tag(location: str, tag: str) -> None:
+    """Raise a `RegardError` for a tag of another form than those of spans."""
+    try:
+        parse_tag(tag)
+    except RegardError as error:
+        raise RegardError(f"{location}: {error}") from None
 
 
 def parse_column_numbers(columns: Sequence[str | int]) -> tuple[int, int]:

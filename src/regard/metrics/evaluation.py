@@ -72,8 +72,13 @@ class TextPredictionReport:
             yield str(replace(row.score, name=name))
 
     def to_json(self) -> dict[str, object]:
-        """Return a dictionary for `json.dumps`: each score by its key in `METRICS`, in full precision."""
+        """Return a dictionary for `json.dumps`: each score by its key in `METRICS`, in full precision.
+
+        The value of BLEU is None if it is not meaningful.
+        """
         scores: dict[str, object] = {name: getattr(self, name).to_json() for name in self.metrics}
+        if not self.has_four_words:
+            scores["bleu"] = self.bleu.to_json() | {"value": None}
         rows = {"unit": self.unit, "rows": [row.to_json() for row in self.by_length]}
         return scores | {"by_length": rows}
 

@@ -55,10 +55,17 @@ class Comparison:
 
     def __str__(self) -> str:
         decimals = self.first.decimals
+        conditions = [score.signature.split("|") for score in (self.first, self.second)]
+        shared = [condition for condition in conditions[0] if condition in conditions[1]]
+        own = ["|".join(condition for condition in part if condition not in shared) for part in conditions]
+        values = [
+            f"{score.value:.{decimals}f}{f' ({text})' if text else ''}"
+            for score, text in zip((self.first, self.second), own, strict=True)
+        ]
         return (
-            f"{self.first.name} {self.first.value:.{decimals}f} and {self.second.value:.{decimals}f}: "
+            f"{self.first.name} {values[0]} and {values[1]}: "
             f"{self.difference:+.{decimals}f} (95 %: {self.low:+.{decimals}f} to {self.high:+.{decimals}f}|"
-            f"p {self.p_value:.4f}|paired bootstrap, {self.samples} samples|{self.first.signature})"
+            f"p {self.p_value:.4f}|paired bootstrap, {self.samples} samples|{'|'.join(shared)})"
         )
 
     def describe_verdict(self, first: object, second: object) -> str:

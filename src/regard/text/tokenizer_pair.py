@@ -13,7 +13,7 @@ from regard.errors import RegardError, unknown_name
 from regard.files import check_file_version, parse_json, wrap_read_errors
 from regard.settings import convert_value
 from regard.text.choose import choose_kind
-from regard.text.column_tokenizer import ColumnTokenizer, join_tokenizers
+from regard.text.column_tokenizer import ColumnTokenizer, count_columns, join_tokenizers
 from regard.text.learn import learn_model
 from regard.text.saved_model import parse_model
 from regard.text.steps import NO_STEPS, TextSteps
@@ -48,6 +48,16 @@ class TokenizerPair:
     def vocabulary(self) -> dict[str, int]:
         """Vocabulary sizes, for the card of a run."""
         return {"source": self.source.size, "target": self.target.size}
+
+    @property
+    def column_counts(self) -> tuple[int, int]:
+        """Number of columns of source and target."""
+        return count_columns(self.source), count_columns(self.target)
+
+    @property
+    def description(self) -> str:
+        """What the tokens of both sides are."""
+        return f"{self.source.description} -> {self.target.description}"
 
     def to_json(self) -> str:
         """Return both tokenizers as JSON."""

@@ -258,7 +258,7 @@ def test_gold_links_choose_both_attentions(here, reverse_run, transformer_run, c
          "--source and --target cannot both be stdin"),
         (
             ["BOTH", "--backward", "PLAIN"],
-            "seq2seq has no attention from target to source",
+            "--backward PLAIN: seq2seq has no attention from target to source",
         ),
         (
             ["PLAIN", "--source", "s"],
@@ -278,7 +278,7 @@ def test_what_a_user_can_put_right_is_one_line(arguments, line, here, reverse_ru
     run = [str(reverse_run)]
     known = {"RUN": run, "PLAIN": [str(plain_run)], "BOTH": [*run, "--source", "s", "--target", "t"]}
     assert main(["align", *(part for word in arguments for part in known.get(word, [word]))]) == 2
-    assert capsys.readouterr() == ("", f"regard: {line}\n")
+    assert capsys.readouterr() == ("", f"regard: {line.replace('PLAIN', str(plain_run))}\n")
 
 
 OPTIONS = [

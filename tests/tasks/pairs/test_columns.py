@@ -202,6 +202,20 @@ def test_three_columns_without_features_are_refused(here):
     )
 
 
+def test_a_comparison_needs_as_many_columns(toy, reverse_run, capsys):
+    run, table = toy / "run", toy / "test.tsv"
+    assert main(["evaluate", str(run), str(table), "--against", str(reverse_run)]) == 2
+    line = f"expected 2 source columns and 1 target column, as {run} has, got 1 and 1"
+    assert capsys.readouterr() == ("", f"regard: --against {reverse_run}: {line}\n")
+
+
+def test_the_run_of_the_other_direction_is_named(toy, capsys):
+    run, table = toy / "run", toy / "test.tsv"
+    assert main(["align", str(run), str(table), "--backward", str(run), "--quiet"]) == 2
+    line = "expected 1 source column and 2 target columns, the reverse of the run to align with, got 2 and 1"
+    assert capsys.readouterr() == ("", f"regard: --backward {run}: {line}\n")
+
+
 def test_a_training_from_another_run_reads_as_many_columns(tmp_path, toy, capsys):
     pairs = write(tmp_path / "pairs.tsv", [(lemma, form) for lemma, form, _ in make_rows(30, 2)])
     plain = str(tmp_path / "plain")

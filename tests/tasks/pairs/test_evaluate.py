@@ -161,6 +161,17 @@ def test_a_run_is_compared_with_another_or_with_its_predictions(here, reverse_ru
     assert against["verdict"] == file[-1]
 
 
+def test_runs_of_other_tokens_are_compared_with_a_note(here, reverse_run, letters_run, capsys):
+    arguments = ["evaluate", str(reverse_run), "pairs.tsv", "--against", str(letters_run)]
+    assert main(arguments) == 0
+    assert capsys.readouterr().err == (
+        f"note: the tokens of {letters_run} are characters -> words, those of {reverse_run} words -> words; "
+        "their scores compare only if both were trained for this data\n"
+    )
+    assert main([*arguments, "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
+
+
 @pytest.mark.parametrize("metric", ["bleu", "chrf", "word_error_rate", "character_error_rate"])
 def test_runs_are_compared_by_the_score_that_comes_first(metric, here, reverse_run, capsys):
     (here / "right.txt").write_text("".join(f"{target.upper()}\n" for _, target in ROWS))

@@ -58,3 +58,11 @@ def test_a_projection_that_was_not_asked_for_is_mentioned(bidirectional, notes, 
     train({**pairs, "model": model}, tmp_path / "run", quiet=True)
     note = "note: score Dot requires query and keys of one width, so the keys get a projection W^K\n"
     assert Run(tmp_path / "run").log_file.read_text().count(note) == notes
+
+
+def test_whether_a_model_copies_is_said_once(pairs, tmp_path):
+    run, model = tmp_path / "run", {"name": "simple-attention", "hidden": 4, "embedding": 4}
+    for steps in (1, 1, 2):  # start, find complete, resume
+        train({**pairs, "model": model, "training": {**TINY, "steps": steps}}, run, quiet=True)
+        (line,) = (line for line in Run(run).log_file.read_text().splitlines() if "copy: " in line)
+        assert "as configured" not in line

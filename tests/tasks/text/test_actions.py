@@ -13,7 +13,7 @@ from regard.models import MODELS
 from regard.run import Run
 from regard.tasks.loading import get_run_task, load
 from regard.tasks.text.actions import PredictText
-from regard.tasks.text.evaluation import evaluate_text_file
+from regard.tasks.text.evaluation import evaluate_text_file, score_text_file
 from regard.tasks.text.predictor import ScoredText
 
 
@@ -126,7 +126,14 @@ def test_two_runs_are_compared(text_run, gpt_run, tmp_path, monkeypatch, capsys)
     lines = answer(monkeypatch, capsys, "", *command)
     assert lines[:-2] == evaluate_text_file(load(text_run), path).lines()
     assert lines[-2].startswith(f"{gpt_run} and {text_run}, bits per character ")
-    assert "|paired bootstrap, 1000 samples|different tokens|documents:25|" in lines[-2]
+    assert lines[-2].endswith("|paired bootstrap, 1000 samples|different tokens|documents:25|documents:line)")
+    gpt, text = (
+        re.escape(score_text_file(load(run), path, documents="line").conditions.removesuffix("|documents:line"))
+        for run in (gpt_run, text_run)
+    )
+    assert gpt.startswith("context:16")
+    assert gpt != text
+    assert re.search(rf"bits per character [\d.]+ \({gpt}\) and [\d.]+ \({text}\): ", lines[-2])
     (line,) = answer(monkeypatch, capsys, "", *command, "--json")
     against = json.loads(line)["against"]
     assert against["verdict"] == lines[-1]

@@ -307,6 +307,12 @@ def test_spans_are_scored(label_runs, answer, tmp_path):
     assert json.loads(line)["f1"]["value"] == pytest.approx(2 / 3)
 
 
+def test_a_file_without_tags_of_spans_is_named(label_runs, complaint, tmp_path):
+    path = written(tmp_path / "pairs.tsv", "ann\tB-PER", "Ein Hund\tA dog")
+    expected = 'tags: expected O, or B-, I-, E-, S-, L- or U- with a type, got "A dog"'
+    assert complaint("evaluate", label_runs["crf"], "--data", path) == f"{path}, line 2: {expected}"
+
+
 def test_plain_tags_are_scored_word_by_word(label_runs, answer, tmp_path):
     path = written(tmp_path / "data.bio", "one WORD", "ann NAME", "", "two NAME")
     lines = answer("", "evaluate", label_runs["plain"], "--data", path)

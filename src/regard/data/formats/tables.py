@@ -19,6 +19,9 @@ NAMES = ("source", "target")
 
 JOIN_HINT = ", or join columns on one side: --data.columns 1+3,2"
 
+MAX_CELLS = 6
+"""Number of cells that are listed."""
+
 Rows = Iterator[tuple[int, list[str]]]
 """Rows of a table with their line numbers."""
 
@@ -82,8 +85,9 @@ def iter_cells_by_role(
                 continue
         if len(cells) != width:
             columns = format_column_count(len(cells), tabs=tabs)
+            advice = hint if len(cells) > width else format_missing_separator(indices, width, tabs=tabs)
             raise RegardError(
-                f"{name}, line {number}: expected {width} columns, as in line {first}, got {columns}{hint}"
+                f"{name}, line {number}: expected {width} columns, as in line {first}, got {columns}{advice}"
             )
         yield number, {role: cells[index] for role, index in indices.items()}
 
@@ -126,7 +130,10 @@ def find_column(location: str, names: Sequence[str], column: str | int) -> int:
     if number is None:
         if column not in names:
             hint = format_unit_hint(str(column))
-            raise RegardError(f'{location}: unknown column "{column}"{hint}; columns: {quote_text(", ".join(names))}')
+            advice = "" if hint else "; names need a header; without one, choose columns by number"
+            raise RegardError(
+                f'{location}: unknown column "{column}"{hint}; this line has {quote_text(", ".join(names))}{advice}'
+            )
         return names.index(str(column))
     if number < 1:
         raise RegardError(f"column numbers start at 1, got {number}")
@@ -154,6 +161,19 @@ def format_column_count(columns: int, *, tabs: bool) -> str:
     """Return the number of columns in words."""
     words = f"{columns} column{'' if columns == 1 else 's'}"
     return f"{words} ({columns - 1} tab{'' if columns == 2 else 's'})" if tabs else words
+
+
+def format_missing_separator(indices: Mapping[str, int], width: int, *, tabs: bool) -> str:
+    """Return what a row with too few columns lacks; of two columns, between which."""
+    roles = [role.partition(" ")[0] for role in sorted(indices, key=indices.__getitem__)]
+    between = f" between {' and '.join(roles)}" if len(roles) == width == 2 else ""
+    return f"; a {'tab' if tabs else 'comma'}{between} is missing"
+
+
+def format_cells(cells: Sequence[str]) -> str:
+    """Return the first cells of a row with their column numbers."""
+    listed = ", ".join(f"{n} {quote_text(cell, 30)}" for n, cell in enumerate(cells[:MAX_CELLS], start=1))
+    return listed if len(cells) <= MAX_CELLS else f"{listed} and {len(cells) - MAX_CELLS} more"
 
 
 def read_jsonl(path: Path, columns: Columns | None) -> Iterator[NumberedPair]:
@@ -202,8 +222,8 @@ def get_text(location: str, record: Mapping[str, object], key: str) -> str:
         text = nested[inner]
     else:
         raise RegardError(
-            f'{location}: missing key "{key}"; choose keys with --data.columns: '
-            f"{quote_text(', '.join(iter_keys(record)))}"
+            f'{location}: missing key "{key}"; this line has the keys {quote_text(", ".join(iter_keys(record)))}; '
+            "to read other keys, pass them as --data.columns"
         )
     if text is None:
         return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -188,17 +189,42 @@ class Align(Action):
         self, predictor: PairPredictor, other: PairPredictor | None, show: Progress | None
     ) -> Iterator[PredictedChunk]:
         """Yield the given pairs with the attention of the model, and of the reverse model, if any."""
-        for loaded in (predictor, other):
-            if loaded is not None:
-                loaded.check_attention()
+        predictor.check_attention()
+        if other is not None:
+            self.check_backward(predictor, other)
         done = 0
         for chunk in iter_chunks(self.read_examples(predictor), AT_ONCE):
             forward = force_examples(predictor, chunk)
-            backward = None if other is None else force_examples(other, [swap_sides(example) for example in chunk])
+            backward = None
+            if other is not None:
+                with self.name_backward_run():
+                    backward = force_examples(other, [swap_sides(example) for example in chunk])
             done += len(chunk)
             if show is not None:
                 show(done)
             yield PredictedChunk(forward, backward)
+
+    def check_backward(self, predictor: PairPredictor, other: PairPredictor) -> None:
+        """Raise a `RegardError` if the reverse model has no attention, or other columns than this one reversed."""
+        from regard.data.pair_check import pluralize
+
+        with self.name_backward_run():
+            other.check_attention()
+            target, source = predictor.tokenizers.column_counts
+            counts = other.tokenizers.column_counts
+            if counts != (source, target):
+                raise RegardError(
+                    f"expected {pluralize(source, 'source column')} and {pluralize(target, 'target column')}, "
+                    f"the reverse of the run to align with, got {counts[0]} and {counts[1]}"
+                )
+
+    @contextmanager
+    def name_backward_run(self) -> Iterator[None]:
+        """Name the run of --backward in errors."""
+        try:
+            yield
+        except RegardError as error:
+            raise RegardError(f"--backward {self.backward}: {error}") from None
 
     def read_examples(self, predictor: PairPredictor) -> Iterator[Example]:
         """Yield the given pairs, including empty ones, so that line n of the output aligns pair n of the input."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from regard.errors import RegardError
+from regard.messages import print_message
 from regard.tasks.actions import FILE_OR_STDIN, File, Flag, Invocation
 from regard.tasks.actions.evaluate import (
     BuiltInOptions,
@@ -215,6 +216,13 @@ class EvaluatePairs(Evaluate, BuiltInOptions):
             raise RegardError(f"{self.against}: not found; expected a run folder or a file of predictions")
         other: PairPredictor = load_same_task(predictor, self.against, invocation)
         other.check(SearchOptions(beam=self.beam))
+        check_same_columns(predictor, other, (invocation.run, self.against))
+        tokens, other_tokens = predictor.tokenizers.description, other.tokenizers.description
+        if tokens != other_tokens and not invocation.quiet:
+            print_message(
+                f"note: the tokens of {self.against} are {other_tokens}, those of {invocation.run} {tokens}; "
+                "their scores compare only if both were trained for this data"
+            )
         return other
 
     def predict_other(self, other: PairPredictor | None, sources: Sequence[str], invocation: Invocation) -> list[str]:
@@ -322,6 +330,18 @@ class EvaluatePairs(Evaluate, BuiltInOptions):
             return AlignmentResult(best.selection, best.score, chosen_by_gold=True, units=description)
         links = [align(attended_pair, attention) for attended_pair in attended]
         return AlignmentResult(attention, alignment_error(links, gold), chosen_by_gold=False, units=description)
+
+
+def check_same_columns(predictor: PairPredictor, other: PairPredictor, runs: tuple[Path, Path]) -> None:
+    """Raise a `RegardError` if another run has other numbers of columns, so that it cannot read the same data."""
+    from regard.data.pair_check import pluralize
+
+    counts, other_counts = predictor.tokenizers.column_counts, other.tokenizers.column_counts
+    if other_counts != counts:
+        raise RegardError(
+            f"--against {runs[1]}: expected {pluralize(counts[0], 'source column')} and "
+            f"{pluralize(counts[1], 'target column')}, as {runs[0]} has, got {other_counts[0]} and {other_counts[1]}"
+        )
 
 
 def group_targets(examples: Sequence[Example]) -> tuple[list[str], list[list[str]]]:

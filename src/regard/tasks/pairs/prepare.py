@@ -66,7 +66,8 @@ def choose_model(
     if not supports_copy(recipe.model):
         return recipe
     copy, reason = choose_copy(recipe.model, corpus.train, tokenizers, unknown=unknown, is_new=is_new)
-    reporter.info(f"copy: {reason}")
+    if is_new:
+        reporter.info(f"copy: {reason}")
     return replace(recipe, model={**recipe.model, "copy": copy})
 
 

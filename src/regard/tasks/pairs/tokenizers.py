@@ -12,7 +12,6 @@ from regard.run import Run
 from regard.tasks.pairs.settings import PairRecipe, PairText
 from regard.text import TextSteps, TokenizerPair, learn_tokenizer_pair
 from regard.text.choose_form import FormChoice, SideCharacters, choose_forms
-from regard.text.column_tokenizer import count_columns
 from regard.text.learn_columns import Column, learn_column_tokenizer, select_spelled
 from regard.text.normal_forms import NormalForm
 from regard.text.tokenizer_pair import resolve_kind
@@ -64,8 +63,8 @@ def load_same_tokenizers(recipe: PairRecipe, existing_run: Run, reporter: Report
 def check_column_counts(recipe: PairRecipe, tokenizers: TokenizerPair, existing_run: Run) -> None:
     """Raise a `RegardError` if the data has other numbers of columns than the tokenizers of a run."""
     columns = recipe.data.columns
-    counts = [len(side) for side in parse_sides(columns)] if columns else [1, 1]
-    expected = [count_columns(tokenizers.source), count_columns(tokenizers.target)]
+    counts = tuple(len(side) for side in parse_sides(columns)) if columns else (1, 1)
+    expected = tokenizers.column_counts
     if counts != expected:
         raise RegardError(
             f"data: {existing_run.path} has {pluralize(expected[0], 'source column')} and "

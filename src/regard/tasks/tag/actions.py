@@ -104,7 +104,8 @@ class EvaluateTags(EvaluateWithComparison):
         from regard.tasks.tag.prepare import read_tagged_sentences
 
         assert self.data is not None
-        return read_tagged_sentences(self.data, parse_columns(self.columns, predictor))
+        only_spans = predictor.model.config.scheme != "plain"
+        return read_tagged_sentences(self.data, parse_columns(self.columns, predictor), only_spans=only_spans)
 
 
 @dataclass(frozen=True, kw_only=True)

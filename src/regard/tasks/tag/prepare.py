@@ -90,9 +90,9 @@ def sample_validation_indices(sentences: Sequence[TaggedSentence], share: float,
     return {index for index, sentence in enumerate(sentences) if sentence.words in valid_sentences}
 
 
-def read_tagged_sentences(path: str, columns: Sequence[str]) -> list[TaggedSentence]:
+def read_tagged_sentences(path: str, columns: Sequence[str], *, only_spans: bool = False) -> list[TaggedSentence]:
     """Read the tagged sentences of a file."""
-    sentences = list(read_tagged(path, columns or None))
+    sentences = list(read_tagged(path, columns or None, only_spans=only_spans))
     if not sentences:
         raise RegardError(f"{path} is empty; expected at least one sentence")
     return sentences

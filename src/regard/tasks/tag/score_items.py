@@ -21,7 +21,8 @@ def score_tag_items(predictor: TagPredictor, test: str | None) -> ItemScores:
     elif test is None:
         sentences, part = load_tagged_split(data, get_split_seed(predictor.recipe))[1], "the validation sentences"
     else:
-        sentences, part = read_tagged_sentences(test, data.columns), test
+        only_spans = predictor.model.config.scheme != "plain"
+        sentences, part = read_tagged_sentences(test, data.columns, only_spans=only_spans), test
     taggings = predictor.predict([sentence.words for sentence in sentences])
     return build_word_scores(
         part,
