@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -10,7 +10,6 @@ from regard.data.example import Links
 from regard.data.formats.lines import Path, format_path, iter_numbered_lines, quote_text
 from regard.data.formats.tables import format_column_count, parse_column_number
 from regard.errors import RegardError
-from regard.schemes import parse_tag
 
 DOCUMENT_START = "-DOCSTART-"
 
@@ -29,7 +28,7 @@ class TaggedSentence:
 
 
 def read_tagged(
-    path: Path, columns: Sequence[str | int] | None = None, *, only_spans: bool = False
+    path: Path, columns: Sequence[str | int] | None = None, *, parse_tag: Callable[[str], object] | None = None
 ) -> Iterator[TaggedSentence]:
     """Yield the tagged sentences of a file with one word per line and blank lines between sentences.
 
@@ -39,7 +38,7 @@ def read_tagged(
     Args:
         path: File to read; a name ending in .gz is decompressed, `-` is standard input.
         columns: Column numbers of word and tag, counted from 1. By default the first and the last column.
-        only_spans: Whether to refuse tags other than O and those of spans, such as B-PER.
+        parse_tag: A function that raises a `RegardError` for a tag to refuse, such as `schemes.parse_tag`.
 
     Yields:
         One `TaggedSentence` per sentence.
@@ -56,8 +55,8 @@ def read_tagged(
     for row in iter_rows(path):
         if row is not None:
             word, tag = parse_word_and_tag(*row, word_tag_columns)
-            if only_spans:
-                check_span_tag(row[0], tag)
+            if parse_tag is not None:
+                check_tag(row[0], tag, parse_tag)
             words.append(word)
             tags.append(tag)
         elif words:
@@ -65,8 +64,8 @@ def read_tagged(
             words, tags = [], []
 
 
-def check_span_tag(location: str, tag: str) -> None:
-    """Raise a `RegardError` for a tag of another form than those of spans."""
+def check_tag(location: str, tag: str, parse_tag: Callable[[str], object]) -> None:
+    """Raise a `RegardError` that says where a tag is that cannot be parsed."""
     try:
         parse_tag(tag)
     except RegardError as error:

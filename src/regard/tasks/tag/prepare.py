@@ -14,7 +14,16 @@ from regard.data.tagged import TaggedSentence, read_tagged
 from regard.errors import RegardError
 from regard.models.attentive_tagger import TaggerConfig
 from regard.run import Run
-from regard.schemes import Scheme, find_odd_tags, find_scheme, format_scheme, repair_tags, spans_to_tags, tags_to_spans
+from regard.schemes import (
+    Scheme,
+    find_odd_tags,
+    find_scheme,
+    format_scheme,
+    parse_tag,
+    repair_tags,
+    spans_to_tags,
+    tags_to_spans,
+)
 from regard.tasks.built_in import check_corpus_settings, choose_corpus_settings, generate_split, is_built_in
 from regard.tasks.settings import get_split_seed
 from regard.tasks.tag.defaults import choose_tag_settings
@@ -92,7 +101,7 @@ def sample_validation_indices(sentences: Sequence[TaggedSentence], share: float,
 
 def read_tagged_sentences(path: str, columns: Sequence[str], *, only_spans: bool = False) -> list[TaggedSentence]:
     """Read the tagged sentences of a file."""
-    sentences = list(read_tagged(path, columns or None, only_spans=only_spans))
+    sentences = list(read_tagged(path, columns or None, parse_tag=parse_tag if only_spans else None))
     if not sentences:
         raise RegardError(f"{path} is empty; expected at least one sentence")
     return sentences
