@@ -17,11 +17,13 @@ CASES, SLOW_CASES = 55, 15  # of each target
 
 @pytest.fixture(scope="module", autouse=True)
 def runs(reverse_run, gpt_run, label_runs):
-    samples.RUNS.update({"pairs": reverse_run, "text": gpt_run, "label": label_runs["one"], "tag": label_runs["crf"]})
+    trained = {"pairs": reverse_run, "text": gpt_run, "label": label_runs["one"], "tag": label_runs["crf"]}
+    samples.RUNS.update(trained)
     yield
     samples.SERVER.close()
     samples.start_server.cache_clear()
-    samples.RUNS.clear()
+    for name in trained:
+        del samples.RUNS[name]
 
 
 @pytest.mark.parametrize("name", TARGETS)

@@ -233,7 +233,7 @@ def get_run(name: str) -> Path:
     if name not in RUNS:
         index = RUN_NAMES.index(name)
         folder = make_folder() / name
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)  # a training that was interrupted goes on
         for file, content in DATA.items():
             (folder / file).write_bytes(content)
         (folder / "recipe.toml").write_bytes(RECIPES[index])
