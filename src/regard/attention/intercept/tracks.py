@@ -55,7 +55,7 @@ class Softmax:
     uses: dict[int, Matrix] = field(default_factory=dict)  # the matrices that were contracted with values
 
     def keep_used(self) -> None:
-        """Copy what was contracted so far, since the model is about to write into it."""
+        """Copy the weights that were multiplied with values so far; the model is about to write into them."""
         if self.uses:
             self.matrix = self.matrix.clone()
             copies = [Matrix(use.tensor.clone(), use.axis) for use in self.uses.values() if not use.is_written()]
@@ -90,7 +90,7 @@ class Track:
 
 
 def capture_softmax(softmax: Softmax, *, grad: bool) -> Captured | None:
-    """Return the weights of a softmax that was attention: what was contracted, or all if parts were.
+    """Return the weights of a softmax that was attention: the part that met values, or all if there are several parts.
 
     None if they were overwritten after that, in a way that could not be seen before.
     """

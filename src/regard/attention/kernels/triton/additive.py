@@ -30,7 +30,7 @@ from regard.attention.scores import Additive, Concat, PreparedAdditive
 
 MAX_OWN = 128  # positions of a block, each in a thread of its own
 PROGRAMS = 264  # two for each multiprocessor of an H200
-FEATURE_BYTES = 128  # of a value: so many numbers leave a thread enough registers
+FEATURE_BYTES = 128  # of a value that one thread sums; more would spill registers
 MAX_SPLIT = 4
 MAX_PART = 32  # numbers of a value in one matrix product of gradients and values
 FEW = 16  # queries for which most threads would have none

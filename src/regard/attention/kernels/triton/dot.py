@@ -31,8 +31,8 @@ from regard.attention.scores import Dot
 from regard.attention.soft_cap import SoftCap
 
 MAX_TOP = 16
-MAX_KEYS = 262_144  # of which the largest are found
-GROUP, MAX_GROUP = 16, 64  # keys whose largest score is found first
+MAX_KEYS = 262_144  # number of keys up to which top:K is supported
+GROUP, MAX_GROUP = 16, 64  # number of keys in a group of top:K, of which the maximum is computed first
 PROGRAMS = 264  # two for each multiprocessor of an H200
 SCRATCH = 2**26  # numbers: the largest scores of groups and of blocks, for as many rows as fit
 NO_BIAS, PER_PAIR, PER_KEY = range(3)  # kinds of bias: with a number for each key, all queries share it
