@@ -327,7 +327,7 @@ def main() -> None:
         cases = build_cases(arguments.data, arguments.part)
         chosen = [case for case in cases if is_chosen(case.name, arguments.only)]
         trials = [
-            Trial(case, variant, seed) for case in chosen for seed in arguments.seeds for variant in arguments.options
+            Trial(case, variant, seed) for seed in arguments.seeds for case in chosen for variant in arguments.options
         ]
         done = {(row["case"], row["variant"], row["seed"]) for row in read_results(arguments.out)}
         missing = [trial for trial in trials if trial.key not in done]
