@@ -75,7 +75,12 @@ def launch_dot_programs() -> None:
 
 def test_programs_of_dot_products_spill_nothing():
     programs = compile_launches(launch_dot_programs)
-    assert {program.name for program in programs} == {"reduce_rows", "choose_groups", "choose_keys"}
+    assert {program.name for program in programs} == {
+        "sum_weights",
+        "find_largest_scores",
+        "choose_groups",
+        "choose_keys",
+    }
     check_resources(programs)
 
 

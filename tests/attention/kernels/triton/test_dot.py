@@ -290,9 +290,9 @@ def test_rows_in_chunks_give_the_same(monkeypatch):
 
 
 def test_long_rows_have_larger_groups():
-    assert choose_group(Blocks(128, 128, 8), 16 * 128, 128) == (16, 2**26 // (128 * 128 * 9))
-    assert choose_group(Blocks(64, 64, 4), 2048, 2048) == (64, 2**26 // (64 * 2048 * 2))
-    assert choose_group(Blocks(64, 32, 4), 4, 4096) == (16, 4)
+    assert choose_group(Blocks(128, 128, 8, 3), 16 * 128, 128) == (16, 264)
+    assert choose_group(Blocks(64, 64, 4, 3), 2048, 2048) == (64, 2**26 // (64 * 2048 * 2))
+    assert choose_group(Blocks(64, 32, 4, 3), 4, 4096) == (16, 4)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
@@ -310,7 +310,7 @@ def test_rows_of_many_keys_one_by_one(monkeypatch):
 
 def test_scratch_memory_does_not_grow_with_sequences_or_keys():
     inputs = Inputs((torch.zeros(1),) * 3, (), (), {}, torch.Size((64, 4096, 2**17)))
-    search = Search.start(inputs, Blocks(128, 128, 8), 8)
+    search = Search.start(inputs, Blocks(128, 128, 8, 3), 8)
     assert 2**25 < search.group_maxima.numel() + search.block_maxima.numel() <= 2**26
 
 

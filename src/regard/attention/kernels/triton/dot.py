@@ -127,13 +127,10 @@ def forward(call: Call, values: Float[Tensor, "*values_batch keys width"]) -> Re
         *inputs.sizes,
         features,
         row_blocks,
-        ROWS=blocks.rows,
-        COLS=blocks.cols,
         FEATURES=padded,
         EVEN_FEATURES=features == padded,
         **inputs.product_options,
-        num_warps=blocks.warps,
-        num_stages=2 if values.dtype == torch.float32 else 3,
+        **blocks.options,
         **LAUNCH_OPTIONS,
     )
     return Result(output, statistic)
@@ -141,36 +138,66 @@ def forward(call: Call, values: Float[Tensor, "*values_batch keys width"]) -> Re
 
 @run_on_device
 def reduce(call: Call, statistic: Float[Tensor, "*batch queries 1"], names: Sequence[str]) -> dict[str, Any]:
-    """Compute reductions by name, in chunks of rows whose scratch memory fits if keys are to be found."""
+    """Compute reductions by name."""
     inputs = Inputs.build(call, statistic)
-    *batch, n, m = inputs.shape
-    simple = [name for name in names if not name.startswith("top:")]
-    k = min(m, max((int(name[4:]) for name in names if name not in simple), default=0))
-    blocks = choose_blocks(inputs, simple, k)
-    results = {
-        "received": statistic.new_zeros((*batch, m) if "received" in names else 1),
-        "entropy": statistic.new_empty((*batch, n) if "entropy" in names else 1),
-        "argmax": torch.empty((*batch, n) if "argmax" in names else 1, dtype=torch.long, device=statistic.device),
-    }
+    results: dict[str, Any] = sum_weights(inputs, names)
+    k = max((int(name[4:]) for name in names if name.startswith("top:")), default=0)
+    if k or "argmax" in names:
+        results |= find_keys(inputs, min(k, inputs.shape[-1]), names)
+    return {name: results[name] for name in names}
+
+
+def sum_weights(inputs: Inputs, names: Sequence[str]) -> dict[str, Tensor]:
+    """Compute received and entropy, or one of them."""
+    from regard.attention.kernels.triton import dot_programs
+
+    statistic, (*batch, n, m) = inputs.tensors[2], inputs.shape
+    results = {}
+    if "received" in names:
+        results["received"] = statistic.new_zeros(*batch, m)
+    if "entropy" in names:
+        results["entropy"] = statistic.new_empty(*batch, n)
+    if results:
+        blocks, unused = choose_sum_blocks(inputs), statistic.new_empty(1)
+        dot_programs.sum_weights[(blocks.count_rows(n) * inputs.sequences,)](
+            *inputs.tensors,
+            *(results.get(name, unused) for name in ("received", "entropy")),
+            *inputs.strides,
+            *inputs.sizes,
+            blocks.count_rows(n),
+            RECEIVED="received" in results,
+            ENTROPY="entropy" in results,
+            **inputs.product_options,
+            **blocks.options,
+            **LAUNCH_OPTIONS,
+        )
+    return results
+
+
+def find_keys(inputs: Inputs, k: int, names: Sequence[str]) -> dict[str, Any]:
+    """Compute argmax and the largest weights, in chunks of rows whose scratch memory fits."""
+    statistic, (*batch, n, _) = inputs.tensors[2], inputs.shape
+    argmax = torch.empty((*batch, n) if "argmax" in names else 1, dtype=torch.long, device=statistic.device)
+    blocks = choose_search_blocks(inputs)
     search = Search.start(inputs, blocks, k)
     for chunk in iter_blocks(range(inputs.sequences * blocks.count_rows(n)), search.chunk):
-        reduce_chunk(inputs, results, blocks, search, chunk)
+        search.find_maxima(inputs, blocks, argmax, chunk)
         if k:
             search.finish_chunk(inputs, blocks, chunk)
-    tops = {
-        name: (search.weights[..., : int(name[4:])], search.keys[..., : int(name[4:])])
-        for name in names
-        if name not in simple
-    }
-    return {name: results[name] for name in simple} | tops
+    results: dict[str, Any] = {"argmax": argmax}
+    for name in names:
+        if name.startswith("top:"):
+            results[name] = search.weights[..., : int(name[4:])], search.keys[..., : int(name[4:])]
+    return results
 
 
 class Blocks(NamedTuple):
-    """The size of a block, and the warps that work on it."""
+    """The size of a block, the warps that work on it, and the blocks of keys that are being loaded meanwhile."""
 
     rows: int
     cols: int
     warps: int
+    stages: int
 
     def count_rows(self, n: int) -> int:
         """Return the number of blocks of rows."""
@@ -180,53 +207,34 @@ class Blocks(NamedTuple):
         """Return the number of blocks of columns."""
         return -(-m // self.cols)
 
+    @property
+    def options(self) -> dict[str, int]:
+        """The options of a program."""
+        return {"ROWS": self.rows, "COLS": self.cols, "num_warps": self.warps, "num_stages": self.stages}
+
 
 def choose_forward_blocks(inputs: Inputs, features: int) -> Blocks:
     """Return the blocks for attention, as large as registers and shared memory allow; a bias of pairs takes many."""
     width = max(inputs.options["WIDTH"], features)
     if inputs.tensors[0].dtype == torch.float32:
-        return Blocks(64 if width <= 64 else 32, 32, 4)
+        return Blocks(64 if width <= 64 else 32, 32, 4, 2)
     if inputs.options["BIAS"] == PER_PAIR:
-        return Blocks(64, 64 if width <= 128 else 32, 4 if width <= 64 else 8)
-    return Blocks(128 if width <= 128 else 64, 64, 4 if width <= 64 else 8)
+        return Blocks(64, 64 if width <= 128 else 32, 4 if width <= 64 else 8, 3)
+    return Blocks(128 if width <= 128 else 64, 64, 4 if width <= 64 else 8, 3)
 
 
-def choose_blocks(inputs: Inputs, simple: Sequence[str], k: int) -> Blocks:
-    """Return the blocks for some reductions, as large as registers allow."""
+def choose_sum_blocks(inputs: Inputs) -> Blocks:
+    """Return the blocks for sums of weights, as large as registers allow."""
     if inputs.options["WIDTH"] > 128 or inputs.tensors[0].dtype == torch.float32:
-        return Blocks(64, 32, 4)
-    if k and not simple:
-        return Blocks(128, 128, 8)
-    if list(simple) == ["entropy"]:
-        return Blocks(64, 128, 4)
-    return Blocks(64, 64, 4) if "argmax" in simple else Blocks(128, 64, 4)
+        return Blocks(32, 64, 4, 3)
+    return Blocks(128, 64, 4, 3)
 
 
-def reduce_chunk(inputs: Inputs, results: dict[str, Tensor], blocks: Blocks, search: Search, chunk: slice) -> None:
-    """Compute received, entropy and argmax of some blocks of rows, and the maxima that the search for keys needs."""
-    from regard.attention.kernels.triton.dot_programs import reduce_rows
-
-    *_, n, m = inputs.shape
-    reduce_rows[(chunk.stop - chunk.start,)](
-        *inputs.tensors,
-        *results.values(),
-        search.group_maxima,
-        search.block_maxima,
-        *inputs.strides,
-        *inputs.sizes,
-        chunk.start,
-        blocks.count_rows(n),
-        blocks.count_cols(m),
-        ROWS=blocks.rows,
-        COLS=blocks.cols,
-        GROUP=search.group,
-        TOP=search.k > 0,
-        **inputs.product_options,
-        **{name.upper(): tensor.ndim > 1 for name, tensor in results.items()},
-        num_warps=blocks.warps,
-        num_stages=3,
-        **LAUNCH_OPTIONS,
-    )
+def choose_search_blocks(inputs: Inputs) -> Blocks:
+    """Return the blocks for the search of keys, as large as registers allow."""
+    if inputs.options["WIDTH"] > 128 or inputs.tensors[0].dtype == torch.float32:
+        return Blocks(64, 32, 4, 3)
+    return Blocks(128, 128, 8, 3)
 
 
 @dataclass(frozen=True)
@@ -259,6 +267,29 @@ class Search:
             torch.empty(max(1, used * round_up(k)), dtype=torch.int32, device=statistic.device),
             statistic.new_empty(*batch, n, k),
             torch.empty((*batch, n, k), dtype=torch.long, device=statistic.device),
+        )
+
+    def find_maxima(self, inputs: Inputs, blocks: Blocks, argmax: Tensor, chunk: slice) -> None:
+        """Compute the argmax of some blocks of rows, and the maxima of their groups."""
+        from regard.attention.kernels.triton.dot_programs import find_largest_scores
+
+        *_, n, m = inputs.shape
+        find_largest_scores[(chunk.stop - chunk.start,)](
+            *inputs.tensors,
+            argmax,
+            self.group_maxima,
+            self.block_maxima,
+            *inputs.strides,
+            *inputs.sizes,
+            chunk.start,
+            blocks.count_rows(n),
+            blocks.count_cols(m),
+            GROUP=self.group,
+            ARGMAX=argmax.ndim > 1,
+            TOP=self.k > 0,
+            **inputs.product_options,
+            **blocks.options,
+            **LAUNCH_OPTIONS,
         )
 
     def finish_chunk(self, inputs: Inputs, blocks: Blocks, chunk: slice) -> None:
@@ -310,7 +341,7 @@ def choose_group(blocks: Blocks, rows: int, cols: int) -> tuple[int, int]:
     while True:
         chunk = min(rows, max(1, SCRATCH // (blocks.rows * cols * (blocks.cols // group + 1))))
         if chunk >= min(rows, PROGRAMS) or group >= min(MAX_GROUP, blocks.cols):
-            return group, chunk
+            return group, chunk // PROGRAMS * PROGRAMS or chunk
         group *= 2
 
 

@@ -25,7 +25,7 @@ PER_KEY = tl.constexpr(2)  # `BIAS` that has one number for each key; 1 if it ha
 @no_type_check
 def locate_pairs(tensor, rows, cols, row_stride, col_stride):
     """Return the addresses of the pairs of a matrix, which may have more than 2**31 elements."""
-    return (tensor + rows.to(tl.int64) * row_stride)[:, None] + (cols.to(tl.int64) * col_stride)[None, :]
+    return (tensor + rows.to(tl.int64) * row_stride) + cols.to(tl.int64) * col_stride
 
 
 @triton.jit
@@ -35,17 +35,17 @@ def hide_pairs(
     n, m, LEFT: tl.constexpr, RIGHT: tl.constexpr, DOCUMENTS: tl.constexpr, MATRIX: tl.constexpr,
 ):  # fmt: skip
     """Set the scores of the pairs to -inf that a rule hides."""
-    scores = tl.where(cols[None, :] < end, scores, float("-inf"))
+    scores = tl.where(cols < end, scores, float("-inf"))
     if LEFT:
-        scores = tl.where(cols[None, :] >= rows[:, None] + left, scores, float("-inf"))
+        scores = tl.where(cols >= rows + left, scores, float("-inf"))
     if RIGHT:
-        scores = tl.where(cols[None, :] <= rows[:, None] + right, scores, float("-inf"))
+        scores = tl.where(cols <= rows + right, scores, float("-inf"))
     if DOCUMENTS:
         of_rows = tl.load(row_documents + rows, mask=rows < n, other=0)
         of_cols = tl.load(col_documents + cols, mask=cols < m, other=0)
-        scores = tl.where(of_rows[:, None] == of_cols[None, :], scores, float("-inf"))
+        scores = tl.where(of_rows == of_cols, scores, float("-inf"))
     if MATRIX:
-        inside = (rows < n)[:, None] & (cols < m)[None, :]
+        inside = (rows < n) & (cols < m)
         visible = tl.load(locate_pairs(matrix, rows, cols, matrix_row, matrix_col), mask=inside, other=0)
         scores = tl.where(visible != 0, scores, float("-inf"))
     return scores
@@ -83,25 +83,28 @@ def score_pairs(products, lse, added, scale, cap, BIAS: tl.constexpr, CAP: tl.co
 
 @triton.jit
 @no_type_check
-def multiply_block(
-    query, keys, rows, cols, dims, key_row, key_col, n, m, width, bias, bias_row, bias_col,
-    EVEN: tl.constexpr, BIAS: tl.constexpr, PRECISION: tl.constexpr,
-):  # fmt: skip
-    """Return the products of a block of queries and a block of keys, and their bias, if there is one."""
-    if BIAS == PER_KEY:
-        added = tl.load(bias + cols.to(tl.int64) * bias_col, mask=cols < m, other=0.0)[None, :]
-    elif BIAS:
-        inside = (rows < n)[:, None] & (cols < m)[None, :]
-        added = tl.load(locate_pairs(bias, rows, cols, bias_row, bias_col), mask=inside, other=0.0)
-    places = locate_pairs(keys, dims, cols, key_col, key_row)
+def load_vectors(tensor, points, dims, row_stride, col_stride, count, width, EVEN: tl.constexpr):
+    """Load the vectors of some queries, keys or values; with `EVEN`, nothing of the tile is past the ends."""
+    places = locate_pairs(tensor, points, dims, row_stride, col_stride)
     if EVEN:
-        block = tl.load(places)
+        vectors = tl.load(places)
     else:
-        block = tl.load(places, mask=(cols < m)[None, :] & (dims < width)[:, None], other=0.0)
-    products = tl.dot(query, block, input_precision=PRECISION)
-    if not BIAS:
-        added = products
-    return products, added
+        vectors = tl.load(places, mask=(points < count) & (dims < width), other=0.0)
+    return vectors
+
+
+@triton.jit
+@no_type_check
+def load_bias(bias, rows, cols, bias_row, bias_col, n, m, BIAS: tl.constexpr):
+    """Load the bias of some pairs, or that of their keys; zero if there is none."""
+    if BIAS == PER_KEY:
+        added = tl.load(bias + cols.to(tl.int64) * bias_col, mask=cols < m, other=0.0)
+    elif BIAS:
+        inside = (rows < n) & (cols < m)
+        added = tl.load(locate_pairs(bias, rows, cols, bias_row, bias_col), mask=inside, other=0.0)
+    else:
+        added = 0.0
+    return added
 
 
 @triton.jit
@@ -133,26 +136,34 @@ def find_columns(first, last, end, left, right, COLS: tl.constexpr, LEFT: tl.con
     return start, sure_start, sure_stop, stop
 
 
-@triton.jit(do_not_specialize=["skipped"])
+@triton.jit
 @no_type_check
-def reduce_rows(
-    query, keys, statistic, bias, matrix, lengths, row_documents, col_documents, received, entropy, argmax,
-    group_maxima, block_maxima,
+def locate_block(slot, row_blocks, ROWS: tl.constexpr, RIGHT: tl.constexpr):
+    """Return the first query and the sequence of a block; where later queries see more, the last block comes first."""
+    block = slot % row_blocks
+    if RIGHT:
+        block = row_blocks - 1 - block
+    return block * ROWS, (slot // row_blocks).to(tl.int64)
+
+
+@triton.jit
+@no_type_check
+def sum_weights(
+    query, keys, statistic, bias, matrix, lengths, row_documents, col_documents, received, entropy,
     query_batch, query_head, query_row, query_col, key_batch, key_head, key_row, key_col,
     bias_batch, bias_head, bias_row, bias_col, matrix_batch, matrix_head, matrix_row, matrix_col,
-    heads, n, m, width, scale, cap, left, right, skipped, row_blocks, col_blocks,
-    ROWS: tl.constexpr, COLS: tl.constexpr, GROUP: tl.constexpr, WIDTH: tl.constexpr, EVEN_WIDTH: tl.constexpr,
+    heads, n, m, width, scale, cap, left, right, row_blocks,
+    ROWS: tl.constexpr, COLS: tl.constexpr, WIDTH: tl.constexpr, EVEN_WIDTH: tl.constexpr,
     PRECISION: tl.constexpr, CAP: tl.constexpr, BIAS: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr,
     LENGTHS: tl.constexpr, DOCUMENTS: tl.constexpr, MATRIX: tl.constexpr, RECEIVED: tl.constexpr,
-    ENTROPY: tl.constexpr, ARGMAX: tl.constexpr, TOP: tl.constexpr,
+    ENTROPY: tl.constexpr,
 ):  # fmt: skip
-    """Compute the requested ones of the attention received by each key, and entropy and argmax of each query.
+    """Compute the attention received by each key, and the entropy of each query, or one of them.
 
-    With `TOP`, store the largest score of each group of keys and of each block. A group is every (COLS / GROUP)-th key
-    of a block: in the layout of a matrix product its members are in one thread.
+    Tiles have the keys as their first axis: in the layout of a matrix product a thread then has few keys and many
+    queries, so that the sums over queries take few exchanges between threads, and those over keys wait until the end.
     """
-    slot = tl.program_id(0)
-    first, sequence = (slot + skipped) % row_blocks * ROWS, ((slot + skipped) // row_blocks).to(tl.int64)
+    first, sequence = locate_block(tl.program_id(0), row_blocks, ROWS, RIGHT)
     batch, head = sequence // heads, sequence % heads
     rows, dims = first + tl.arange(0, ROWS), tl.arange(0, WIDTH)
     query += batch * query_batch + head * query_head
@@ -162,19 +173,13 @@ def reduce_rows(
     row_documents += sequence * n
     col_documents += sequence * m
     received += sequence * m
-    slots = slot.to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    group_maxima += slots * (col_blocks * (COLS // GROUP))
-    block_maxima += slot.to(tl.int64) * (col_blocks * ROWS) + tl.arange(0, ROWS)
     inside = rows < n
-    places = locate_pairs(query, rows, dims, query_row, query_col)
-    block = tl.load(places, mask=inside[:, None] & (dims < width)[None, :], other=0.0)
+    block = load_vectors(query, rows[None, :], dims[:, None], query_row, query_col, n, width, False)
     lse = tl.load(statistic + sequence * n + rows, mask=inside, other=float("inf"))
     end = m
     if LENGTHS:
         end = tl.minimum(tl.load(lengths + sequence), m)
-    spread = tl.zeros((ROWS,), tl.float32)
-    best = tl.full((ROWS, COLS), float("-inf"), tl.float32)
-    best_start = tl.zeros((ROWS, COLS), tl.int32)
+    spread = tl.zeros((COLS // 2, ROWS), tl.float32)
     start, sure_start, sure_stop, stop = find_columns(
         first, tl.minimum(first + ROWS, n) - 1, end, left, right, COLS, LEFT, RIGHT, DOCUMENTS or MATRIX
     )
@@ -183,38 +188,121 @@ def reduce_rows(
         until = sure_start if phase == 0 else (sure_stop if phase == 1 else stop)
         for col in range(begin, until, COLS):
             cols = col + tl.arange(0, COLS)
-            products, added = multiply_block(
-                block, keys, rows, cols, dims, key_row, key_col, n, m, width, bias, bias_row, bias_col,
-                phase == 1 and EVEN_WIDTH, BIAS, PRECISION,
-            )  # fmt: skip
-            scores = score_pairs(products, lse[:, None], added, scale, cap, BIAS, CAP)
+            vectors = load_vectors(
+                keys, cols[:, None], dims[None, :], key_row, key_col, m, width, phase == 1 and EVEN_WIDTH
+            )
+            products = tl.dot(vectors, block, input_precision=PRECISION)
+            added = load_bias(bias, rows[None, :], cols[:, None], bias_row, bias_col, n, m, BIAS)
+            scores = score_pairs(products, lse[None, :], added, scale, cap, BIAS, CAP)
             if phase != 1:
                 scores = hide_pairs(
-                    scores, rows, cols, end, left, right, row_documents, col_documents, matrix, matrix_row, matrix_col,
-                    n, m, LEFT, RIGHT, DOCUMENTS, MATRIX,
+                    scores, rows[None, :], cols[:, None], end, left, right, row_documents, col_documents,
+                    matrix, matrix_row, matrix_col, n, m, LEFT, RIGHT, DOCUMENTS, MATRIX,
                 )  # fmt: skip
-            if RECEIVED or ENTROPY:
-                weights = tl.exp2(scores)
-                if RECEIVED:
-                    tl.atomic_add(received + cols, tl.sum(weights, 0), mask=cols < m, sem="relaxed")
-                if ENTROPY:
-                    finite = phase == 1 and not BIAS
-                    spread += tl.sum(weights * (scores if finite else tl.maximum(scores, LEAST)), 1)
+            weights = tl.exp2(scores)
+            if RECEIVED:
+                tl.atomic_add(received + cols, tl.sum(weights, 1), mask=cols < m, sem="relaxed")
+            if ENTROPY:
+                finite = phase == 1 and not BIAS
+                parts = weights * (scores if finite else tl.maximum(scores, LEAST))
+                spread += tl.reshape(tl.sum(tl.reshape(parts, (COLS // 16, 2, 8, ROWS)), 1), (COLS // 2, ROWS))
+    if ENTROPY:
+        total = -tl.sum(spread, 0) / LOG2_E
+        tl.store(entropy + sequence * n + rows, tl.maximum(total, 0.0), mask=inside)
+
+
+@triton.jit(do_not_specialize=["skipped"])
+@no_type_check
+def find_largest_scores(
+    query, keys, statistic, bias, matrix, lengths, row_documents, col_documents, argmax, group_maxima, block_maxima,
+    query_batch, query_head, query_row, query_col, key_batch, key_head, key_row, key_col,
+    bias_batch, bias_head, bias_row, bias_col, matrix_batch, matrix_head, matrix_row, matrix_col,
+    heads, n, m, width, scale, cap, left, right, skipped, row_blocks, col_blocks,
+    ROWS: tl.constexpr, COLS: tl.constexpr, GROUP: tl.constexpr, WIDTH: tl.constexpr, EVEN_WIDTH: tl.constexpr,
+    PRECISION: tl.constexpr, CAP: tl.constexpr, BIAS: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr,
+    LENGTHS: tl.constexpr, DOCUMENTS: tl.constexpr, MATRIX: tl.constexpr, ARGMAX: tl.constexpr, TOP: tl.constexpr,
+):  # fmt: skip
+    """Find the key of each query with the largest score; with `TOP`, store the largest of each group and each block.
+
+    A group is every (COLS / GROUP)-th key of a block: in the layout of a matrix product its members are in one thread.
+    """
+    slot = tl.program_id(0)
+    first, sequence = locate_block(slot + skipped, row_blocks, ROWS, RIGHT)
+    batch, head = sequence // heads, sequence % heads
+    rows, dims = first + tl.arange(0, ROWS), tl.arange(0, WIDTH)
+    query += batch * query_batch + head * query_head
+    keys += batch * key_batch + head * key_head
+    bias += batch * bias_batch + head * bias_head
+    matrix += batch * matrix_batch + head * matrix_head
+    row_documents += sequence * n
+    col_documents += sequence * m
+    slots = slot.to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    group_maxima += slots * (col_blocks * (COLS // GROUP))
+    block_maxima += slot.to(tl.int64) * (col_blocks * ROWS) + tl.arange(0, ROWS)
+    inside = rows < n
+    block = load_vectors(query, rows[:, None], dims[None, :], query_row, query_col, n, width, False)
+    lse = tl.load(statistic + sequence * n + rows, mask=inside, other=float("inf"))[:, None]
+    end = m
+    if LENGTHS:
+        end = tl.minimum(tl.load(lengths + sequence), m)
+    best = tl.full((ROWS, COLS // GROUP), float("-inf"), tl.float32)
+    best_start = tl.zeros((ROWS, COLS // GROUP), tl.int32)
+    start, sure_start, sure_stop, stop = find_columns(
+        first, tl.minimum(first + ROWS, n) - 1, end, left, right, COLS, LEFT, RIGHT, DOCUMENTS or MATRIX
+    )
+    for phase in tl.static_range(3):
+        begin = start if phase == 0 else (sure_start if phase == 1 else sure_stop)
+        until = sure_start if phase == 0 else (sure_stop if phase == 1 else stop)
+        for col in range(begin, until, COLS):
+            cols = col + tl.arange(0, COLS)
+            vectors = load_vectors(
+                keys, cols[None, :], dims[:, None], key_row, key_col, m, width, phase == 1 and EVEN_WIDTH
+            )
+            products = tl.dot(block, vectors, input_precision=PRECISION)
+            added = load_bias(bias, rows[:, None], cols[None, :], bias_row, bias_col, n, m, BIAS)
+            scores = score_pairs(products, lse, added, scale, cap, BIAS, CAP)
+            if phase != 1:
+                scores = hide_pairs(
+                    scores, rows[:, None], cols[None, :], end, left, right, row_documents, col_documents,
+                    matrix, matrix_row, matrix_col, n, m, LEFT, RIGHT, DOCUMENTS, MATRIX,
+                )  # fmt: skip
+            largest = tl.max(tl.reshape(scores, (ROWS, GROUP, COLS // GROUP)), 1)
             if ARGMAX:
-                better = scores > best
-                best = tl.where(better, scores, best)
+                better = largest > best
+                best = tl.where(better, largest, best)
                 best_start = tl.where(better, col, best_start)
             if TOP:
-                largest = tl.max(tl.reshape(scores, (ROWS, GROUP, COLS // GROUP)), 1)
                 groups = col // GROUP + tl.arange(0, COLS // GROUP)
                 tl.store(group_maxima[:, None] + groups[None, :], largest, mask=inside[:, None])
                 tl.store(block_maxima + col // COLS * ROWS, tl.max(largest, 1), mask=inside)
-    if ENTROPY:
-        tl.store(entropy + sequence * n + rows, tl.maximum(-spread / LOG2_E, 0.0), mask=inside)
     if ARGMAX:
-        top = tl.max(best, 1)
-        candidates = tl.where(best == top[:, None], best_start + tl.arange(0, COLS)[None, :], m)
-        index = tl.where(tl.exp2(top) > 0, tl.min(candidates, 1), -1)
+        top, places = tl.max(best, 1), tl.arange(0, COLS // GROUP)
+        tied = (best == top[:, None]) & (top > float("-inf"))[:, None]
+        index = tl.full((ROWS,), m, tl.int32)
+        for _ in range(COLS // GROUP):
+            if tl.max(tied.to(tl.int32)) > 0:
+                place = tl.min(tl.where(tied, places[None, :], COLS // GROUP), 1)
+                chosen = places[None, :] == place[:, None]
+                tied = tied & (places[None, :] != place[:, None])
+                candidate = tl.sum(tl.where(chosen, best_start, 0), 1) + place
+                key, highest = candidate, tl.full((ROWS,), float("-inf"), tl.float32)
+                for _ in range(GROUP):
+                    vectors = load_vectors(
+                        keys, candidate[:, None], dims[None, :], key_row, key_col, m, width, False
+                    ).to(tl.float32)
+                    products = tl.sum(vectors * block.to(tl.float32), 1)[:, None]
+                    added = load_bias(bias, rows[:, None], candidate[:, None], bias_row, bias_col, n, m, BIAS)
+                    scores = hide_pairs(
+                        score_pairs(products, lse, added, scale, cap, BIAS, CAP), rows[:, None], candidate[:, None],
+                        end, left, right, row_documents, col_documents, matrix, matrix_row, matrix_col,
+                        n, m, LEFT, RIGHT, DOCUMENTS, MATRIX,
+                    )  # fmt: skip
+                    scores = tl.reshape(scores, (ROWS,))
+                    key = tl.where(scores > highest, candidate, key)
+                    highest = tl.maximum(scores, highest)
+                    candidate += COLS // GROUP
+                index = tl.where(place < COLS // GROUP, tl.minimum(index, key), index)
+        index = tl.where((tl.exp2(top) > 0) & (index < m), index, -1)
         tl.store(argmax + sequence * n + rows, index.to(tl.int64), mask=inside)
 
 
@@ -231,7 +319,7 @@ def attend_to_keys(
     RIGHT: tl.constexpr, LENGTHS: tl.constexpr, DOCUMENTS: tl.constexpr, MATRIX: tl.constexpr,
 ):  # fmt: skip
     """Store the output and the log-sum-exp of a block of queries, by a softmax that is rescaled from block to block."""
-    first, sequence = tl.program_id(0) % row_blocks * ROWS, (tl.program_id(0) // row_blocks).to(tl.int64)
+    first, sequence = locate_block(tl.program_id(0), row_blocks, ROWS, RIGHT)
     batch, head = sequence // heads, sequence % heads
     rows, dims, value_dims = first + tl.arange(0, ROWS), tl.arange(0, WIDTH), tl.arange(0, FEATURES)
     query += batch * query_batch + head * query_head
@@ -242,8 +330,7 @@ def attend_to_keys(
     row_documents += sequence * n
     col_documents += sequence * m
     inside = rows < n
-    places = locate_pairs(query, rows, dims, query_row, query_col)
-    block = tl.load(places, mask=inside[:, None] & (dims < width)[None, :], other=0.0)
+    block = load_vectors(query, rows[:, None], dims[None, :], query_row, query_col, n, width, False)
     end = m
     if LENGTHS:
         end = tl.minimum(tl.load(lengths + sequence), m)
@@ -258,10 +345,11 @@ def attend_to_keys(
         until = sure_start if phase == 0 else (sure_stop if phase == 1 else stop)
         for col in range(begin, until, COLS):
             cols = col + tl.arange(0, COLS)
-            products, added = multiply_block(
-                block, keys, rows, cols, dims, key_row, key_col, n, m, width, bias, bias_row, bias_col,
-                phase == 1 and EVEN_WIDTH, BIAS, PRECISION,
-            )  # fmt: skip
+            vectors = load_vectors(
+                keys, cols[None, :], dims[:, None], key_row, key_col, m, width, phase == 1 and EVEN_WIDTH
+            )
+            products = tl.dot(block, vectors, input_precision=PRECISION)
+            added = load_bias(bias, rows[:, None], cols[None, :], bias_row, bias_col, n, m, BIAS)
             if CAP:
                 scores = cap_scores(products * scale, cap) * LOG2_E
             else:
@@ -270,8 +358,8 @@ def attend_to_keys(
                 scores += added.to(tl.float32) * LOG2_E
             if phase != 1:
                 scores = hide_pairs(
-                    scores, rows, cols, end, left, right, row_documents, col_documents, matrix, matrix_row, matrix_col,
-                    n, m, LEFT, RIGHT, DOCUMENTS, MATRIX,
+                    scores, rows[:, None], cols[None, :], end, left, right, row_documents, col_documents,
+                    matrix, matrix_row, matrix_col, n, m, LEFT, RIGHT, DOCUMENTS, MATRIX,
                 )  # fmt: skip
             peak = tl.maximum(best, tl.max(scores, 1))
             shift = peak
@@ -280,13 +368,10 @@ def attend_to_keys(
             weights, decay = tl.exp2(scores - shift[:, None]), tl.exp2(best - shift)
             total = total * decay + tl.sum(weights, 1)
             best = peak
-            value_places = locate_pairs(values, cols, value_dims, value_row, value_col)
-            if phase == 1 and EVEN_FEATURES:
-                features_of_keys = tl.load(value_places)
-            else:
-                features_of_keys = tl.load(
-                    value_places, mask=(cols < m)[:, None] & (value_dims < features)[None, :], other=0.0
-                )
+            features_of_keys = load_vectors(
+                values, cols[:, None], value_dims[None, :], value_row, value_col, m, features,
+                phase == 1 and EVEN_FEATURES,
+            )  # fmt: skip
             mixed = tl.dot(
                 weights.to(features_of_keys.dtype), features_of_keys, mixed * decay[:, None], input_precision=PRECISION
             )
@@ -321,7 +406,7 @@ def choose_groups(
 ):  # fmt: skip
     """Store the COUNT groups with the largest maxima of some rows, -1 where fewer have a visible key."""
     slot, offset = tl.program_id(0) // (ROWS // LINES), tl.program_id(0) % (ROWS // LINES) * LINES
-    first, sequence = (slot + skipped) % row_blocks * ROWS, (slot + skipped) // row_blocks
+    first, sequence = locate_block(slot + skipped, row_blocks, ROWS, RIGHT)
     end = m
     if LENGTHS:
         end = tl.minimum(tl.load(lengths + sequence), m)
@@ -359,8 +444,8 @@ def choose_keys(
     LENGTHS: tl.constexpr, DOCUMENTS: tl.constexpr, MATRIX: tl.constexpr,
 ):  # fmt: skip
     """Store the k largest weights of one row and their keys, largest first, from the keys of the chosen groups."""
-    block = tl.program_id(0) // ROWS + skipped
-    row, sequence = block % row_blocks * ROWS + tl.program_id(0) % ROWS, (block // row_blocks).to(tl.int64)
+    first, sequence = locate_block(tl.program_id(0) // ROWS + skipped, row_blocks, ROWS, RIGHT)
+    row = first + tl.program_id(0) % ROWS
     if row >= n:
         return
     batch, head = sequence // heads, sequence % heads
@@ -388,7 +473,9 @@ def choose_keys(
     keys += batch * key_batch + head * key_head
     vector = tl.load(query + dims * query_col, mask=dims < width, other=0.0).to(tl.float32)
     inside = visible[:, None] & (dims < width)[None, :]
-    rows_of_keys = tl.load(locate_pairs(keys, cols, dims, key_row, key_col), mask=inside, other=0.0).to(tl.float32)
+    rows_of_keys = tl.load(
+        locate_pairs(keys, cols[:, None], dims[None, :], key_row, key_col), mask=inside, other=0.0
+    ).to(tl.float32)
     products = tl.sum(rows_of_keys * vector[None, :], 1)
     added = products
     if BIAS:
