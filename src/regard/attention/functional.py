@@ -10,6 +10,7 @@ from typing import Literal, overload
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
 
 from regard.attention.base_score import Score
 from regard.attention.call import Call, Terms
@@ -22,7 +23,7 @@ from regard.attention.normalizers import as_normalizer
 from regard.attention.score_checks import check_score_inputs
 from regard.attention.scores import resolve_score
 from regard.attention.shared_context import set_variable
-from regard.attention.visible import Rule, as_rule
+from regard.attention.visible import Causal, Rule, as_rule
 from regard.attention.watch import is_watching, report, suspend_watching
 from regard.attention.weights import Weights
 
@@ -112,6 +113,13 @@ def attend(
         >>> out, weights = attend(query, keys, values, visible=causal(), return_weights=True)
         >>> top_weights, indices = weights.top(5)
     """
+    if (
+        score == "scaled_dot" and bias is None and sink is None and normalizer == "softmax" and dropout == 0
+        and path is None and not return_weights and (visible is None or type(visible) is Causal)
+        and not (torch.compiler.is_compiling() or _listeners.get() or is_watching())
+        and is_ready(query, keys, values, visible)
+    ):  # fmt: skip
+        return scaled_dot_product_attention(query, keys, values, is_causal=visible is not None)
     module = resolve_score(score)
     rule = None if visible is None else as_rule(visible)
     row_normalizer = as_normalizer(normalizer, module)
@@ -137,6 +145,29 @@ def attend(
         weights = weights.clone()
     report(weights)
     return (result.output, weights) if return_weights else result.output
+
+
+def is_ready(query: Tensor, keys: Tensor, values: Tensor, visible: Causal | None) -> bool:
+    """Return whether torch's function takes inputs as they are, by checks that take a few microseconds.
+
+    Preparation takes longer than a GPU needs for the attention of short sequences.
+    """
+    if not type(query) is type(keys) is type(values) is Tensor:
+        return False
+    shape, query_shape = keys.shape, query.shape
+    if values.shape != shape or len(query_shape) != 4 or 0 in shape or 0 in query_shape:
+        return False
+    if query_shape != shape and (visible is not None or query_shape[:2] != shape[:-2] or query_shape[3] != shape[-1]):
+        return False
+    if not (query.dtype is keys.dtype is values.dtype and query.device == keys.device == values.device):
+        return False
+    if visible is not None and visible.strict:
+        return False
+    if not query.stride(3) == keys.stride(3) == values.stride(3) == 1:
+        return False
+    if query.is_cuda:
+        return shape[3] % 8 == 0 and query.dtype in (torch.bfloat16, torch.float16, torch.float32)
+    return query.is_cpu and query.is_floating_point()
 
 
 def attend_in_graph(
