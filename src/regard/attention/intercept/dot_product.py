@@ -5,10 +5,12 @@ from __future__ import annotations
 import torch
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
+from torch.nn.attention import SDPBackend
 
 from regard.attention.inputs import autocast_type, cast_inputs
 from regard.attention.intercept.captured import Captured
 from regard.attention.intercept.recorded_weights import RecordedWeights
+from regard.attention.kernels.operators import FULL_OPERATORS, CpuFlash, Operator, OperatorInputs
 from regard.attention.visible import Rule, TensorRule, Window, causal
 
 NAME = "scaled_dot_product_attention"
@@ -25,8 +27,9 @@ def capture(
     scale: float | None = None,
     enable_gqa: bool = False,
     grad: bool = False,
+    lse: Float[Tensor, "*batch queries"] | None = None,
 ) -> Captured:
-    """Return the weights of a call; the arguments are those of torch."""
+    """Return the weights of a call; the arguments are those of torch, and the log-sum-exp of rows, if it is known."""
     query, key, _ = cast_inputs(query, key, key, autocast_type(query))
     within = None
     if query.is_nested:
@@ -41,7 +44,45 @@ def capture(
     for rule in (within, causal_from_start(query.shape[-2], key.shape[-2]) if is_causal else None):
         if rule is not None:
             visible = rule if visible is None else visible & rule
-    return Captured(RecordedWeights(query, key, scale, visible, bias, grouped=grouped, grad=grad), NAME)
+    return Captured(RecordedWeights(query, key, scale, visible, bias, grouped=grouped, grad=grad, lse=lse), NAME)
+
+
+def call_operator(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> tuple[Tensor, Float[Tensor, "batch heads queries"]] | None:
+    """Call the operator that torch's function would choose, which also returns the log-sum-exp of each row.
+
+    None if the function would do more than that, or choose none that has it.
+    """
+    tensors = query, key, value
+    if attn_mask is not None or dropout_p or enable_gqa or not all(map(is_plain, tensors)):
+        return None
+    width = query.shape[-1]
+    if query.ndim != 4 or value.shape[-1] != width or autocast_type(query) is not None:
+        return None
+    scale = width**-0.5 if scale is None else float(scale)
+    choice = torch._fused_sdp_choice(*tensors, None, 0.0, is_causal, scale=scale)
+    if query.is_cuda and width % 8 == 0 and choice in FULL_OPERATORS:
+        operator: Operator = FULL_OPERATORS[choice]
+    elif query.is_cpu and choice == SDPBackend.FLASH_ATTENTION.value:
+        operator = CpuFlash()
+    else:
+        return None
+    output, lse, _ = operator.forward(OperatorInputs(*tensors, None, is_causal, scale))
+    return output, lse
+
+
+def is_plain(tensor: Tensor) -> bool:
+    """Return whether a tensor is of torch's own type, and not nested."""
+    return type(tensor) in (Tensor, torch.nn.Parameter) and not tensor.is_nested
 
 
 def split_mask(mask: Shaped[Tensor, "..."] | None) -> tuple[Rule | None, Float[Tensor, "..."] | None]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode
 
@@ -244,7 +245,8 @@ class AttentionMode(TorchFunctionMode):
         if function in BACKWARD:  # gradient checkpoints run modules again
             with self.resume():
                 return BACKWARD[function](*args, **kwargs)
-        output = function(*args, **kwargs)
+        result = dot_product.call_operator(*args, **kwargs) if self.takes_operator(function) else None
+        output, lse = (function(*args, **kwargs), None) if result is None else result
         name = function.__name__
         if function in SOFTMAXES:
             with torch._C.DisableTorchFunction():
@@ -257,7 +259,8 @@ class AttentionMode(TorchFunctionMode):
                 self.rescaling.follow(call, output)
         capture = CAPTURES.get(name.partition(".")[0])
         if capture is not None:
-            self.capture(capture, *name_arguments(function, args, kwargs), output)
+            args, kwargs = name_arguments(function, args, kwargs)
+            self.capture(capture, args, kwargs if lse is None else kwargs | {"lse": lse}, output)
         elif self.frame is None:
             self.check_reordering(name, args)
         elif name == "grid_sample":
@@ -266,6 +269,12 @@ class AttentionMode(TorchFunctionMode):
         elif isinstance(function, OPERATORS) and any(word in str(function) for word in ATTENTION_WORDS):
             self.refused[self.frame.path] = f"it calls {function}, an operator that is not intercepted"
         return output
+
+    def takes_operator(self, function: Callable[..., Any]) -> bool:
+        """Return whether a function is torch's attention, called by the model, and no other mode has to see it."""
+        if function is not scaled_dot_product_attention or self.frame is None or functions.is_in_vmap():
+            return False
+        return torch._C._len_torch_function_stack() == 0
 
     def capture(
         self, capture: Callable[..., Captured], args: tuple[Any, ...], kwargs: dict[str, Any], output: Any

@@ -17,7 +17,7 @@ from regard.attention.indexing import expand_index, resolve_index
 from regard.attention.inputs import prepare_bias
 from regard.attention.kernels.dispatch import choose_kernel, run_kernel
 from regard.attention.kernels.reference import compute_weights
-from regard.attention.lazy_weights import build_weights, get_version
+from regard.attention.lazy_weights import LazyWeights, build_weights, get_version
 from regard.attention.normalizers import Softmax
 from regard.attention.products import multiply
 from regard.attention.reductions import Rows
@@ -49,6 +49,7 @@ class RecordedWeights(Weights):
         bias: A tensor added to the scores.
         grouped: Whether several heads share the keys of a group.
         grad: Whether the weights have a gradient.
+        lse: The log-sum-exp of each row, if it is known; computed when it is needed otherwise.
     """
 
     def __init__(
@@ -61,8 +62,9 @@ class RecordedWeights(Weights):
         *,
         grouped: bool = False,
         grad: bool = False,
+        lse: Float[Tensor, "*batch queries"] | None = None,
     ) -> None:
-        self.query, self.keys, self.bias, self.visible = query, keys, bias, visible
+        self.query, self.keys, self.bias, self.visible, self.lse = query, keys, bias, visible, lse
         self.scale, self.grouped, self.grad = scale, grouped, grad
         batch = query.shape[:-2] if grouped else broadcast_shapes(query.shape[:-2], keys.shape[:-2])
         self.shape, self.ranked = torch.Size((*batch, query.shape[-2], keys.shape[-2])), True
@@ -107,9 +109,11 @@ class RecordedWeights(Weights):
 
     @cached_property
     def base(self) -> Weights:
-        """The weights, with the log-sum-exp of each row, which is computed now."""
+        """The weights, with the log-sum-exp of each row, which is computed now if it is not known."""
         with self.autograd(), no_autocast(self.device):
             call = self.build_call()
+            if self.lse is not None:
+                return LazyWeights(call.prepared, self.lse.unsqueeze(-1))
             weights = build_weights(call, run_kernel(choose_kernel(call), call, call.keys))
         return MergedWeights(weights, len(self.shape) - 3) if self.grouped else weights
 
@@ -135,7 +139,8 @@ class RecordedWeights(Weights):
         query, keys = (copy_if_written(tensor) for tensor in (self.query, self.keys))
         bias = None if self.bias is None else copy_if_inference(self.bias)
         visible = None if self.visible is None else self.visible.map_tensors(copy_if_inference)
-        return RecordedWeights(query, keys, self.scale, visible, bias, grouped=self.grouped, grad=self.grad)
+        lse = None if self.lse is None else copy_if_inference(self.lse)
+        return RecordedWeights(query, keys, self.scale, visible, bias, grouped=self.grouped, grad=self.grad, lse=lse)
 
     def find_last_key(self) -> Bool[Tensor, " keys"] | None:
         """Return which keys the last query sees, from the mask; None without one.
@@ -206,7 +211,8 @@ class RecordedWeights(Weights):
         visible = None if self.visible is None else self.visible.map_tensors(change)
         bias = None if self.bias is None else change(self.bias)
         query, keys = change(self.query), change(self.keys)
-        return RecordedWeights(query, keys, self.scale, visible, bias, grouped=self.grouped, grad=self.grad)
+        lse = None if self.lse is None else change(self.lse)
+        return RecordedWeights(query, keys, self.scale, visible, bias, grouped=self.grouped, grad=self.grad, lse=lse)
 
 
 class HeldWeights(DenseWeights):

@@ -9,11 +9,10 @@ from typing import Any, NamedTuple
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn.attention import SDPBackend
 from torch.nn.functional import pad
 
 aten = torch.ops.aten
-
-MIN_CUDNN_QUERIES = 1024  # below this, cuDNN's plan for every new shape costs too much
 
 Gradients = tuple[Tensor, Tensor, Tensor]
 """The gradients of query, keys and values."""
@@ -142,21 +141,22 @@ def align_mask(inputs: OperatorInputs) -> Tensor | None:
     return mask.expand(*inputs.query.shape[:-1], length)
 
 
+FULL_OPERATORS: dict[int, Operator] = {
+    SDPBackend.CUDNN_ATTENTION.value: CudaCudnn(),
+    SDPBackend.FLASH_ATTENTION.value: CudaFlash(),
+}
+"""Operators on a GPU without a mask, by the number that torch gives them."""
+
+
 def choose_operator(query: Tensor, mask: bool) -> Operator | None:
-    """Return the fastest operator for queries like this one, with or without a mask; None if there is none."""
-    half = query.dtype in (torch.float16, torch.bfloat16)
-    width = query.shape[-1]
+    """Return the operator for queries like this one, with or without a mask; None if there is none.
+
+    On a GPU it is that of torch's function, so that outputs have the same bits whether weights are returned or not.
+    """
     if query.is_cpu:
         return CpuFlash()
     if not query.is_cuda or query.dtype == torch.float64:
         return None
-    if half and not mask and width <= 128 and query.shape[-2] >= MIN_CUDNN_QUERIES and has_fast_cudnn(query.device):
-        return CudaCudnn()
-    if half and not mask and width <= 256 and torch.backends.cuda.flash_sdp_enabled():
-        return CudaFlash()
-    return CudaEfficient()
-
-
-def has_fast_cudnn(device: torch.device) -> bool:
-    """Return whether cuDNN's attention is enabled and the fastest on a GPU."""
-    return torch.backends.cuda.cudnn_sdp_enabled() and torch.cuda.get_device_capability(device) >= (9, 0)
+    half = query.dtype in (torch.float16, torch.bfloat16)
+    operator = FULL_OPERATORS.get(torch._fused_sdp_choice(query, query, query)) if half and not mask else None
+    return CudaEfficient() if operator is None else operator
