@@ -127,6 +127,7 @@ def forward(call: Call, values: Float[Tensor, "*values_batch keys width"]) -> Re
         *inputs.sizes,
         features,
         row_blocks,
+        inputs.sequences,
         FEATURES=padded,
         EVEN_FEATURES=features == padded,
         **inputs.product_options,
@@ -165,6 +166,7 @@ def sum_weights(inputs: Inputs, names: Sequence[str]) -> dict[str, Tensor]:
             *inputs.strides,
             *inputs.sizes,
             blocks.count_rows(n),
+            inputs.sequences,
             RECEIVED="received" in results,
             ENTROPY="entropy" in results,
             **inputs.product_options,
@@ -283,6 +285,7 @@ class Search:
             *inputs.sizes,
             chunk.start,
             blocks.count_rows(n),
+            inputs.sequences,
             blocks.count_cols(m),
             GROUP=self.group,
             ARGMAX=argmax.ndim > 1,
@@ -308,7 +311,7 @@ class Search:
             self.block_maxima,
             self.chosen,
             inputs.tensors[5],
-            *(n, m, left, right, chunk.start, row_blocks, col_blocks),
+            *(n, m, left, right, chunk.start, row_blocks, inputs.sequences, col_blocks),
             LINES=lines,
             BLOCKS=round_up(col_blocks),
             **rule,
@@ -323,13 +326,18 @@ class Search:
             self.keys,
             *inputs.strides,
             *inputs.sizes,
-            *(chunk.start, row_blocks, self.k),
+            *(chunk.start, row_blocks, inputs.sequences, self.k),
             GROUP=self.group,
             **inputs.options,
             **sizes,
-            num_warps=min(16, max(4, count * self.group * inputs.options["WIDTH"] // 4096)),
+            num_warps=choose_key_warps(count * self.group * inputs.options["WIDTH"]),
             **LAUNCH_OPTIONS,
         )
+
+
+def choose_key_warps(numbers: int) -> int:
+    """Return the warps of a program for the keys of one row, from the numbers in these keys."""
+    return min(16, max(4, numbers // 4096))
 
 
 def choose_group(blocks: Blocks, rows: int, cols: int) -> tuple[int, int]:

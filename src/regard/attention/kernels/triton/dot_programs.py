@@ -18,6 +18,7 @@ import triton.language as tl
 LOG2_E = tl.constexpr(1.4426950408889634)
 LEAST = tl.constexpr(-2000.0)  # 2**LEAST is zero; finite, because zero times infinity is not a number
 SERIES = tl.constexpr(0.25)  # up to here five terms of the series of tanh are exact in float32
+REMOVED = tl.constexpr(-0x7F80000100000000)  # a packed score of -inf
 PER_KEY = tl.constexpr(2)  # `BIAS` that has one number for each key; 1 if it has one for each pair, 0 without
 
 
@@ -138,12 +139,17 @@ def find_columns(first, last, end, left, right, COLS: tl.constexpr, LEFT: tl.con
 
 @triton.jit
 @no_type_check
-def locate_block(slot, row_blocks, ROWS: tl.constexpr, RIGHT: tl.constexpr):
-    """Return the first query and the sequence of a block; where later queries see more, the last block comes first."""
-    block = slot % row_blocks
+def locate_block(slot, row_blocks, sequences, ROWS: tl.constexpr, RIGHT: tl.constexpr):
+    """Return the first query and the sequence of a block.
+
+    Where later queries see more, the last blocks of all sequences come first, as short programs fill the gaps at the
+    end; elsewhere those of one sequence are neighbors, as they load the same keys.
+    """
     if RIGHT:
-        block = row_blocks - 1 - block
-    return block * ROWS, (slot // row_blocks).to(tl.int64)
+        block, sequence = row_blocks - 1 - slot // sequences, slot % sequences
+    else:
+        block, sequence = slot % row_blocks, slot // row_blocks
+    return block * ROWS, sequence.to(tl.int64)
 
 
 @triton.jit
@@ -152,7 +158,7 @@ def sum_weights(
     query, keys, statistic, bias, matrix, lengths, row_documents, col_documents, received, entropy,
     query_batch, query_head, query_row, query_col, key_batch, key_head, key_row, key_col,
     bias_batch, bias_head, bias_row, bias_col, matrix_batch, matrix_head, matrix_row, matrix_col,
-    heads, n, m, width, scale, cap, left, right, row_blocks,
+    heads, n, m, width, scale, cap, left, right, row_blocks, sequences,
     ROWS: tl.constexpr, COLS: tl.constexpr, WIDTH: tl.constexpr, EVEN_WIDTH: tl.constexpr,
     PRECISION: tl.constexpr, CAP: tl.constexpr, BIAS: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr,
     LENGTHS: tl.constexpr, DOCUMENTS: tl.constexpr, MATRIX: tl.constexpr, RECEIVED: tl.constexpr,
@@ -163,7 +169,7 @@ def sum_weights(
     Tiles have the keys as their first axis: in the layout of a matrix product a thread then has few keys and many
     queries, so that the sums over queries take few exchanges between threads, and those over keys wait until the end.
     """
-    first, sequence = locate_block(tl.program_id(0), row_blocks, ROWS, RIGHT)
+    first, sequence = locate_block(tl.program_id(0), row_blocks, sequences, ROWS, RIGHT)
     batch, head = sequence // heads, sequence % heads
     rows, dims = first + tl.arange(0, ROWS), tl.arange(0, WIDTH)
     query += batch * query_batch + head * query_head
@@ -217,7 +223,7 @@ def find_largest_scores(
     query, keys, statistic, bias, matrix, lengths, row_documents, col_documents, argmax, group_maxima, block_maxima,
     query_batch, query_head, query_row, query_col, key_batch, key_head, key_row, key_col,
     bias_batch, bias_head, bias_row, bias_col, matrix_batch, matrix_head, matrix_row, matrix_col,
-    heads, n, m, width, scale, cap, left, right, skipped, row_blocks, col_blocks,
+    heads, n, m, width, scale, cap, left, right, skipped, row_blocks, sequences, col_blocks,
     ROWS: tl.constexpr, COLS: tl.constexpr, GROUP: tl.constexpr, WIDTH: tl.constexpr, EVEN_WIDTH: tl.constexpr,
     PRECISION: tl.constexpr, CAP: tl.constexpr, BIAS: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr,
     LENGTHS: tl.constexpr, DOCUMENTS: tl.constexpr, MATRIX: tl.constexpr, ARGMAX: tl.constexpr, TOP: tl.constexpr,
@@ -227,7 +233,7 @@ def find_largest_scores(
     A group is every (COLS / GROUP)-th key of a block: in the layout of a matrix product its members are in one thread.
     """
     slot = tl.program_id(0)
-    first, sequence = locate_block(slot + skipped, row_blocks, ROWS, RIGHT)
+    first, sequence = locate_block(slot + skipped, row_blocks, sequences, ROWS, RIGHT)
     batch, head = sequence // heads, sequence % heads
     rows, dims = first + tl.arange(0, ROWS), tl.arange(0, WIDTH)
     query += batch * query_batch + head * query_head
@@ -313,13 +319,13 @@ def attend_to_keys(
     query_batch, query_head, query_row, query_col, key_batch, key_head, key_row, key_col,
     bias_batch, bias_head, bias_row, bias_col, matrix_batch, matrix_head, matrix_row, matrix_col,
     value_batch, value_head, value_row, value_col,
-    heads, n, m, width, scale, cap, left, right, features, row_blocks,
+    heads, n, m, width, scale, cap, left, right, features, row_blocks, sequences,
     ROWS: tl.constexpr, COLS: tl.constexpr, WIDTH: tl.constexpr, EVEN_WIDTH: tl.constexpr, FEATURES: tl.constexpr,
     EVEN_FEATURES: tl.constexpr, PRECISION: tl.constexpr, CAP: tl.constexpr, BIAS: tl.constexpr, LEFT: tl.constexpr,
     RIGHT: tl.constexpr, LENGTHS: tl.constexpr, DOCUMENTS: tl.constexpr, MATRIX: tl.constexpr,
 ):  # fmt: skip
     """Store the output and the log-sum-exp of a block of queries, by a softmax that is rescaled from block to block."""
-    first, sequence = locate_block(tl.program_id(0), row_blocks, ROWS, RIGHT)
+    first, sequence = locate_block(tl.program_id(0), row_blocks, sequences, ROWS, RIGHT)
     batch, head = sequence // heads, sequence % heads
     rows, dims, value_dims = first + tl.arange(0, ROWS), tl.arange(0, WIDTH), tl.arange(0, FEATURES)
     query += batch * query_batch + head * query_head
@@ -385,28 +391,46 @@ def attend_to_keys(
 
 @triton.jit
 @no_type_check
-def find_largest(values, COUNT: tl.constexpr):
-    """Return the indices of the COUNT largest values of each row, -1 where fewer are above -inf."""
-    indices, places = tl.arange(0, values.shape[1]), tl.arange(0, COUNT)
-    found = tl.full((values.shape[0], COUNT), -1, tl.int32)
+def pack_scores(scores, indices):
+    """Return integers that hold scores and indices from 0: in the order of scores, of equal ones the first index last."""
+    bits = (scores + 0.0).to(tl.int32, bitcast=True)  # no negative zeros
+    ordered = bits ^ ((bits >> 31) & 0x7FFFFFFF)
+    return (ordered.to(tl.int64) << 32) | (0x7FFFFFFF - indices).to(tl.int64)
+
+
+@triton.jit
+@no_type_check
+def unpack_scores(packed):
+    """Return the scores and the indices that integers hold."""
+    ordered = (packed >> 32).to(tl.int32)
+    bits = ordered ^ ((ordered >> 31) & 0x7FFFFFFF)
+    return bits.to(tl.float32, bitcast=True), 0x7FFFFFFF - (packed & 0x7FFFFFFF).to(tl.int32)
+
+
+@triton.jit
+@no_type_check
+def find_largest(scores, indices, COUNT: tl.constexpr):
+    """Return the COUNT largest scores of each row and their indices, -1 where fewer are above -inf."""
+    packed, places = pack_scores(scores, indices), tl.arange(0, COUNT)
+    largest = tl.zeros((scores.shape[0], COUNT), tl.int64)
     for place in tl.static_range(COUNT):
-        largest, index = tl.max(values, 1, return_indices=True)
-        index = tl.where(largest > float("-inf"), index, -1)
-        found = tl.where(places[None, :] == place, index[:, None], found)
-        values = tl.where(indices[None, :] == index[:, None], float("-inf"), values)
-    return found
+        first = tl.max(packed, 1)
+        largest = tl.where(places[None, :] == place, first[:, None], largest)
+        packed = tl.where(packed == first[:, None], REMOVED, packed)
+    best, found = unpack_scores(largest)
+    return best, tl.where(best > float("-inf"), found, -1)
 
 
 @triton.jit(do_not_specialize=["skipped"])
 @no_type_check
 def choose_groups(
-    group_maxima, block_maxima, chosen, lengths, n, m, left, right, skipped, row_blocks, col_blocks,
+    group_maxima, block_maxima, chosen, lengths, n, m, left, right, skipped, row_blocks, sequences, col_blocks,
     LINES: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr, PER_BLOCK: tl.constexpr, BLOCKS: tl.constexpr,
     COUNT: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, LENGTHS: tl.constexpr,
 ):  # fmt: skip
     """Store the COUNT groups with the largest maxima of some rows, -1 where fewer have a visible key."""
     slot, offset = tl.program_id(0) // (ROWS // LINES), tl.program_id(0) % (ROWS // LINES) * LINES
-    first, sequence = locate_block(slot + skipped, row_blocks, ROWS, RIGHT)
+    first, sequence = locate_block(slot + skipped, row_blocks, sequences, ROWS, RIGHT)
     end = m
     if LENGTHS:
         end = tl.minimum(tl.load(lengths + sequence), m)
@@ -417,19 +441,15 @@ def choose_groups(
     inside = first + lines < n
     walked = (blocks * COLS >= start) & (blocks * COLS < stop)
     places = block_maxima + slot.to(tl.int64) * (col_blocks * ROWS) + blocks[None, :] * ROWS + lines[:, None]
-    best_blocks = find_largest(
-        tl.load(places, mask=inside[:, None] & walked[None, :], other=float("-inf")), COUNT
-    )  # fmt: skip
+    maxima = tl.load(places, mask=inside[:, None] & walked[None, :], other=float("-inf"))
+    _, best_blocks = find_largest(maxima, blocks[None, :], COUNT)
     groups = best_blocks[:, :, None] * PER_BLOCK + members[None, None, :]
     groups = tl.reshape(groups, (LINES, COUNT * PER_BLOCK))
     rows = slot.to(tl.int64) * ROWS + lines
     places = group_maxima + rows[:, None] * (col_blocks * PER_BLOCK) + groups
-    best = find_largest(tl.load(places, mask=groups >= 0, other=float("-inf")), COUNT)
-    candidates = tl.arange(0, COUNT * PER_BLOCK)
-    for place in tl.static_range(COUNT):
-        index = tl.sum(tl.where(tl.arange(0, COUNT)[None, :] == place, best, 0), 1)
-        group = tl.sum(tl.where(candidates[None, :] == index[:, None], groups, 0), 1)
-        tl.store(chosen + rows * COUNT + place, tl.where(index >= 0, group, -1))
+    maxima = tl.load(places, mask=groups >= 0, other=float("-inf"))
+    _, best = find_largest(maxima, tl.maximum(groups, 0), COUNT)
+    tl.store(chosen + rows[:, None] * COUNT + tl.arange(0, COUNT)[None, :], best)
 
 
 @triton.jit(do_not_specialize=["skipped"])
@@ -438,13 +458,13 @@ def choose_keys(
     query, keys, statistic, bias, matrix, lengths, row_documents, col_documents, chosen, top_weights, top_keys,
     query_batch, query_head, query_row, query_col, key_batch, key_head, key_row, key_col,
     bias_batch, bias_head, bias_row, bias_col, matrix_batch, matrix_head, matrix_row, matrix_col,
-    heads, n, m, width, scale, cap, left, right, skipped, row_blocks, k,
+    heads, n, m, width, scale, cap, left, right, skipped, row_blocks, sequences, k,
     ROWS: tl.constexpr, COLS: tl.constexpr, GROUP: tl.constexpr, PER_BLOCK: tl.constexpr, COUNT: tl.constexpr,
     WIDTH: tl.constexpr, CAP: tl.constexpr, BIAS: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr,
     LENGTHS: tl.constexpr, DOCUMENTS: tl.constexpr, MATRIX: tl.constexpr,
 ):  # fmt: skip
     """Store the k largest weights of one row and their keys, largest first, from the keys of the chosen groups."""
-    first, sequence = locate_block(tl.program_id(0) // ROWS + skipped, row_blocks, ROWS, RIGHT)
+    first, sequence = locate_block(tl.program_id(0) // ROWS + skipped, row_blocks, sequences, ROWS, RIGHT)
     row = first + tl.program_id(0) % ROWS
     if row >= n:
         return
@@ -483,14 +503,8 @@ def choose_keys(
         added = tl.load(bias + cols.to(tl.int64) * bias_col, mask=visible, other=0.0)
     lse = tl.load(statistic + sequence * n + row)
     scores = score_pairs(products, lse, added, scale, cap, BIAS, CAP)
-    weights = tl.where(visible, tl.exp2(scores), 0.0)
-    best, best_keys = tl.zeros((COUNT,), tl.float32), tl.full((COUNT,), -1, tl.int32)
-    for place in tl.static_range(COUNT):
-        largest = tl.max(weights, 0)
-        key = tl.min(tl.where(weights == largest, cols, m), 0)
-        best = tl.where(places == place, largest, best)
-        best_keys = tl.where(places == place, tl.where(largest > 0, key, -1), best_keys)
-        weights = tl.where(cols == key, -1.0, weights)
+    scores, best_keys = find_largest(tl.where(visible, scores, float("-inf"))[None, :], cols[None, :], COUNT)
+    best, best_keys = tl.reshape(tl.exp2(scores), (COUNT,)), tl.reshape(best_keys, (COUNT,))
     stored = (sequence * n + row) * k + places
-    tl.store(top_weights + stored, tl.maximum(best, 0.0), mask=places < k)
-    tl.store(top_keys + stored, best_keys.to(tl.int64), mask=places < k)
+    tl.store(top_weights + stored, best, mask=places < k)
+    tl.store(top_keys + stored, tl.where(best > 0, best_keys, -1).to(tl.int64), mask=places < k)
