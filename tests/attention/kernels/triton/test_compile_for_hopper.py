@@ -79,6 +79,7 @@ def test_programs_of_dot_products_spill_nothing():
         "sum_weights",
         "find_largest_scores",
         "choose_groups",
+        "score_groups",
         "choose_keys",
     }
     check_resources(programs)

@@ -36,7 +36,7 @@ GROUP, MAX_GROUP = 16, 64  # number of keys in a group of top:K, of which the ma
 PROGRAMS = 264  # two for each multiprocessor of an H200
 SCRATCH = 2**26  # numbers: the largest scores of groups and of blocks, for as many rows as fit
 NO_BIAS, PER_PAIR, PER_KEY = range(3)  # kinds of bias: with a number for each key, all queries share it
-LINES, LINE_MAXIMA = 8, 8192  # rows whose groups one program chooses, and the maxima of blocks that it holds
+LINES, LINE_MAXIMA = 16, 8192  # rows whose groups or keys one program chooses, and the numbers that it chooses from
 
 
 @dataclass(frozen=True)
@@ -222,14 +222,17 @@ def choose_forward_blocks(inputs: Inputs, features: int) -> Blocks:
         return Blocks(64 if width <= 64 else 32, 32, 4, 2)
     if inputs.options["BIAS"] == PER_PAIR:
         return Blocks(64, 64 if width <= 128 else 32, 4 if width <= 64 else 8, 3)
-    return Blocks(128 if width <= 128 else 64, 64, 4 if width <= 64 else 8, 3)
+    if width <= 64:
+        return Blocks(64, 128, 4, 2)
+    return Blocks(128 if width <= 128 else 64, 64, 8, 3)
 
 
 def choose_sum_blocks(inputs: Inputs) -> Blocks:
     """Return the blocks for sums of weights, as large as registers allow."""
     if inputs.options["WIDTH"] > 128 or inputs.tensors[0].dtype == torch.float32:
         return Blocks(32, 64, 4, 3)
-    return Blocks(128, 64, 4, 3)
+    takes_more = any(inputs.options[name] for name in ("CAP", "BIAS", "DOCUMENTS", "MATRIX"))
+    return Blocks(64 if takes_more else 128, 64, 4, 3)
 
 
 def choose_search_blocks(inputs: Inputs) -> Blocks:
@@ -249,6 +252,7 @@ class Search:
     group_maxima: Tensor
     block_maxima: Tensor
     chosen: Tensor
+    candidates: Tensor  # scores of the keys of chosen groups
     weights: Float[Tensor, "*batch queries k"]
     keys: Tensor
 
@@ -267,6 +271,7 @@ class Search:
             statistic.new_empty(max(1, used * cols * (blocks.cols // group))),
             statistic.new_empty(max(1, used * cols)),
             torch.empty(max(1, used * round_up(k)), dtype=torch.int32, device=statistic.device),
+            statistic.new_empty(max(1, used * round_up(k) * group)),
             statistic.new_empty(*batch, n, k),
             torch.empty((*batch, n, k), dtype=torch.long, device=statistic.device),
         )
@@ -296,8 +301,8 @@ class Search:
         )
 
     def finish_chunk(self, inputs: Inputs, blocks: Blocks, chunk: slice) -> None:
-        """Choose the best groups of each row, and then their best keys."""
-        from regard.attention.kernels.triton.dot_programs import choose_groups, choose_keys
+        """Choose the best groups of each row, score their keys, and choose the best of these."""
+        from regard.attention.kernels.triton.dot_programs import choose_groups, choose_keys, score_groups
 
         *_, n, m = inputs.shape
         count, row_blocks, col_blocks = round_up(self.k), blocks.count_rows(n), blocks.count_cols(m)
@@ -319,24 +324,37 @@ class Search:
             num_warps=4,
             **LAUNCH_OPTIONS,
         )
-        choose_keys[(rows,)](
+        score_groups[(rows,)](
             *inputs.tensors,
             self.chosen,
-            self.weights,
-            self.keys,
+            self.candidates,
             *inputs.strides,
             *inputs.sizes,
-            *(chunk.start, row_blocks, inputs.sequences, self.k),
+            *(chunk.start, row_blocks, inputs.sequences),
             GROUP=self.group,
             **inputs.options,
             **sizes,
-            num_warps=choose_key_warps(count * self.group * inputs.options["WIDTH"]),
+            num_warps=choose_score_warps(count * self.group * inputs.options["WIDTH"]),
+            **LAUNCH_OPTIONS,
+        )
+        lines = max(1, min(LINES, LINE_MAXIMA // (count * self.group)))
+        choose_keys[(rows // lines,)](
+            self.candidates,
+            self.chosen,
+            self.weights,
+            self.keys,
+            *(n, chunk.start, row_blocks, inputs.sequences, self.k),
+            LINES=lines,
+            GROUP=self.group,
+            RIGHT=inputs.options["RIGHT"],
+            **sizes,
+            num_warps=4,
             **LAUNCH_OPTIONS,
         )
 
 
-def choose_key_warps(numbers: int) -> int:
-    """Return the warps of a program for the keys of one row, from the numbers in these keys."""
+def choose_score_warps(numbers: int) -> int:
+    """Return the warps of a program for the scores of one row, from the numbers in the keys."""
     return min(16, max(4, numbers // 4096))
 
 

@@ -392,7 +392,7 @@ def attend_to_keys(
 @triton.jit
 @no_type_check
 def pack_scores(scores, indices):
-    """Return integers that hold scores and indices from 0: in the order of scores, of equal ones the first index last."""
+    """Return integers that hold scores and indices, in the order of scores; of equal ones the first index is larger."""
     bits = (scores + 0.0).to(tl.int32, bitcast=True)  # no negative zeros
     ordered = bits ^ ((bits >> 31) & 0x7FFFFFFF)
     return (ordered.to(tl.int64) << 32) | (0x7FFFFFFF - indices).to(tl.int64)
@@ -452,32 +452,39 @@ def choose_groups(
     tl.store(chosen + rows[:, None] * COUNT + tl.arange(0, COUNT)[None, :], best)
 
 
+@triton.jit
+@no_type_check
+def locate_members(groups, members, COLS: tl.constexpr, PER_BLOCK: tl.constexpr):
+    """Return the keys of groups; groups below zero have none, and those of the first one are returned."""
+    groups = tl.maximum(groups, 0)
+    return groups // PER_BLOCK * COLS + groups % PER_BLOCK + members * PER_BLOCK
+
+
 @triton.jit(do_not_specialize=["skipped"])
 @no_type_check
-def choose_keys(
-    query, keys, statistic, bias, matrix, lengths, row_documents, col_documents, chosen, top_weights, top_keys,
+def score_groups(
+    query, keys, statistic, bias, matrix, lengths, row_documents, col_documents, chosen, candidates,
     query_batch, query_head, query_row, query_col, key_batch, key_head, key_row, key_col,
     bias_batch, bias_head, bias_row, bias_col, matrix_batch, matrix_head, matrix_row, matrix_col,
-    heads, n, m, width, scale, cap, left, right, skipped, row_blocks, sequences, k,
+    heads, n, m, width, scale, cap, left, right, skipped, row_blocks, sequences,
     ROWS: tl.constexpr, COLS: tl.constexpr, GROUP: tl.constexpr, PER_BLOCK: tl.constexpr, COUNT: tl.constexpr,
     WIDTH: tl.constexpr, CAP: tl.constexpr, BIAS: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr,
     LENGTHS: tl.constexpr, DOCUMENTS: tl.constexpr, MATRIX: tl.constexpr,
 ):  # fmt: skip
-    """Store the k largest weights of one row and their keys, largest first, from the keys of the chosen groups."""
+    """Store the scores of the keys of the chosen groups of one row, -inf where a key is hidden."""
     first, sequence = locate_block(tl.program_id(0) // ROWS + skipped, row_blocks, sequences, ROWS, RIGHT)
     row = first + tl.program_id(0) % ROWS
     if row >= n:
         return
     batch, head = sequence // heads, sequence % heads
-    members, dims, places = tl.arange(0, COUNT * GROUP), tl.arange(0, WIDTH), tl.arange(0, COUNT)
-    group = tl.load(chosen + tl.program_id(0).to(tl.int64) * COUNT + members // GROUP)
-    visible = group >= 0
-    group = tl.maximum(group, 0)
-    cols = group // PER_BLOCK * COLS + group % PER_BLOCK + members % GROUP * PER_BLOCK
+    places, dims = tl.arange(0, COUNT * GROUP), tl.arange(0, WIDTH)
+    stored = tl.program_id(0).to(tl.int64) * COUNT
+    groups = tl.load(chosen + stored + places // GROUP)
+    cols = locate_members(groups, places % GROUP, COLS, PER_BLOCK)
     end = m
     if LENGTHS:
         end = tl.minimum(tl.load(lengths + sequence), m)
-    visible &= cols < end
+    visible = (groups >= 0) & (cols < end)
     if LEFT:
         visible &= cols >= row + left
     if RIGHT:
@@ -493,18 +500,33 @@ def choose_keys(
     keys += batch * key_batch + head * key_head
     vector = tl.load(query + dims * query_col, mask=dims < width, other=0.0).to(tl.float32)
     inside = visible[:, None] & (dims < width)[None, :]
-    rows_of_keys = tl.load(
-        locate_pairs(keys, cols[:, None], dims[None, :], key_row, key_col), mask=inside, other=0.0
-    ).to(tl.float32)
-    products = tl.sum(rows_of_keys * vector[None, :], 1)
+    addresses = locate_pairs(keys, cols[:, None], dims[None, :], key_row, key_col)
+    products = tl.sum(tl.load(addresses, mask=inside, other=0.0).to(tl.float32) * vector[None, :], 1)
     added = products
     if BIAS:
         bias += batch * bias_batch + head * bias_head + far_row * bias_row
         added = tl.load(bias + cols.to(tl.int64) * bias_col, mask=visible, other=0.0)
-    lse = tl.load(statistic + sequence * n + row)
-    scores = score_pairs(products, lse, added, scale, cap, BIAS, CAP)
-    scores, best_keys = find_largest(tl.where(visible, scores, float("-inf"))[None, :], cols[None, :], COUNT)
-    best, best_keys = tl.reshape(tl.exp2(scores), (COUNT,)), tl.reshape(best_keys, (COUNT,))
-    stored = (sequence * n + row) * k + places
-    tl.store(top_weights + stored, best, mask=places < k)
-    tl.store(top_keys + stored, tl.where(best > 0, best_keys, -1).to(tl.int64), mask=places < k)
+    scores = score_pairs(products, tl.load(statistic + sequence * n + row), added, scale, cap, BIAS, CAP)
+    tl.store(candidates + stored * GROUP + places, tl.where(visible, scores, float("-inf")))
+
+
+@triton.jit(do_not_specialize=["skipped"])
+@no_type_check
+def choose_keys(
+    candidates, chosen, top_weights, top_keys, n, skipped, row_blocks, sequences, k,
+    LINES: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr, GROUP: tl.constexpr, PER_BLOCK: tl.constexpr,
+    COUNT: tl.constexpr, RIGHT: tl.constexpr,
+):  # fmt: skip
+    """Store the k largest weights of some rows and their keys, largest first, from the scores of the chosen groups."""
+    slot, offset = tl.program_id(0) // (ROWS // LINES), tl.program_id(0) % (ROWS // LINES) * LINES
+    first, sequence = locate_block(slot + skipped, row_blocks, sequences, ROWS, RIGHT)
+    lines, members, places = offset + tl.arange(0, LINES), tl.arange(0, COUNT * GROUP), tl.arange(0, COUNT)
+    rows, inside = (slot.to(tl.int64) * ROWS + lines)[:, None], (first + lines < n)[:, None]
+    groups = tl.load(chosen + rows * COUNT + members[None, :] // GROUP, mask=inside, other=-1)
+    scores = tl.load(candidates + rows * (COUNT * GROUP) + members[None, :], mask=inside, other=float("-inf"))
+    best, keys = find_largest(scores, locate_members(groups, members[None, :] % GROUP, COLS, PER_BLOCK), COUNT)
+    weights = tl.exp2(best)
+    stored = (sequence * n + first + lines)[:, None] * k + places[None, :]
+    inside &= places[None, :] < k
+    tl.store(top_weights + stored, weights, mask=inside)
+    tl.store(top_keys + stored, tl.where(weights > 0, keys, -1).to(tl.int64), mask=inside)
