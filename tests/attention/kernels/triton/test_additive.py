@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from regard import RegardError
 from regard.attention import Additive, Concat, attend, causal, documents, lengths, window
 from regard.attention.kernels import dispatch
+from regard.attention.kernels.triton import additive
 from regard.attention.kernels.triton.additive import TRITON_ADDITIVE
 
 pytestmark = [
@@ -130,6 +131,22 @@ def test_biases_and_their_gradients():
 
 def test_heads_that_share_keys():
     check(make_inputs(2, 2, 3, n=6, m=9, groups=(2, 2, 1)))
+
+
+def test_hidden_numbers_of_some_sequences_at_a_time(monkeypatch):
+    chunks = []
+    store = additive.store_chunk
+    monkeypatch.setattr(additive, "CHUNK", 40)
+    monkeypatch.setattr(
+        additive, "store_chunk", lambda arguments, part: chunks.append(list(part)) or store(arguments, part)
+    )
+    rule = lengths(torch.tensor([[30, 7, 0], [1, 30, 12]], device=DEVICE))
+    visible = rule.tile(slice(0, 20), slice(0, 30), torch.Size((2, 3, 20, 30)), torch.device(DEVICE))
+    check(make_inputs(2, 3, n=20, m=30), rule, visible, bias=torch.randn(3, 20, 30, device=DEVICE))
+    assert chunks == 2 * [[0, 1], [2, 3], [4, 5]]
+    check(make_inputs(n=50, m=50))
+    check(make_inputs(2, 2, 3, n=6, m=9, groups=(2, 2, 1)))  # heads that share keys share their numbers
+    assert chunks[6:] == 2 * [[0]] + 2 * [list(range(12))]
 
 
 @pytest.mark.parametrize("scale", [1e-4, 4.0, 12.0, 60.0, 1e4])

@@ -28,18 +28,33 @@ from regard.attention.kernels.triton.support import (
 from regard.attention.normalizers import LOG2_E, Softmax
 from regard.attention.scores import Additive, Concat, PreparedAdditive
 
-MAX_OWN = 128  # positions of a block, each in a thread of its own
+PADDING = 128  # positions; a multiple of all blocks
 PROGRAMS = 264  # two for each multiprocessor of an H200
-FEATURE_BYTES = 128  # of a value that one thread sums; more would spill registers
-MAX_SPLIT = 4
-MAX_PART = 32  # numbers of a value in one matrix product of gradients and values
+FEATURE_BYTES = 128  # of a value that four warps sum; more would spill registers
+MAX_WARPS = 16
+MAX_PART = 64  # bytes of a value in one matrix product of gradients and values
+Job = Literal["forward", "queries", "keys"]
 FEW = 16  # queries for which most threads would have none
+CHUNK = 2**15  # queries and keys whose hidden numbers are in memory; they fill an H200
+
+
+class Tile(NamedTuple):
+    """The pairs of a tile, and the threads that share them."""
+
+    own: int  # own positions of a thread
+    others: int  # other positions of a thread
+    lanes: int  # threads of a warp by own positions
+    warps: int = 4
+    registers: int = 255  # of a thread
+
+
+TILES = {"forward": Tile(4, 8, 4), "queries": Tile(2, 16, 8), "keys": Tile(2, 16, 8)}
 
 
 class Side(NamedTuple):
-    """The queries or the keys as programs take them."""
+    """The queries or the keys of a call."""
 
-    hidden: View  # (batch, heads, hidden, padded positions)
+    points: Float[Tensor, "*#batch positions hidden"]  # projected; expanded axes have size 1
     features: View  # (batch, heads, positions, width): values of keys; gradients of the output of queries
 
 
@@ -52,6 +67,7 @@ class Arguments(NamedTuple):
     energy: Float[Tensor, "*batch hidden"]  # -2w, to base 2
     offsets: Float[Tensor, "*batch"]  # the sum of w
     largest: Float[Tensor, " 3"]  # the largest numbers of queries, keys and energy
+    shape: torch.Size  # (*batch, queries, keys)
     options: dict[str, Any]
 
     @staticmethod
@@ -60,27 +76,23 @@ class Arguments(NamedTuple):
         shape, energy = call.terms.shape, get_energy(call)
         tensors = call.query, call.keys, energy
         largest = torch.stack([torch.linalg.vector_norm(t, math.inf, dtype=torch.float32) for t in tensors])
-        hidden = [store_hidden_numbers(tensor, largest) for tensor in (call.query, call.keys)]
-        four_axes = [spread(t, torch.Size((*shape[:-2], *t.shape[-2:]))) for t in hidden]
         of_queries, of_keys = to_four_axes(shape, values if gradient is None else gradient, values)
         pairs, options = prepare_rule(call)
+        hidden = -(-energy.shape[-1] // 4) * 4
         options |= {
-            "HIDDEN": hidden[0].shape[-2],
-            "PART": min(pad_width(values.shape[-1]), MAX_PART),
+            "HIDDEN": hidden,
+            "PART": min(pad_width(values.shape[-1]), MAX_PART // values.element_size()),
             "DROPOUT": dropout.rate > 0,
         }
         per_sequence = energy.float().expand(*shape[:-2], -1)
-        queries, keys = (
-            Side(view(numbers), view(features))
-            for numbers, features in zip(four_axes, (of_queries, of_keys), strict=True)
-        )
         return Arguments(
-            queries,
-            keys,
+            Side(drop_expanded(call.query), view(of_queries)),
+            Side(drop_expanded(call.keys), view(of_keys)),
             pairs,
-            pad(per_sequence * (-2 * LOG2_E), (0, options["HIDDEN"] - energy.shape[-1])).contiguous(),
+            pad(per_sequence * (-2 * LOG2_E), (0, hidden - energy.shape[-1])).contiguous(),
             per_sequence.sum(-1).contiguous(),
             largest,
+            shape,
             options,
         )
 
@@ -92,12 +104,21 @@ class Arguments(NamedTuple):
     @property
     def sequences(self) -> int:
         """The number of matrices."""
-        return math.prod(self.keys.hidden.tensor.shape[:2])
+        return math.prod(self.shape[:-2])
 
     @property
     def sizes(self) -> tuple[int, int]:
         """The number of heads, and the width of values."""
-        return self.keys.hidden.tensor.shape[1], self.keys.features.tensor.shape[-1]
+        return math.prod(self.shape[:-2][-1:]), self.keys.features.tensor.shape[-1]
+
+
+class Chunk(NamedTuple):
+    """The hidden numbers of some sequences as programs take them."""
+
+    queries: View  # (batch, heads, hidden, padded positions)
+    keys: View
+    skipped: int  # sequences before these
+    sequences: int
 
 
 class Dropout(NamedTuple):
@@ -114,80 +135,125 @@ def get_energy(call: Call) -> Float[Tensor, "*heads hidden"]:
     return score.energy
 
 
+def drop_expanded(tensor: Float[Tensor, "*batch positions hidden"]) -> Float[Tensor, "*#batch positions hidden"]:
+    """Return a tensor whose expanded axes have size 1."""
+    return tensor[tuple(slice(0, 1) if step == 0 else slice(None) for step in tensor.stride()[:-2])]
+
+
+def split_sequences(arguments: Arguments) -> list[range]:
+    """Return the sequences whose hidden numbers are in memory at a time: all of them if some share theirs."""
+    count = arguments.sequences
+    shared = any(math.prod(side.points.shape[:-2]) < count for side in (arguments.queries, arguments.keys))
+    chunks = 1 if shared else max(1, count * min(arguments.shape[-2:]) // CHUNK)
+    size = -(-count // chunks)
+    return [range(first, min(first + size, count)) for first in range(0, count, size)]
+
+
+def store_chunk(arguments: Arguments, sequences: range) -> Chunk:
+    """Store the hidden numbers of some sequences."""
+    queries = store_hidden_numbers(arguments, arguments.queries.points, sequences)
+    keys = store_hidden_numbers(arguments, arguments.keys.points, sequences)
+    return Chunk(queries, keys, sequences.start, len(sequences))
+
+
 def store_hidden_numbers(
-    points: Float[Tensor, "*batch positions hidden"], largest: Float[Tensor, " 3"]
-) -> Float[Tensor, "*#batch hidden_padded positions_padded"]:
-    """Return the exponentials of projected queries or keys as programs take them; expanded axes have size 1."""
+    arguments: Arguments, points: Float[Tensor, "*#batch positions hidden"], sequences: range
+) -> View:
+    """Return the exponentials of projected queries or keys as programs take them."""
     from regard.attention.kernels.triton.additive_programs import store_hidden
 
-    points = points[tuple(slice(0, 1) if step == 0 else slice(None) for step in points.stride()[:-2])]
     *batch, count, width = points.shape
-    padded, hidden = -(-count // MAX_OWN) * MAX_OWN, -(-width // 4) * 4
-    target = points.new_empty(*batch, hidden, padded, dtype=torch.float32)
     source = points.reshape(-1, count, width)
+    whole = len(source) == arguments.sequences
+    if whole:
+        source, batch = source[sequences.start : sequences.stop], [len(sequences)]
+    padded, hidden = -(-count // PADDING) * PADDING, arguments.options["HIDDEN"]
+    target = points.new_empty(*batch, hidden, padded, dtype=torch.float32)
     rows, dims = 64, 32
     blocks = padded // rows
     store_hidden[(blocks * len(source), -(-hidden // dims))](
-        View(source, 0, *source.stride()), target, largest, count, width, padded, blocks,
+        View(source, 0, *source.stride()), target, arguments.largest, count, width, padded, blocks,
         ROWS=rows, DIMS=dims, HIDDEN=hidden, num_warps=4, **LAUNCH_OPTIONS,
     )  # fmt: skip
-    return target
+    if whole:
+        step = hidden * padded
+        return View(target, arguments.sizes[0] * step, step, padded, 1)
+    return view(spread(target, torch.Size((*arguments.shape[:-2], hidden, padded))))
 
 
 @run_on_device
 def forward(call: Call, values: Float[Tensor, "*values_batch keys width"]) -> Result:
     """Compute output and log-sum-exp of every row."""
-    from regard.attention.kernels.triton.additive_programs import attend_to_keys
-
     rate = call.terms.dropout
     dropout = Dropout(int(torch.randint(2**31, ())) if rate else 0, rate)
     arguments = Arguments.build(call, values, dropout)
-    *batch, n, m = call.terms.shape
+    *batch, n, _ = call.terms.shape
     output = values.new_empty(*batch, n, values.shape[-1])
     statistic = values.new_empty(*batch, n, 1, dtype=torch.float32)
-    blocks = choose_blocks(n, arguments, mixes=True)
-    attend_to_keys[blocks.get_grid(n, arguments)](
-        arguments.queries.hidden, *arguments.keys, *arguments.pairs, *arguments.tensors, output, statistic,
-        *(n, m), *arguments.sizes, *dropout, -(-n // blocks.own),
-        **blocks.options, **arguments.options, num_stages=1, **LAUNCH_OPTIONS,
-    )  # fmt: skip
+    for sequences in split_sequences(arguments):
+        launch_forward(arguments, sequences, dropout, output, statistic)
     return Result(output, statistic, extra=dropout)
+
+
+def launch_forward(arguments: Arguments, sequences: range, dropout: Dropout, output: Tensor, statistic: Tensor) -> None:
+    """Launch the programs for output and log-sum-exp of some sequences."""
+    from regard.attention.kernels.triton.additive_programs import attend_to_keys
+
+    chunk = store_chunk(arguments, sequences)
+    n, m = arguments.shape[-2:]
+    blocks = choose_blocks("forward", n, arguments, chunk)
+    attend_to_keys[blocks.get_grid(n, chunk)](
+        chunk.queries, chunk.keys, arguments.keys.features, *arguments.pairs, *arguments.tensors, output, statistic,
+        *(n, m), *arguments.sizes, *dropout, -(-n // blocks.own), chunk.skipped,
+        **blocks.options, **arguments.options, **LAUNCH_OPTIONS,
+    )  # fmt: skip
 
 
 class Blocks(NamedTuple):
     """The sizes of a program."""
 
-    own: int  # positions of the own side
-    other: int  # positions of the other side in a tile
-    split: int  # threads that share the other positions of an own one
+    tile: Tile
     features: int  # numbers of a value that it mixes
     programs: int  # that share the numbers of a value
 
     @property
+    def own(self) -> int:
+        """The own positions."""
+        return self.tile.own * self.tile.lanes * self.tile.warps
+
+    @property
     def options(self) -> dict[str, int]:
         """The options of the program."""
-        warps = self.own // 32 * self.split
-        return {"OWN": self.own, "OTHER": self.other, "FEATURES": self.features, "num_warps": warps}
+        own, others, lanes, warps, registers = self.tile
+        each = {"OWN_EACH": own, "OTHER_EACH": others, "LANES": lanes, "WARPS": warps}
+        sizes = {"OWN": self.own, "OTHER": others * (32 // lanes), "FEATURES": self.features}
+        return each | sizes | {"num_warps": warps, "num_stages": 1, "maxnreg": registers}
 
-    def get_grid(self, count: int, arguments: Arguments) -> tuple[int, int]:
+    def get_grid(self, count: int, chunk: Chunk) -> tuple[int, int]:
         """Return the number of programs."""
-        return -(-count // self.own) * arguments.sequences, self.programs
+        return -(-count // self.own) * chunk.sequences, self.programs
 
 
-def choose_blocks(count: int, arguments: Arguments, *, mixes: bool) -> Blocks:
+def choose_blocks(job: Job, count: int, arguments: Arguments, chunk: Chunk) -> Blocks:
     """Return the sizes of a program: fewer own positions where there would not be enough programs.
 
     A program that mixes the features of the other side sums them in registers: the wider they are, the more threads.
+    Random numbers for dropout require registers for each pair.
     """
+    tile = TILES[job]
+    if arguments.options["DROPOUT"]:
+        tile = tile._replace(others=tile.others // 2)
     width, size = arguments.sizes[1], arguments.keys.features.tensor.element_size()
-    narrow, split = min(pad_width(width), FEATURE_BYTES // size), 1
-    while mixes and split < MAX_SPLIT and narrow * split < width:
-        split *= 2
-    own = min(MAX_OWN, 256 // split, max(32, 1 << (count - 1).bit_length()))
-    while own > 32 and -(-count // own) * arguments.sequences < PROGRAMS:
-        own //= 2
-    other = 16 * split if mixes or size > 2 else 32
-    return Blocks(own, other, split, narrow * split, max(1, -(-width // (narrow * split))) if mixes else 1)
+    features, programs = min(pad_width(width), FEATURE_BYTES // size), 1
+    if job != "queries":
+        while tile.warps < MAX_WARPS and features < width:
+            features *= 2
+            tile = tile._replace(others=tile.others // 2, lanes=tile.lanes // 2, warps=2 * tile.warps)
+        programs = -(-width // features)
+    blocks = Blocks(tile, features, max(1, programs))
+    while blocks.tile.own > 1 and blocks.get_grid(count, chunk)[0] < PROGRAMS:
+        blocks = blocks._replace(tile=blocks.tile._replace(own=blocks.tile.own // 2))
+    return blocks
 
 
 @run_on_device
@@ -205,22 +271,29 @@ def backward(
     arguments = Arguments.build(call, values, result.extra, gradient)
     assert result.statistic is not None
     means = (upcast(gradient) * result.output).sum(-1)
-    rows = Rows(result.statistic, means, result.extra, shape)
+    rows = Rows(result.statistic, means, result.extra)
     of_query = of_energy = of_keys = of_values = of_bias = None
     if needs_query or any(is_energy):
-        of_query, of_energy = differentiate_queries(arguments, rows, any(is_energy))
+        of_query = empty_for_gradient(call.query, shape)
+        of_energy = torch.empty(*shape[:-2], arguments.options["HIDDEN"], device=energy.device)
     if needs_values or needs_keys or needs_bias:
-        dtype = values.dtype if values.shape[:-2] == shape[:-2] else torch.float32  # summed over axes that broadcast
-        of_values = values.new_empty(*shape[:-2], *values.shape[-2:], dtype=dtype)
+        of_keys, of_values = empty_for_gradient(call.keys, shape), empty_for_gradient(values, shape)
         of_bias = zeros_for_bias(call.bias, shape) if call.bias is not None and needs_bias else None
-        of_keys = differentiate_keys(arguments, rows, of_values, None if of_bias is None else spread(of_bias, shape))
+    for sequences in split_sequences(arguments):
+        chunk = store_chunk(arguments, sequences)
+        if of_query is not None and of_energy is not None:
+            differentiate_queries(arguments, chunk, rows, of_query, of_energy if any(is_energy) else None)
+        if of_keys is not None and of_values is not None:
+            spread_bias = None if of_bias is None else spread(of_bias, shape)
+            differentiate_keys(arguments, chunk, rows, of_keys, of_values, spread_bias)
+        del chunk  # before there is the next one
     return (
         fit_gradient(of_values, values, needs_values),
-        fit_gradient(transpose_hidden(of_query, call.query), call.query, needs_query),
-        fit_gradient(transpose_hidden(of_keys, call.keys), call.keys, needs_keys),
+        fit_gradient(of_query, call.query, needs_query),
+        fit_gradient(of_keys, call.keys, needs_keys),
         None if call.bias is None else fit_gradient(of_bias, call.bias, needs_bias),
         *(
-            fit_gradient(None if of_energy is None else of_energy.sum(-1)[..., : energy.shape[-1]], energy, needed)
+            fit_gradient(None if of_energy is None else of_energy[..., : energy.shape[-1]], energy, needed)
             for needed in is_energy
         ),
     )
@@ -232,61 +305,78 @@ class Rows(NamedTuple):
     statistic: Float[Tensor, "*batch queries 1"]
     means: Float[Tensor, "*batch queries"]  # the mean gradient of its weights
     dropout: Dropout
-    shape: torch.Size  # of the matrix
+
+
+def empty_for_gradient(tensor: Float[Tensor, "..."], shape: torch.Size) -> Float[Tensor, "..."]:
+    """Return memory for the gradient of queries, keys or values with all of *batch, over which it may be summed."""
+    dtype = tensor.dtype if tensor.shape[:-2] == shape[:-2] else torch.float32
+    return tensor.new_empty(*shape[:-2], *tensor.shape[-2:], dtype=dtype)
 
 
 def differentiate_queries(
-    arguments: Arguments, rows: Rows, of_energy: bool
-) -> tuple[Float[Tensor, "*batch hidden padded"], Float[Tensor, "*batch hidden padded"] | None]:
-    """Return the gradients of the hidden numbers of queries, and for each what it adds to that of the energy."""
-    of_hidden = zeros_for_hidden(arguments, arguments.queries)
-    energy = torch.zeros_like(of_hidden) if of_energy else None
-    unused = of_hidden.new_empty(1)
-    launch_backward(arguments, rows, "queries", of_hidden, energy, unused, None)
-    return of_hidden, energy
+    arguments: Arguments, chunk: Chunk, rows: Rows, of_query: Tensor, of_energy: Float[Tensor, "*batch hidden"] | None
+) -> None:
+    """Store the gradients of the projected queries and of the energy of some sequences."""
+    blocks = choose_blocks("queries", arguments.shape[-2], arguments, chunk)
+    of_hidden = zeros_for_hidden(arguments, chunk, chunk.queries)
+    programs, _ = blocks.get_grid(arguments.shape[-2], chunk)
+    of_warps = of_hidden.new_zeros(programs, blocks.tile.warps, arguments.options["HIDDEN"])
+    outputs = of_hidden, of_warps, of_hidden, view(of_hidden)
+    launch_backward(arguments, chunk, rows, blocks, outputs, OF_KEYS=False, OF_ENERGY=of_energy is not None)
+    select_sequences(of_query, chunk).copy_(transpose_hidden(of_hidden, of_query))
+    if of_energy is not None:
+        of_chunk = of_energy.view(-1, of_energy.shape[-1])[chunk.skipped : chunk.skipped + chunk.sequences]
+        torch.sum(of_warps.view(chunk.sequences, -1, of_warps.shape[-1]), 1, out=of_chunk)
 
 
 def differentiate_keys(
-    arguments: Arguments, rows: Rows, of_values: Tensor, of_bias: Tensor | None
-) -> Float[Tensor, "*batch hidden padded"]:
-    """Return the gradients of the hidden numbers of keys; store those of values, and add those of a bias."""
-    of_hidden = zeros_for_hidden(arguments, arguments.keys)
-    launch_backward(arguments, rows, "keys", of_hidden, None, of_values, of_bias)
-    return of_hidden
+    arguments: Arguments, chunk: Chunk, rows: Rows, of_keys: Tensor, of_values: Tensor, of_bias: Tensor | None
+) -> None:
+    """Store the gradients of the projected keys and of the values of some sequences, and add those of a bias."""
+    blocks = choose_blocks("keys", arguments.shape[-1], arguments, chunk)
+    of_hidden = zeros_for_hidden(arguments, chunk, chunk.keys)
+    outputs = of_hidden, of_hidden, of_values, view(of_hidden if of_bias is None else of_bias)
+    launch_backward(arguments, chunk, rows, blocks, outputs, OF_KEYS=True, OF_BIAS=of_bias is not None)
+    select_sequences(of_keys, chunk).copy_(transpose_hidden(of_hidden, of_keys))
 
 
 def launch_backward(
     arguments: Arguments,
+    chunk: Chunk,
     rows: Rows,
-    side: Literal["queries", "keys"],
-    of_hidden: Tensor,
-    of_energy: Tensor | None,
-    of_values: Tensor,
-    of_bias: Tensor | None,
+    blocks: Blocks,
+    outputs: tuple[Tensor, Tensor, Tensor, View],
+    *,
+    OF_KEYS: bool,  # noqa: N803
+    OF_ENERGY: bool = False,  # noqa: N803
+    OF_BIAS: bool = False,  # noqa: N803
 ) -> None:
     """Launch the program for the gradients of one side."""
     from regard.attention.kernels.triton.additive_programs import differentiate
 
-    own, other = arguments.queries, arguments.keys
-    if side == "keys":
-        own, other = other, own
-    unused = of_hidden.new_empty(1)
-    n, m = rows.shape[-2:]
-    length = m if side == "keys" else n
-    blocks = choose_blocks(length, arguments, mixes=side == "keys")
-    differentiate[blocks.get_grid(length, arguments)](
-        *own, *other, *arguments.pairs, *arguments.tensors, rows.statistic, rows.means, of_hidden,
-        unused if of_energy is None else of_energy, of_values, view(unused if of_bias is None else of_bias),
-        *(n, m), *arguments.sizes, *rows.dropout, -(-length // blocks.own),
-        OF_KEYS=side == "keys", OF_ENERGY=of_energy is not None, OF_BIAS=of_bias is not None,
-        **blocks.options, **arguments.options, num_stages=1, **LAUNCH_OPTIONS,
+    n, m = arguments.shape[-2:]
+    own = chunk.queries, arguments.queries.features
+    other = chunk.keys, arguments.keys.features
+    length = n
+    if OF_KEYS:
+        own, other, length = other, own, m
+    differentiate[blocks.get_grid(length, chunk)](
+        *own, *other, *arguments.pairs, *arguments.tensors, rows.statistic, rows.means, *outputs,
+        *(n, m), *arguments.sizes, *rows.dropout, -(-length // blocks.own), chunk.skipped,
+        OF_KEYS=OF_KEYS, OF_ENERGY=OF_ENERGY, OF_BIAS=OF_BIAS,
+        **blocks.options, **arguments.options, **LAUNCH_OPTIONS,
     )  # fmt: skip
 
 
-def zeros_for_hidden(arguments: Arguments, side: Side) -> Float[Tensor, "*batch hidden padded"]:
+def zeros_for_hidden(arguments: Arguments, chunk: Chunk, side: View) -> Float[Tensor, "sequences hidden padded"]:
     """Return zeros for the gradients of the hidden numbers of a side."""
-    hidden = side.hidden.tensor
-    return torch.zeros(*arguments.offsets.shape, *hidden.shape[-2:], dtype=torch.float32, device=hidden.device)
+    hidden = arguments.options["HIDDEN"]
+    return torch.zeros(chunk.sequences, hidden, side.row, dtype=torch.float32, device=side.tensor.device)
+
+
+def select_sequences(tensor: Float[Tensor, "*batch positions width"], chunk: Chunk) -> Tensor:
+    """Return the sequences of a chunk in a contiguous tensor."""
+    return tensor.view(-1, *tensor.shape[-2:])[chunk.skipped : chunk.skipped + chunk.sequences]
 
 
 def zeros_for_bias(bias: Float[Tensor, "..."], shape: torch.Size) -> Float[Tensor, "..."]:
@@ -295,9 +385,9 @@ def zeros_for_bias(bias: Float[Tensor, "..."], shape: torch.Size) -> Float[Tenso
     return torch.zeros(*lead, *bias.shape[-3:], dtype=torch.float32, device=bias.device)
 
 
-def transpose_hidden(total: Tensor | None, tensor: Tensor) -> Tensor | None:
+def transpose_hidden(total: Float[Tensor, "sequences hidden padded"], tensor: Tensor) -> Tensor:
     """Return the gradients of hidden numbers with the axes of the tensor that they belong to."""
-    return None if total is None else total[..., : tensor.shape[-1], : tensor.shape[-2]].mT
+    return total[:, : tensor.shape[-1], : tensor.shape[-2]].mT
 
 
 def fit_gradient(total: Tensor | None, tensor: Tensor, needed: bool) -> Tensor | None:
