@@ -230,16 +230,20 @@ def choose_forward_blocks(inputs: Inputs, features: int) -> Blocks:
 def choose_sum_blocks(inputs: Inputs) -> Blocks:
     """Return the blocks for sums of weights, as large as registers allow."""
     if inputs.options["WIDTH"] > 128 or inputs.tensors[0].dtype == torch.float32:
-        return Blocks(32, 64, 4, 3)
-    takes_more = any(inputs.options[name] for name in ("CAP", "BIAS", "DOCUMENTS", "MATRIX"))
-    return Blocks(64 if takes_more else 128, 64, 4, 3)
+        return Blocks(32, 32, 4, 3)
+    return Blocks(64 if takes_registers(inputs) else 128, 64, 4, 3)
 
 
 def choose_search_blocks(inputs: Inputs) -> Blocks:
     """Return the blocks for the search of keys, as large as registers allow."""
     if inputs.options["WIDTH"] > 128 or inputs.tensors[0].dtype == torch.float32:
         return Blocks(64, 32, 4, 3)
-    return Blocks(128, 128, 8, 3)
+    return Blocks(64, 64, 4, 3) if takes_registers(inputs) else Blocks(128, 128, 8, 3)
+
+
+def takes_registers(inputs: Inputs) -> bool:
+    """Return whether scores of pairs are more than a product and limits of rows."""
+    return any(inputs.options[name] for name in ("CAP", "BIAS", "DOCUMENTS", "MATRIX"))
 
 
 @dataclass(frozen=True)
