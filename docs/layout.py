@@ -52,6 +52,7 @@ ORDER = [  # a module imports only from lines above its own; a package stands fo
     "attention.kernels.triton.additive_programs",
     "attention.kernels.triton.additive",
     "attention.kernels.triton.distance_programs",
+    "attention.kernels.triton.distance_half_programs",
     "attention.kernels.triton.distance",
     "attention.kernels.dispatch",
     "attention.kernels.compiled",

@@ -25,6 +25,7 @@ HEART_MAY = {
     "attention/kernels/triton/dot_programs.py": {"triton"},  # loaded where Triton can run
     "attention/kernels/triton/additive_programs.py": {"triton"},
     "attention/kernels/triton/distance_programs.py": {"triton"},
+    "attention/kernels/triton/distance_half_programs.py": {"triton"},
     "attention/kernels/triton/rule_programs.py": {"triton"},
 }
 

@@ -120,6 +120,10 @@ def launch_distance_programs() -> None:
         {"score": Epanechnikov()},
         {"score": Epanechnikov(), "dtype": torch.float32},
         {"score": Epanechnikov(power=2.5), "n": 1},
+        {"score": Boxcar(), "width": 128},
+        {"score": Epanechnikov(), "width": 128},
+        {"score": Epanechnikov(power=2), "width": 256, "visible": every},
+        {"score": Epanechnikov(), "dtype": torch.float16, "bias": torch.zeros(32, 32)},
     ):
         weights, values = make_call(**options)
         result = TRITON_DISTANCE.forward(weights.call, values)
@@ -128,10 +132,13 @@ def launch_distance_programs() -> None:
 
 def test_programs_of_distances_spill_next_to_nothing():
     programs = compile_launches(launch_distance_programs)
-    assert {program.name for program in programs} == {"attend_to_keys", "differentiate"}
+    by_products = [program for program in programs if program.name.endswith("_by_products")]
+    helpers = {"store_norms", "store_rows", "attend_by_products", "differentiate_by_products"}
+    assert {program.name for program in programs} == {"attend_to_keys", "differentiate"} | helpers
     for program in programs:
         assert program.stack <= 64, program  # bytes, in the differences that few blocks require
         assert program.shared <= MAX_SHARED, program
+    check_resources(by_products)
 
 
 def launch_additive_programs() -> None:

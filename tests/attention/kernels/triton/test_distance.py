@@ -208,6 +208,40 @@ def test_half_precision(power, dtype):
     check(make_inputs(1, n=20, m=70, width=16, spread=0.2, dtype=dtype), power, tolerance=2e-3)
 
 
+@pytest.mark.parametrize("power", [None, 1.0])
+@pytest.mark.parametrize(
+    "rule",
+    [causal(strict=True), window(90, 40), window(None, 1) & lengths([37, 0]), documents([[0] * 13 + [1] * 287] * 2)],
+    ids=["strict", "window", "lengths", "documents"],
+)
+def test_rules_in_half_precision(rule, power):
+    visible = rule.tile(slice(0, 300), slice(0, 300), torch.Size((2, 300, 300)), torch.device(DEVICE))
+    inputs = make_inputs(2, n=300, m=300, width=16, spread=0.3, dtype=torch.float16)
+    check(inputs, power, 1.5, rule=rule, visible=visible, tolerance=2e-3)
+
+
+@pytest.mark.parametrize("power", POWERS)
+def test_queries_in_doubt_in_half_precision(power):
+    query, keys, values = make_inputs(1, n=40, m=70, width=4, dtype=torch.float16)
+    for offset in (10, 100):  # where products round off more and more of a distance
+        check([query + offset, keys + offset, values], power, tolerance=2e-3)
+    check([query, query.clone(), values[:, :40]], power, tolerance=2e-3)  # equal points
+
+
+@pytest.mark.parametrize("power", POWERS)
+def test_points_on_the_edge_in_half_precision(power):
+    points = [torch.randint(-4, 5, (1, 70, 2), device=DEVICE).half() for _ in range(2)]
+    check([*points, torch.randn(1, 70, 4, device=DEVICE).half()], power, 5.0, tolerance=2e-3)
+
+
+@pytest.mark.parametrize("power", [None, 1.0])
+def test_a_bias_and_heads_that_share_keys_in_half_precision(power):
+    bias = torch.randn(6, 9, device=DEVICE)
+    bias[2, 3:] = -math.inf
+    inputs = make_inputs(2, 2, 3, n=6, m=9, groups=(2, 2, 1), dtype=torch.float16)
+    check(inputs, power, 2.0, bias=bias, tolerance=2e-3)
+
+
 def test_weights_just_inside_of_the_edge_in_half_precision():
     query = torch.zeros(1, 1, 1, dtype=torch.float16, device=DEVICE)
     keys = torch.tensor([[[2047.0], [2046.0]]], device=DEVICE).half()

@@ -1,4 +1,7 @@
-"""Attention with boxcar and Epanechnikov kernels by Triton: distances by matrix units, by differences near the edge."""
+"""Attention with boxcar and Epanechnikov kernels by Triton: distances by matrix units, by differences near the edge.
+
+In half precision, programs without that edge come first and mark the queries that require it; others compute these.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention.base_score import upcast
 from regard.attention.call import Call
 from regard.attention.kernel_scores import Boxcar, Epanechnikov
 from regard.attention.kernels.kernel import AttentionKernel, Result
@@ -27,6 +29,8 @@ from regard.attention.kernels.triton.support import (
     view,
 )
 from regard.attention.normalizers import KernelSum
+
+ROWS = 64  # of a program that computes a number for each
 
 
 class Points(NamedTuple):
@@ -59,14 +63,19 @@ class Arguments(NamedTuple):
     options: dict[str, Any]
 
     @staticmethod
-    def build(call: Call, values: Tensor, gradient: Tensor | None = None) -> Arguments:
-        """Prepare the tensors of a call, and the gradient of its output in backward."""
+    def build(
+        call: Call, values: Tensor, gradient: Tensor | None = None, norms: tuple[Tensor, ...] | None = None
+    ) -> Arguments:
+        """Prepare the tensors of a call, and in backward the gradient of its output, where norms are known."""
         shape = call.terms.shape
         batch, score = shape[:-2], call.bind_parameters().terms.score
         assert isinstance(score, (Boxcar, Epanechnikov))
         center = find_center(call.keys)
-        norms = [square_norms(points, center, batch) for points in (call.query, call.keys)]
         query, keys, values = to_four_axes(shape, call.query, call.keys, values)
+        if norms is None and center is not None:
+            norms = tuple(square_norms(points, center, batch) for points in (call.query, call.keys))
+        elif norms is None:
+            norms = tuple(square_half_norms(points, batch) for points in (query, keys))
         features = query if gradient is None else to_four_axes(shape, gradient)[0]
         pairs, options = prepare_rule(call)
         width = query.shape[-1]
@@ -100,6 +109,17 @@ class Arguments(NamedTuple):
         """The number of matrices."""
         return math.prod(self.queries.points.tensor.shape[:2])
 
+    @property
+    def is_half(self) -> bool:
+        """Whether programs for half precision come first."""
+        return self.queries.points.tensor.dtype != torch.float32
+
+    @property
+    def whole(self) -> bool:
+        """Whether tiles are as wide as points and features."""
+        widths = self.queries.points.tensor.shape[-1], self.keys.features.tensor.shape[-1]
+        return widths == (self.options["WIDTH"], self.options["FEATURES"])
+
 
 def find_center(keys: Float[Tensor, "*keys_batch keys width"]) -> Float[Tensor, "*keys_batch 1 width"] | None:
     """Return the mean of the keys, from which float32 distances lose fewer digits; None in half precision."""
@@ -107,21 +127,37 @@ def find_center(keys: Float[Tensor, "*keys_batch keys width"]) -> Float[Tensor, 
 
 
 def square_norms(
-    points: Float[Tensor, "*points_batch positions width"], center: Tensor | None, batch: torch.Size
+    points: Float[Tensor, "*points_batch positions width"], center: Tensor, batch: torch.Size
 ) -> Float[Tensor, "*batch positions"]:
     """Return squared norms, less the center."""
-    if center is None:
-        norms = torch.linalg.vector_norm(points, dim=-1, dtype=torch.float32).square_()
-    else:
-        norms = (points - center).square_().sum(-1)
-    return norms.expand(*batch, -1).contiguous()
+    return (points - center).square_().sum(-1).expand(*batch, -1).contiguous()
+
+
+def square_half_norms(
+    points: Float[Tensor, "batch heads positions width"], batch: torch.Size
+) -> Float[Tensor, "*batch positions"]:
+    """Return squared norms of points in half precision, exact where float32 can be."""
+    from regard.attention.kernels.triton.distance_half_programs import store_norms
+
+    heads, length, width = points.shape[1:]
+    norms = torch.empty((*batch, length), dtype=torch.float32, device=points.device)
+    blocks = -(-length // ROWS)
+    store_norms[(blocks * math.prod(points.shape[:2]),)](
+        Points(*view(points), norms, length), heads, width, blocks, OWN=ROWS, WIDTH=pad_width(width)
+    )
+    return norms
+
+
+class Extra(NamedTuple):
+    """What backward takes from forward besides the result."""
+
+    doubts: Tensor  # 0 for queries computed by products alone, 2 for those whose distances must be differences
+    norms: tuple[Tensor, ...]  # of queries and keys, squared
 
 
 @run_on_device
 def forward(call: Call, values: Float[Tensor, "*values_batch keys width"]) -> Result:
     """Compute the output, and the sum of the kernel's values in each row."""
-    from regard.attention.kernels.triton.distance_programs import attend_to_keys
-
     assert TILED.forward is not None
     if values.shape[-1] > get_max_width(values.dtype):
         return TILED.forward(call, values)
@@ -129,10 +165,52 @@ def forward(call: Call, values: Float[Tensor, "*values_batch keys width"]) -> Re
     *batch, n, _ = call.terms.shape
     normalized = isinstance(call.terms.normalizer, KernelSum)
     output = values.new_empty(*batch, n, values.shape[-1])
-    totals = upcast(values).new_full((*batch, n, 1), call.terms.normalizer.blind)
+    totals = torch.empty((*batch, n, 1), dtype=torch.float32, device=values.device)
+    if not normalized:
+        totals.fill_(call.terms.normalizer.blind)
     doubts = torch.empty((*batch, n), dtype=torch.int8, device=values.device)
+    if arguments.is_half:
+        attend_by_products(arguments, output, totals, doubts, normalized=normalized)
+    attend_to_keys(arguments, output, totals, doubts, normalized=normalized)
+    extra = Extra(doubts, (arguments.queries.points.norms, arguments.keys.points.norms))
+    return Result(output, totals, None if normalized else torch.zeros_like(output), extra=extra)
+
+
+def attend_by_products(
+    arguments: Arguments, output: Tensor, totals: Tensor, doubts: Tensor, *, normalized: bool
+) -> None:
+    """Compute all queries in half precision, and which are in doubt."""
+    from regard.attention.kernels.triton.distance_half_programs import attend_by_products
+
+    blocks = choose_half_blocks(arguments, "forward")
+    count = -(-arguments.queries.points.length // blocks.own)
+    attend_by_products[(count * arguments.sequences,)](
+        arguments.queries.points,
+        *arguments.keys,
+        *arguments.pairs,
+        arguments.reaches,
+        output,
+        totals,
+        doubts,
+        *arguments.sizes,
+        count,
+        OWN=blocks.own,
+        OTHER=blocks.other,
+        WHOLE=arguments.whole,
+        NORMALIZED=normalized,
+        **{name: option for name, option in arguments.options.items() if name != "CENTERED"},
+        num_warps=blocks.warps,
+        num_stages=blocks.stages,
+        **LAUNCH_OPTIONS,
+    )
+
+
+def attend_to_keys(arguments: Arguments, output: Tensor, totals: Tensor, doubts: Tensor, *, normalized: bool) -> None:
+    """Compute all queries, in half precision those in doubt."""
+    from regard.attention.kernels.triton.distance_programs import attend_to_keys
+
     own, other, warps = choose_blocks(arguments)
-    blocks = -(-n // own)
+    blocks = -(-arguments.queries.points.length // own)
     attend_to_keys[(blocks * arguments.sequences,)](
         arguments.queries.points,
         *arguments.keys,
@@ -146,13 +224,13 @@ def forward(call: Call, values: Float[Tensor, "*values_batch keys width"]) -> Re
         blocks,
         OWN=own,
         OTHER=other,
+        DOUBTFUL=arguments.is_half,
         NORMALIZED=normalized,
         **arguments.options,
         num_warps=warps,
         num_stages=2,
         **LAUNCH_OPTIONS,
     )
-    return Result(output, totals, None if normalized else torch.zeros_like(output), extra=doubts)
 
 
 @run_on_device
@@ -169,16 +247,18 @@ def backward(
         return TILED.backward(call, values, result, gradient, needs_grad)
     needs_values, needs_query, needs_keys, _, needs_width = needs_grad
     moves = call.terms.score.differentiable
-    arguments, rows = Arguments.build(call, values, gradient), prepare_rows(call, result, gradient)
+    arguments = Arguments.build(call, values, gradient, result.extra.norms)
+    rows = prepare_rows(call, arguments, result, gradient, moves=moves)
     of_values = of_query = of_keys = of_reach = of_width = None
-    if moves and (needs_query or needs_width):
-        of_query, _, of_reach = differentiate_side(arguments, rows, "queries")
+    if moves and (needs_query or needs_width or (arguments.is_half and needs_keys)):  # which may find further doubts
+        of_query, _, of_reach = differentiate_side(arguments, rows, "queries", points=call.query, reach=needs_width)
     if needs_width and of_reach is not None:
         width = call.parameters[0]
         of_width = of_reach.sum(-1)[..., None, None].sum_to_size(width.shape).to(width.device) * width.sign()
     if needs_values or (moves and needs_keys):
+        points = call.keys if moves and needs_keys else None
         of_keys, of_values, _ = differentiate_side(
-            arguments, rows, "keys", points=moves and needs_keys, values=needs_values
+            arguments, rows, "keys", points=points, values=values if needs_values else None
         )
     inputs = zip((values, call.query, call.keys), (of_values, of_query, of_keys), needs_grad, strict=False)
     gradients = [collect_gradient(tensor, total) if needs_this else None for tensor, total, needs_this in inputs]
@@ -191,54 +271,144 @@ class Rows(NamedTuple):
     totals: Float[Tensor, "*batch queries 1"]  # what its weights were divided by
     deltas: Float[Tensor, "*batch queries"]  # the mean gradient of its weights
     doubts: Tensor  # whether its distances must be differences
+    inverses: Float[Tensor, "*batch queries"]  # in half precision one over its total; zero if it is in doubt
 
 
-def prepare_rows(call: Call, result: Result, gradient: Float[Tensor, "*batch queries width"]) -> Rows:
-    """Return what the programs of backward need to know of each query."""
-    totals = result.statistic
+def prepare_rows(
+    call: Call, arguments: Arguments, result: Result, gradient: Float[Tensor, "*batch queries width"], *, moves: bool
+) -> Rows:
+    """Return what the programs of backward need to know of each query; only if `moves` its mean gradient."""
+    totals, output, doubts = result.statistic, result.output, result.extra.doubts
     assert totals is not None
-    if not isinstance(call.terms.normalizer, KernelSum):
-        return Rows(torch.ones_like(totals), torch.zeros_like(totals), result.extra)
-    return Rows(totals, (upcast(gradient) * result.output).sum(-1), result.extra)
+    normalized = isinstance(call.terms.normalizer, KernelSum)
+    if not arguments.is_half:
+        deltas = (gradient * output).sum(-1) if normalized else torch.zeros_like(totals)
+        return Rows(totals if normalized else torch.ones_like(totals), deltas, doubts, deltas)
+    from regard.attention.kernels.triton.distance_half_programs import store_rows
+
+    deltas = torch.zeros(doubts.shape, dtype=torch.float32, device=doubts.device)
+    inverses, blocks = torch.empty_like(deltas), -(-doubts.shape[-1] // ROWS)
+    store_rows[(blocks * arguments.sequences,)](
+        arguments.queries.features,
+        output,
+        totals,
+        doubts,
+        inverses,
+        deltas,
+        arguments.sizes[0],
+        output.shape[-1],
+        blocks,
+        doubts.shape[-1],
+        OWN=ROWS,
+        FEATURES=arguments.options["FEATURES"],
+        NORMALIZED=normalized,
+        DELTAS=moves and normalized,
+    )
+    return Rows(totals if normalized else torch.ones_like(totals), deltas, doubts, inverses)
+
+
+Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
 
 
 def differentiate_side(
-    arguments: Arguments, rows: Rows, side: Literal["queries", "keys"], *, points: bool = True, values: bool = False
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """Return the gradients of the points and the features of a side, and for queries that of the kernel's width."""
+    arguments: Arguments,
+    rows: Rows,
+    side: Literal["queries", "keys"],
+    *,
+    points: Tensor | None = None,
+    values: Tensor | None = None,
+    reach: bool = False,
+) -> Gradients:
+    """Return the gradients of the points of a side, of values, and of the kernel's width, where they are needed.
+
+    Those of points and values have all of *batch; they are in the type of their tensor if it has that, too.
+    """
+    norms = (arguments.queries if side == "queries" else arguments.keys).points.norms
+    of_points, of_values = (make_gradient(tensor, norms.shape) for tensor in (points, values))
+    gradients = of_points, of_values, torch.empty_like(norms) if reach else None
+    if arguments.is_half:
+        differentiate_by_products(arguments, rows, side, gradients)
+    differentiate(arguments, rows, side, gradients)
+    return gradients
+
+
+def differentiate_by_products(
+    arguments: Arguments, rows: Rows, side: Literal["queries", "keys"], gradients: Gradients
+) -> None:
+    """Compute gradients in half precision from queries that are not in doubt; those of queries find further doubts."""
+    from regard.attention.kernels.triton.distance_half_programs import differentiate_by_products
+
+    own, other, stored, options = prepare_sides(arguments, side, gradients)
+    blocks = choose_half_blocks(arguments, side)
+    count = -(-own.points.length // blocks.own)
+    differentiate_by_products[(count * arguments.sequences,)](
+        *own,
+        *other,
+        *arguments.pairs,
+        arguments.reaches,
+        rows.inverses,
+        rows.deltas,
+        rows.doubts,
+        *stored,
+        *arguments.sizes,
+        count,
+        OWN=blocks.own,
+        OTHER=blocks.other,
+        WHOLE=arguments.whole,
+        **{name: option for name, option in options.items() if name != "CENTERED"},
+        num_warps=blocks.warps,
+        num_stages=blocks.stages,
+        **LAUNCH_OPTIONS,
+    )
+
+
+def differentiate(arguments: Arguments, rows: Rows, side: Literal["queries", "keys"], gradients: Gradients) -> None:
+    """Compute gradients, in half precision from queries in doubt."""
     from regard.attention.kernels.triton.distance_programs import differentiate
 
-    own, other = arguments.queries, arguments.keys
-    if side == "keys":
-        own, other = other, own
-    like, unused = own.points.norms, own.points.norms.new_empty(1)
-    of_points = like.new_empty(*like.shape, own.points.tensor.shape[-1]) if points else None
-    of_features = like.new_empty(*like.shape, own.features.tensor.shape[-1]) if values else None
-    of_reach = torch.empty_like(like) if points and side == "queries" else None
-    gradients = of_points, of_features, of_reach
+    own, other, stored, options = prepare_sides(arguments, side, gradients)
     own_size, other_size, warps = choose_blocks(arguments, backward=True)
-    blocks = -(-own.points.length // own_size)
-    differentiate[(blocks * arguments.sequences,)](
+    count = -(-own.points.length // own_size)
+    differentiate[(count * arguments.sequences,)](
         *own,
         *other,
         *arguments.pairs,
         arguments.center,
         arguments.reaches,
-        *rows,
-        *(unused if tensor is None else tensor for tensor in gradients),
+        rows.totals,
+        rows.deltas,
+        rows.doubts,
+        *stored,
         *arguments.sizes,
-        blocks,
-        OF_KEYS=side == "keys",
+        count,
         OWN=own_size,
         OTHER=other_size,
-        POINTS=points,
-        VALUES=values,
-        **arguments.options,
+        DOUBTFUL=arguments.is_half,
+        **options,
         num_warps=warps,
         num_stages=2,
         **LAUNCH_OPTIONS,
     )
-    return gradients
+
+
+def prepare_sides(
+    arguments: Arguments, side: Literal["queries", "keys"], gradients: Gradients
+) -> tuple[Side, Side, list[Tensor], dict[str, Any]]:
+    """Return a side, the other one, and what the programs of backward store: tensors, and options that name them."""
+    own, other = arguments.queries, arguments.keys
+    if side == "keys":
+        own, other = other, own
+    needs = dict(zip(("POINTS", "VALUES", "REACH"), (tensor is not None for tensor in gradients), strict=True))
+    stored = [own.points.norms if tensor is None else tensor for tensor in gradients]
+    return own, other, stored, arguments.options | needs | {"OF_KEYS": side == "keys"}
+
+
+def make_gradient(tensor: Tensor | None, shape: torch.Size) -> Tensor | None:
+    """Return a new tensor for a gradient, in float32 if several parts of it will be added."""
+    if tensor is None:
+        return None
+    dtype = tensor.dtype if tensor.shape[:-1] == shape else torch.float32
+    return torch.empty((*shape, tensor.shape[-1]), dtype=dtype, device=tensor.device)
 
 
 def collect_gradient(tensor: Tensor, total: Float[Tensor, "*batch positions width"] | None) -> Tensor:
@@ -255,6 +425,25 @@ def choose_blocks(arguments: Arguments, *, backward: bool = False) -> tuple[int,
     if width <= 64 and not backward:
         return 64, 32, 4
     return (32, 16, 8) if width > 128 and backward else (64, 32, 8)
+
+
+class Blocks(NamedTuple):
+    """The own and the other points of a block, its warps, and how many blocks are loaded ahead."""
+
+    own: int
+    other: int
+    warps: int
+    stages: int
+
+
+def choose_half_blocks(arguments: Arguments, program: Literal["forward", "queries", "keys"]) -> Blocks:
+    """Return the blocks of a program for half precision: as many as registers and shared memory hold."""
+    width = max(arguments.options["WIDTH"], arguments.options["FEATURES"])
+    if width <= 64:
+        return Blocks(128, 64 if arguments.options["POWER"] == 0 else 32, 8, 2)
+    if width <= 128:
+        return Blocks(128, 64, 8, 2) if program == "forward" else Blocks(64, 32, 8, 2)
+    return Blocks(64, 32, 8, 2) if program == "forward" else Blocks(32, 16, 8, 2)
 
 
 def unsupported_reason(call: Call, job: str) -> str | None:

@@ -5,6 +5,8 @@ that error could put a pair on the wrong side of the edge, or is too large for t
 of the block are computed again from differences in float64. So are those of all keys of a block of queries whose
 weights have too small a sum: the errors of values just inside the edge are a large part of it.
 
+In half precision they compute only the queries that the programs of `distance_half_programs` are in doubt about.
+
 Distances are in units of the kernel's width. A *side* is either the queries or the keys: their points, and the features
 that belong to them (values, or gradients of the output).
 """
@@ -19,6 +21,7 @@ from regard.attention.kernels.triton.rule_programs import find_visible, load_pai
 
 FAR = tl.constexpr(1e30)  # the squared norm of a point past the end
 LEAST = tl.constexpr(1e-20)  # the smallest squared distance that is not zero
+DOUBTS = tl.constexpr(1024)  # read at once
 SERIES = tl.constexpr(0.03125)  # up to here four terms of a series are exact in float32
 
 
@@ -58,14 +61,13 @@ def square_differences(own, other, batch, head, own_indices, other_indices, widt
 @triton.jit
 @no_type_check
 def find_slope(squared, POWER: tl.constexpr):
-    """Return minus the derivative of the kernel by the squared distance, inside of the support."""
-    squared = tl.maximum(squared, LEAST)
+    """Return minus 2 / POWER times the derivative of the kernel by the squared distance, if that is above zero."""
     if POWER == 1:
-        slope = 0.5 * tl.math.rsqrt(squared)
+        slope = tl.math.rsqrt(squared)
     elif POWER == 2:
         slope = tl.full(squared.shape, 1.0, tl.float32)
     else:
-        slope = POWER / 2 * tl.exp2(tl.log2(squared) * (POWER / 2 - 1))
+        slope = tl.exp2(tl.log2(squared) * (POWER / 2 - 1))
     return slope
 
 
@@ -73,11 +75,7 @@ def find_slope(squared, POWER: tl.constexpr):
 @no_type_check
 def find_value(squared, slope, POWER: tl.constexpr):
     """Return the value of the kernel, negative outside of the support; for the boxcar, POWER 0, only its sign."""
-    if POWER == 0 or POWER == 2:
-        value = 1 - squared
-    else:
-        value = 1 - 2 / POWER * tl.maximum(squared, LEAST) * slope
-    return value
+    return 1 - squared if POWER == 0 or POWER == 2 else 1 - squared * slope
 
 
 @triton.jit
@@ -119,15 +117,16 @@ def compare_points(
         value = find_value(squared, slope, POWER)
         certain = tl.abs(value) > error
     else:
+        squared = tl.maximum(squared, LEAST)
         slope = find_slope(squared, POWER)
         value = find_value(squared, slope, POWER)
-        deviation = error * (POWER / 2 if POWER > 2 else slope)
+        deviation = error * (POWER / 2) * (1.0 if POWER > 2 else slope)
         certain = deviation <= tolerance
         if SLOPES:
             certain &= (tl.abs(1 - squared) > error) & (error <= 4 * tolerance * squared)
         certain |= squared > 1 + error
         variance = tl.where(value > 0, deviation * deviation, 0.0)
-    from_differences = (exact != 0) | (tl.min(tl.min(certain.to(tl.int32), 1), 0) == 0)
+    from_differences = exact | (tl.min(tl.min(certain.to(tl.int32), 1), 0) == 0)
     if from_differences:
         squares = square_differences(own, other, batch, head, own_indices, other_indices, width, OWN, OTHER)
         gap = (reach.to(tl.float64) * reach.to(tl.float64) - squares).to(tl.float32) * factor
@@ -135,7 +134,7 @@ def compare_points(
         inside = (own_indices < own.length)[:, None] & (other_indices < other.length)[None, :]
         value = tl.where(inside, find_exact_value(squared, gap, POWER), -1.0)
         if POWER != 0:
-            slope = tl.where(squares > 0, find_slope(squared, POWER), 0.0)
+            slope = tl.where(squares > 0, find_slope(tl.maximum(squared, LEAST), POWER), 0.0)
             variance = tl.zeros((OWN, OTHER), tl.float32)
     return value, slope, variance, from_differences
 
@@ -167,10 +166,14 @@ def attend_to_keys(
     queries, keys, key_features, rule, bias, matrix, center, reaches, output, totals, doubts, heads, width, features,
     rounding, tolerance, blocks,
     OWN: tl.constexpr, OTHER: tl.constexpr, WIDTH: tl.constexpr, FEATURES: tl.constexpr, POWER: tl.constexpr,
-    CENTERED: tl.constexpr, NORMALIZED: tl.constexpr, PRECISION: tl.constexpr, BIAS: tl.constexpr, LEFT: tl.constexpr,
-    RIGHT: tl.constexpr, LENGTHS: tl.constexpr, DOCUMENTS: tl.constexpr, MATRIX: tl.constexpr,
+    CENTERED: tl.constexpr, DOUBTFUL: tl.constexpr, NORMALIZED: tl.constexpr, PRECISION: tl.constexpr,
+    BIAS: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, LENGTHS: tl.constexpr, DOCUMENTS: tl.constexpr,
+    MATRIX: tl.constexpr,
 ):  # fmt: skip
-    """Store the output of a block of queries, the sum of the kernel's values, and whether differences were required."""
+    """Store the output of a block of queries, the sum of the kernel's values, and whether differences were required.
+
+    With `DOUBTFUL` only of those queries that are in doubt.
+    """
     first, sequence = tl.program_id(0) % blocks * OWN, (tl.program_id(0) // blocks).to(tl.int64)
     batch, head = sequence // heads, sequence % heads
     n, m = queries.length, keys.length
@@ -186,6 +189,10 @@ def attend_to_keys(
     total = tl.zeros((OWN,), tl.float32)
     mixed = tl.zeros((OWN, FEATURES), tl.float32)
     exact, attempts = 0, 1
+    inside = rows < n
+    if DOUBTFUL:
+        inside = tl.load(doubts + sequence * n + rows, mask=inside, other=0) != 0
+        attempts = tl.max(inside.to(tl.int32), 0)
     while attempts > 0:
         total = tl.zeros((OWN,), tl.float32)
         mixed = tl.zeros((OWN, FEATURES), tl.float32)
@@ -196,7 +203,7 @@ def attend_to_keys(
             values = load_tile(key_features, batch, head, cols, value_dims, m, features)
             kernel, _, variances, _ = compare_points(
                 queries, keys, query, points, query_norms, norms, batch, head, rows, cols, reach, width, rounding,
-                tolerance, exact, OWN, OTHER, POWER, False, PRECISION,
+                tolerance, exact != 0, OWN, OTHER, POWER, False, PRECISION,
             )  # fmt: skip
             if (col < sure_start) | (col + OTHER > sure_stop):
                 visible = find_visible(
@@ -217,8 +224,7 @@ def attend_to_keys(
         doubtful = tl.max((variance > limit * limit).to(tl.int32), 0)
         attempts = doubtful * (1 - exact)
         exact = tl.maximum(exact, doubtful)
-    inside = rows < n
-    tl.store(doubts + sequence * n + rows, tl.full((OWN,), 1, tl.int32) * exact, mask=inside)
+    tl.store(doubts + sequence * n + rows, tl.full((OWN,), 1, tl.int32) * (1 + exact), mask=inside)
     if NORMALIZED:
         mixed = mixed * (1 / tl.where(total > 0, total, 1.0))[:, None]
         tl.store(totals + sequence * n + rows, tl.where(total > 0, total, float("inf")), mask=inside)
@@ -240,18 +246,30 @@ def add_differences(sums, own, other, factors, batch, head, own_indices, other_i
 
 @triton.jit
 @no_type_check
+def find_doubts(doubts, n):
+    """Return the largest doubt of the queries of a sequence."""
+    most = 0
+    for start in range(0, n, DOUBTS):
+        indices = start + tl.arange(0, DOUBTS)
+        most = tl.maximum(most, tl.max(tl.load(doubts + indices, mask=indices < n, other=0).to(tl.int32), 0))
+    return most
+
+
+@triton.jit
+@no_type_check
 def differentiate(
     own, own_features, other, other_features, rule, bias, matrix, center, reaches, totals, deltas, doubts, of_points,
     of_features, of_reach, heads, width, features, rounding, tolerance, blocks,
     OF_KEYS: tl.constexpr, OWN: tl.constexpr, OTHER: tl.constexpr, WIDTH: tl.constexpr, FEATURES: tl.constexpr,
-    POWER: tl.constexpr, CENTERED: tl.constexpr, POINTS: tl.constexpr, VALUES: tl.constexpr, PRECISION: tl.constexpr,
-    BIAS: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, LENGTHS: tl.constexpr, DOCUMENTS: tl.constexpr,
-    MATRIX: tl.constexpr,
+    POWER: tl.constexpr, CENTERED: tl.constexpr, DOUBTFUL: tl.constexpr, POINTS: tl.constexpr, VALUES: tl.constexpr,
+    REACH: tl.constexpr, PRECISION: tl.constexpr, BIAS: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr,
+    LENGTHS: tl.constexpr, DOCUMENTS: tl.constexpr, MATRIX: tl.constexpr,
 ):  # fmt: skip
     """Store gradients of a block of own points: queries, with the width's, or with `OF_KEYS` keys and their values.
 
     The features of queries are the gradients of their output, those of keys the values. `POINTS` and `VALUES` tell
-    which gradients are needed.
+    which gradients are needed. With `DOUBTFUL`, queries that are not in doubt are left out: their gradients are there
+    already, and those of keys are what those of other queries are added to.
     """
     first, sequence = tl.program_id(0) % blocks * OWN, (tl.program_id(0) // blocks).to(tl.int64)
     batch, head = sequence // heads, sequence % heads
@@ -275,6 +293,15 @@ def differentiate(
         start, sure_start, sure_stop, stop = find_columns(
             first, last, end, rule.left, rule.right, OTHER, LEFT, RIGHT, DOCUMENTS or MATRIX
         )
+    inside = indices < own.length
+    if DOUBTFUL:
+        if OF_KEYS:
+            if find_doubts(doubts + sequence * n, n) == 0:
+                stop = start
+        else:
+            inside = tl.load(doubts + sequence * n + indices, mask=inside, other=0) != 0
+            if tl.max(inside.to(tl.int32), 0) == 0:
+                stop = start
     point_sums = tl.zeros((OWN, WIDTH), tl.float32)
     factor_sums = tl.zeros((OWN,), tl.float32)
     feature_sums = tl.zeros((OWN, FEATURES), tl.float32)
@@ -291,7 +318,10 @@ def differentiate(
             queries, rows, cols = indices, indices[:, None], others[None, :]
         places = sequence * n + queries
         inverse = 1 / tl.load(totals + places, mask=queries < n, other=float("inf"))
-        exact = tl.max(tl.load(doubts + places, mask=queries < n, other=0), 0)
+        doubt = tl.load(doubts + places, mask=queries < n, other=0)
+        if DOUBTFUL:
+            inverse = tl.where(doubt != 0, inverse, 0.0)
+        exact = tl.max(doubt, 0) > 1
         kernel, slope, _, from_differences = compare_points(
             own, other, points, other_points, norms, other_norms, batch, head, indices, others, reach, width, rounding,
             tolerance, exact, OWN, OTHER, POWER, POINTS, PRECISION,
@@ -312,7 +342,7 @@ def differentiate(
             products = tl.dot(features_of_own, tl.trans(features_of_others), input_precision=PRECISION)
             of_kernel = rates * (products - (delta[None, :] if OF_KEYS else delta[:, None]))
             factors = of_kernel * slope
-            if not OF_KEYS:
+            if REACH:
                 reach_sums += tl.sum(of_kernel * tl.where(kernel >= 0, 1 - kernel, 0.0), 1)
             if from_differences:
                 point_sums = add_differences(point_sums, own, other, factors, batch, head, indices, others, dims, width)
@@ -321,14 +351,21 @@ def differentiate(
                 factors = factors.to(tl.bfloat16).to(tl.float32)  # as in the product, so that both sums fit
             factor_sums += tl.sum(factors, 1)
             point_sums -= multiply(factors, other_points, PRECISION)
-    inside = indices < own.length
     places = (sequence * own.length + indices)[:, None]
+    if DOUBTFUL and OF_KEYS:
+        inside &= indices < tl.where(start < stop, own.length, 0)
     if POINTS:
         point_sums += points.to(tl.float32) * factor_sums[:, None]
-        gradient = point_sums * (-2 / (reach * reach))
-        tl.store(of_points + places * width + dims[None, :], gradient, mask=inside[:, None] & (dims < width)[None, :])
-        if not OF_KEYS:
+        gradient = point_sums * (-POWER / (reach * reach))
+        pointers, stored = of_points + places * width + dims[None, :], inside[:, None] & (dims < width)[None, :]
+        if DOUBTFUL and OF_KEYS:
+            gradient += tl.load(pointers, mask=stored, other=0.0).to(tl.float32)
+        tl.store(pointers, gradient.to(of_points.dtype.element_ty), mask=stored)
+        if REACH:
             tl.store(of_reach + sequence * n + indices, reach_sums * (POWER / reach), mask=inside)
     if VALUES:
+        pointers = of_features + places * features + feature_dims[None, :]
         stored = inside[:, None] & (feature_dims < features)[None, :]
-        tl.store(of_features + places * features + feature_dims[None, :], feature_sums, mask=stored)
+        if DOUBTFUL and OF_KEYS:
+            feature_sums += tl.load(pointers, mask=stored, other=0.0).to(tl.float32)
+        tl.store(pointers, feature_sums.to(of_features.dtype.element_ty), mask=stored)
