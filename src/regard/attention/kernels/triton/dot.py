@@ -230,7 +230,7 @@ def choose_forward_blocks(inputs: Inputs, features: int) -> Blocks:
 def choose_sum_blocks(inputs: Inputs) -> Blocks:
     """Return the blocks for sums of weights, as large as registers allow."""
     if inputs.options["WIDTH"] > 128 or inputs.tensors[0].dtype == torch.float32:
-        return Blocks(32, 32, 4, 3)
+        return Blocks(32, 64, 8, 3)
     return Blocks(64 if takes_registers(inputs) else 128, 64, 4, 3)
 
 
