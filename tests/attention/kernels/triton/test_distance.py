@@ -271,7 +271,7 @@ def test_a_width_on_another_device_is_moved_to_the_queries():
     query, keys = call.query.to("meta"), call.keys.to("meta")
     arguments = Arguments.build(replace(call, query=query, keys=keys), torch.empty(1, 9, 4, device="meta"))
     assert call.terms.score.width.device.type == "cpu"
-    assert arguments.reaches.is_meta
+    assert arguments.reaches.tensor.is_meta
 
 
 @pytest.mark.parametrize("score", ["boxcar", "gaussian", Additive(3, 3, hidden=4)], ids=str)

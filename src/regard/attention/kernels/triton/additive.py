@@ -321,7 +321,7 @@ def differentiate_queries(
     of_hidden = zeros_for_hidden(arguments, chunk, chunk.queries)
     programs, _ = blocks.get_grid(arguments.shape[-2], chunk)
     of_warps = of_hidden.new_zeros(programs, blocks.tile.warps, arguments.options["HIDDEN"])
-    outputs = of_hidden, of_warps, of_hidden, view(of_hidden)
+    outputs = of_hidden, of_warps, of_hidden, None
     launch_backward(arguments, chunk, rows, blocks, outputs, OF_KEYS=False, OF_ENERGY=of_energy is not None)
     select_sequences(of_query, chunk).copy_(transpose_hidden(of_hidden, of_query))
     if of_energy is not None:
@@ -335,7 +335,7 @@ def differentiate_keys(
     """Store the gradients of the projected keys and of the values of some sequences, and add those of a bias."""
     blocks = choose_blocks("keys", arguments.shape[-1], arguments, chunk)
     of_hidden = zeros_for_hidden(arguments, chunk, chunk.keys)
-    outputs = of_hidden, of_hidden, of_values, view(of_hidden if of_bias is None else of_bias)
+    outputs = of_hidden, of_hidden, of_values, None if of_bias is None else view(of_bias)
     launch_backward(arguments, chunk, rows, blocks, outputs, OF_KEYS=True, OF_BIAS=of_bias is not None)
     select_sequences(of_keys, chunk).copy_(transpose_hidden(of_hidden, of_keys))
 
@@ -345,7 +345,7 @@ def launch_backward(
     chunk: Chunk,
     rows: Rows,
     blocks: Blocks,
-    outputs: tuple[Tensor, Tensor, Tensor, View],
+    outputs: tuple[Tensor, Tensor, Tensor, View | None],
     *,
     OF_KEYS: bool,  # noqa: N803
     OF_ENERGY: bool = False,  # noqa: N803

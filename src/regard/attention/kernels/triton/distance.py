@@ -52,107 +52,102 @@ class Side(NamedTuple):
     features: View  # (batch, heads, positions, features)
 
 
+class Reaches(NamedTuple):
+    """The widths of the kernel as programs take them: those of all sequences, or one."""
+
+    tensor: Float[Tensor, "..."]
+    step: int  # from one sequence to the next
+
+
 class Arguments(NamedTuple):
     """What the programs of one call share."""
 
     queries: Side
     keys: Side
     pairs: PairArguments
-    center: Float[Tensor, "*batch width"]
-    reaches: Float[Tensor, "*batch"]  # the widths of the kernel
+    center: Float[Tensor, "*batch width"] | None  # of float32 points
+    reaches: Reaches
+    sizes: tuple[int | float, ...]  # heads, the widths of points and features, and the bounds of rounding errors
+    sequences: int  # the number of matrices
+    is_half: bool  # whether programs for half precision come first
+    whole: bool  # whether tiles are as wide as points and features
     options: dict[str, Any]
 
     @staticmethod
     def build(
         call: Call, values: Tensor, gradient: Tensor | None = None, norms: tuple[Tensor, ...] | None = None
     ) -> Arguments:
-        """Prepare the tensors of a call, and in backward the gradient of its output, where norms are known."""
-        shape = call.terms.shape
-        batch, score = shape[:-2], call.bind_parameters().terms.score
+        """Prepare the tensors of a call, and in backward the gradient of its output, where norms are known.
+
+        Those of half precision are computed by programs.
+        """
+        shape, score = call.terms.shape, call.terms.score
         assert isinstance(score, (Boxcar, Epanechnikov))
-        center = find_center(call.keys)
+        center = find_center(call.keys, shape)
         query, keys, values = to_four_axes(shape, call.query, call.keys, values)
-        if norms is None and center is not None:
-            norms = tuple(square_norms(points, center, batch) for points in (call.query, call.keys))
-        elif norms is None:
-            norms = tuple(square_half_norms(points, batch) for points in (query, keys))
+        if norms is None:
+            norms = make_norms(call, center)
         features = query if gradient is None else to_four_axes(shape, gradient)[0]
+        (_, heads, n, width), (_, _, m, value_width) = query.shape, values.shape
+        padded, padded_values, precise = pad_width(width), pad_width(value_width), center is not None
         pairs, options = prepare_rule(call)
-        width = query.shape[-1]
         options |= {
-            "WIDTH": pad_width(width),
-            "FEATURES": pad_width(values.shape[-1]),
+            "WIDTH": padded,
+            "FEATURES": padded_values,
             "POWER": score.power if isinstance(score, Epanechnikov) else 0,
-            "CENTERED": center is not None,
-            "PRECISION": "tf32x3" if query.dtype == torch.float32 else "tf32",
+            "NORMALIZED": isinstance(call.terms.normalizer, KernelSum),
+            "PRECISION": "tf32x3" if precise else "tf32",
         }
+        steps = 16 + padded / 4 if precise else 12 + padded / 8
         return Arguments(
-            Side(Points(*view(query), norms[0], shape[-2]), view(features)),
-            Side(Points(*view(keys), norms[1], shape[-1]), view(values)),
+            Side(Points(*view(query), norms[0], n), view(features)),
+            Side(Points(*view(keys), norms[1], m), view(values)),
             pairs,
-            query.new_empty(1) if center is None else center.expand(*batch, 1, width).contiguous(),
-            score.width.abs().float().to(query.device, non_blocking=True).expand(*batch, 1, 1).contiguous(),
+            center,
+            find_reaches(call),
+            (heads, width, value_width, steps * 2.0**-24, 2.0**-17 if precise else 2.0**-10),
+            math.prod(shape[:-2]),
+            not precise,
+            width == padded and value_width == padded_values,
             options,
         )
 
-    @property
-    def sizes(self) -> tuple[int | float, ...]:
-        """The heads, the widths of points and features, and the bounds of rounding errors."""
-        points = self.queries.points.tensor
-        precise = points.dtype == torch.float32
-        steps = 16 + self.options["WIDTH"] / 4 if precise else 12 + self.options["WIDTH"] / 8
-        tolerance = 2.0**-17 if precise else 2.0**-10
-        return points.shape[1], points.shape[-1], self.keys.features.tensor.shape[-1], steps * 2.0**-24, tolerance
 
-    @property
-    def sequences(self) -> int:
-        """The number of matrices."""
-        return math.prod(self.queries.points.tensor.shape[:2])
-
-    @property
-    def is_half(self) -> bool:
-        """Whether programs for half precision come first."""
-        return self.queries.points.tensor.dtype != torch.float32
-
-    @property
-    def whole(self) -> bool:
-        """Whether tiles are as wide as points and features."""
-        widths = self.queries.points.tensor.shape[-1], self.keys.features.tensor.shape[-1]
-        return widths == (self.options["WIDTH"], self.options["FEATURES"])
+def find_reaches(call: Call) -> Reaches:
+    """Return the widths of the kernel on the device of the queries."""
+    width, device = call.parameters[0], call.query.device
+    if width.numel() > 1:
+        return Reaches(width.to(device, non_blocking=True).expand(*call.terms.shape[:-2], 1, 1).contiguous(), 1)
+    if width.device != device:  # to fill a number is faster than to copy it
+        width = torch.full((), width.item(), dtype=width.dtype, device=device)
+    return Reaches(width, 0)
 
 
-def find_center(keys: Float[Tensor, "*keys_batch keys width"]) -> Float[Tensor, "*keys_batch 1 width"] | None:
+def find_center(
+    keys: Float[Tensor, "*keys_batch keys width"], shape: torch.Size
+) -> Float[Tensor, "*batch width"] | None:
     """Return the mean of the keys, from which float32 distances lose fewer digits; None in half precision."""
-    return keys.mean(-2, keepdim=True) if keys.dtype == torch.float32 else None
+    if keys.dtype != torch.float32:
+        return None
+    return keys.mean(-2).expand(*shape[:-2], -1).contiguous()
 
 
-def square_norms(
-    points: Float[Tensor, "*points_batch positions width"], center: Tensor, batch: torch.Size
-) -> Float[Tensor, "*batch positions"]:
-    """Return squared norms, less the center."""
-    return (points - center).square_().sum(-1).expand(*batch, -1).contiguous()
-
-
-def square_half_norms(
-    points: Float[Tensor, "batch heads positions width"], batch: torch.Size
-) -> Float[Tensor, "*batch positions"]:
-    """Return squared norms of points in half precision, exact where float32 can be."""
-    from regard.attention.kernels.triton.distance_half_programs import store_norms
-
-    heads, length, width = points.shape[1:]
-    norms = torch.empty((*batch, length), dtype=torch.float32, device=points.device)
-    blocks = -(-length // ROWS)
-    store_norms[(blocks * math.prod(points.shape[:2]),)](
-        Points(*view(points), norms, length), heads, width, blocks, OWN=ROWS, WIDTH=pad_width(width)
-    )
-    return norms
+def make_norms(call: Call, center: Float[Tensor, "*batch width"] | None) -> tuple[Tensor, ...]:
+    """Return the squared norms of queries and keys, less the center; without a center only memory for them."""
+    if center is not None:
+        return tuple((points - center[..., None, :]).square_().sum(-1) for points in (call.query, call.keys))
+    *batch, n, m = call.terms.shape
+    queries = torch.empty((*batch, n), dtype=torch.float32, device=call.query.device)
+    return queries, torch.empty_like(queries) if m == n else queries.new_empty((*batch, m))
 
 
 class Extra(NamedTuple):
     """What backward takes from forward besides the result."""
 
-    doubts: Tensor  # 0 for queries computed by products alone, 2 for those whose distances must be differences
     norms: tuple[Tensor, ...]  # of queries and keys, squared
+    doubts: Tensor  # 0 for queries computed by products alone, 2 for those whose distances must be differences
+    doubtful: Tensor | None = None  # in half precision whether any query of a sequence is in doubt
+    inverses: Float[Tensor, "*batch queries"] | None = None  # then one over its total; zero if it is in doubt
 
 
 @run_on_device
@@ -162,26 +157,31 @@ def forward(call: Call, values: Float[Tensor, "*values_batch keys width"]) -> Re
     if values.shape[-1] > get_max_width(values.dtype):
         return TILED.forward(call, values)
     arguments = Arguments.build(call, values)
-    *batch, n, _ = call.terms.shape
-    normalized = isinstance(call.terms.normalizer, KernelSum)
-    output = values.new_empty(*batch, n, values.shape[-1])
-    totals = torch.empty((*batch, n, 1), dtype=torch.float32, device=values.device)
+    (*batch, n, _), device = call.terms.shape, values.device
+    normalized = arguments.options["NORMALIZED"]
+    output = torch.empty((*batch, n, values.shape[-1]), dtype=values.dtype, device=device)
+    totals = torch.empty((*batch, n, 1), dtype=torch.float32, device=device)
     if not normalized:
         totals.fill_(call.terms.normalizer.blind)
-    doubts = torch.empty((*batch, n), dtype=torch.int8, device=values.device)
+    norms = arguments.queries.points.norms, arguments.keys.points.norms
+    extra = Extra(norms, torch.empty((*batch, n), dtype=torch.int8, device=device))
     if arguments.is_half:
-        attend_by_products(arguments, output, totals, doubts, normalized=normalized)
-    attend_to_keys(arguments, output, totals, doubts, normalized=normalized)
-    extra = Extra(doubts, (arguments.queries.points.norms, arguments.keys.points.norms))
+        doubtful = torch.empty(arguments.sequences, dtype=torch.int8, device=device)
+        extra = Extra(*extra[:2], doubtful, torch.empty_like(norms[0]))
+        attend_by_products(arguments, output, totals, extra)
+    attend_to_keys(arguments, output, totals, extra)
     return Result(output, totals, None if normalized else torch.zeros_like(output), extra=extra)
 
 
-def attend_by_products(
-    arguments: Arguments, output: Tensor, totals: Tensor, doubts: Tensor, *, normalized: bool
-) -> None:
+def attend_by_products(arguments: Arguments, output: Tensor, totals: Tensor, extra: Extra) -> None:
     """Compute all queries in half precision, and which are in doubt."""
-    from regard.attention.kernels.triton.distance_half_programs import attend_by_products
+    from regard.attention.kernels.triton.distance_half_programs import attend_by_products, store_norms
 
+    heads, width, *_ = arguments.sizes
+    count = -(-arguments.keys.points.length // ROWS)
+    store_norms[(count * arguments.sequences,)](
+        arguments.keys.points, extra.doubtful, heads, width, count, OWN=ROWS, WIDTH=arguments.options["WIDTH"]
+    )
     blocks = choose_half_blocks(arguments, "forward")
     count = -(-arguments.queries.points.length // blocks.own)
     attend_by_products[(count * arguments.sequences,)](
@@ -191,21 +191,22 @@ def attend_by_products(
         arguments.reaches,
         output,
         totals,
-        doubts,
+        extra.inverses,
+        extra.doubts,
+        extra.doubtful,
         *arguments.sizes,
         count,
         OWN=blocks.own,
         OTHER=blocks.other,
         WHOLE=arguments.whole,
-        NORMALIZED=normalized,
-        **{name: option for name, option in arguments.options.items() if name != "CENTERED"},
+        **arguments.options,
         num_warps=blocks.warps,
         num_stages=blocks.stages,
         **LAUNCH_OPTIONS,
     )
 
 
-def attend_to_keys(arguments: Arguments, output: Tensor, totals: Tensor, doubts: Tensor, *, normalized: bool) -> None:
+def attend_to_keys(arguments: Arguments, output: Tensor, totals: Tensor, extra: Extra) -> None:
     """Compute all queries, in half precision those in doubt."""
     from regard.attention.kernels.triton.distance_programs import attend_to_keys
 
@@ -219,13 +220,13 @@ def attend_to_keys(arguments: Arguments, output: Tensor, totals: Tensor, doubts:
         arguments.reaches,
         output,
         totals,
-        doubts,
+        extra.doubts,
         *arguments.sizes,
         blocks,
         OWN=own,
         OTHER=other,
         DOUBTFUL=arguments.is_half,
-        NORMALIZED=normalized,
+        CENTERED=arguments.center is not None,
         **arguments.options,
         num_warps=warps,
         num_stages=2,
@@ -266,45 +267,32 @@ def backward(
 
 
 class Rows(NamedTuple):
-    """What backward knows of each query."""
+    """What backward knows of each query; the last three only in half precision."""
 
     totals: Float[Tensor, "*batch queries 1"]  # what its weights were divided by
-    deltas: Float[Tensor, "*batch queries"]  # the mean gradient of its weights
+    deltas: Float[Tensor, "*batch queries"] | None  # the mean gradient of its weights, if points have gradients
     doubts: Tensor  # whether its distances must be differences
-    inverses: Float[Tensor, "*batch queries"]  # in half precision one over its total; zero if it is in doubt
+    output: Float[Tensor, "*batch queries width"] | None = None
+    doubtful: Tensor | None = None  # whether any query of its sequence is in doubt
+    inverses: Float[Tensor, "*batch queries"] | None = None  # one over its total; zero if it is in doubt
 
 
 def prepare_rows(
     call: Call, arguments: Arguments, result: Result, gradient: Float[Tensor, "*batch queries width"], *, moves: bool
 ) -> Rows:
-    """Return what the programs of backward need to know of each query; only if `moves` its mean gradient."""
-    totals, output, doubts = result.statistic, result.output, result.extra.doubts
-    assert totals is not None
-    normalized = isinstance(call.terms.normalizer, KernelSum)
-    if not arguments.is_half:
-        deltas = (gradient * output).sum(-1) if normalized else torch.zeros_like(totals)
-        return Rows(totals if normalized else torch.ones_like(totals), deltas, doubts, deltas)
-    from regard.attention.kernels.triton.distance_half_programs import store_rows
+    """Return what the programs of backward need to know of each query; only if `moves` its mean gradient.
 
-    deltas = torch.zeros(doubts.shape, dtype=torch.float32, device=doubts.device)
-    inverses, blocks = torch.empty_like(deltas), -(-doubts.shape[-1] // ROWS)
-    store_rows[(blocks * arguments.sequences,)](
-        arguments.queries.features,
-        output,
-        totals,
-        doubts,
-        inverses,
-        deltas,
-        arguments.sizes[0],
-        output.shape[-1],
-        blocks,
-        doubts.shape[-1],
-        OWN=ROWS,
-        FEATURES=arguments.options["FEATURES"],
-        NORMALIZED=normalized,
-        DELTAS=moves and normalized,
-    )
-    return Rows(totals if normalized else torch.ones_like(totals), deltas, doubts, inverses)
+    In half precision the program for the gradients of queries stores that.
+    """
+    totals, output, extra = result.statistic, result.output, result.extra
+    assert totals is not None
+    normalized = arguments.options["NORMALIZED"]
+    if not normalized:
+        totals = torch.ones_like(totals)
+    if arguments.is_half:
+        deltas = torch.empty_like(extra.inverses) if moves else None
+        return Rows(totals, deltas, extra.doubts, output, extra.doubtful, extra.inverses)
+    return Rows(totals, (gradient * output).sum(-1) if normalized else torch.zeros_like(totals), extra.doubts)
 
 
 Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
@@ -338,7 +326,7 @@ def differentiate_by_products(
     """Compute gradients in half precision from queries that are not in doubt; those of queries find further doubts."""
     from regard.attention.kernels.triton.distance_half_programs import differentiate_by_products
 
-    own, other, stored, options = prepare_sides(arguments, side, gradients)
+    own, other, options = prepare_sides(arguments, side, gradients)
     blocks = choose_half_blocks(arguments, side)
     count = -(-own.points.length // blocks.own)
     differentiate_by_products[(count * arguments.sequences,)](
@@ -346,16 +334,18 @@ def differentiate_by_products(
         *other,
         *arguments.pairs,
         arguments.reaches,
+        rows.output,
         rows.inverses,
         rows.deltas,
         rows.doubts,
-        *stored,
+        rows.doubtful,
+        *gradients,
         *arguments.sizes,
         count,
         OWN=blocks.own,
         OTHER=blocks.other,
         WHOLE=arguments.whole,
-        **{name: option for name, option in options.items() if name != "CENTERED"},
+        **options,
         num_warps=blocks.warps,
         num_stages=blocks.stages,
         **LAUNCH_OPTIONS,
@@ -366,7 +356,7 @@ def differentiate(arguments: Arguments, rows: Rows, side: Literal["queries", "ke
     """Compute gradients, in half precision from queries in doubt."""
     from regard.attention.kernels.triton.distance_programs import differentiate
 
-    own, other, stored, options = prepare_sides(arguments, side, gradients)
+    own, other, options = prepare_sides(arguments, side, gradients)
     own_size, other_size, warps = choose_blocks(arguments, backward=True)
     count = -(-own.points.length // own_size)
     differentiate[(count * arguments.sequences,)](
@@ -378,13 +368,15 @@ def differentiate(arguments: Arguments, rows: Rows, side: Literal["queries", "ke
         rows.totals,
         rows.deltas,
         rows.doubts,
-        *stored,
+        rows.doubtful,
+        *gradients,
         *arguments.sizes,
         count,
         OWN=own_size,
         OTHER=other_size,
         DOUBTFUL=arguments.is_half,
-        **options,
+        CENTERED=arguments.center is not None,
+        **{name: option for name, option in options.items() if name != "NORMALIZED"},
         num_warps=warps,
         num_stages=2,
         **LAUNCH_OPTIONS,
@@ -393,14 +385,13 @@ def differentiate(arguments: Arguments, rows: Rows, side: Literal["queries", "ke
 
 def prepare_sides(
     arguments: Arguments, side: Literal["queries", "keys"], gradients: Gradients
-) -> tuple[Side, Side, list[Tensor], dict[str, Any]]:
-    """Return a side, the other one, and what the programs of backward store: tensors, and options that name them."""
+) -> tuple[Side, Side, dict[str, Any]]:
+    """Return a side, the other one, and options that name the gradients that the programs of backward store."""
     own, other = arguments.queries, arguments.keys
     if side == "keys":
         own, other = other, own
     needs = dict(zip(("POINTS", "VALUES", "REACH"), (tensor is not None for tensor in gradients), strict=True))
-    stored = [own.points.norms if tensor is None else tensor for tensor in gradients]
-    return own, other, stored, arguments.options | needs | {"OF_KEYS": side == "keys"}
+    return own, other, arguments.options | needs | {"OF_KEYS": side == "keys"}
 
 
 def make_gradient(tensor: Tensor | None, shape: torch.Size) -> Tensor | None:
@@ -413,7 +404,9 @@ def make_gradient(tensor: Tensor | None, shape: torch.Size) -> Tensor | None:
 
 def collect_gradient(tensor: Tensor, total: Float[Tensor, "*batch positions width"] | None) -> Tensor:
     """Return a gradient with all of *batch in the shape and type of its tensor; zeros where nothing depends on it."""
-    return torch.zeros_like(tensor) if total is None else total.sum_to_size(tensor.shape).to(tensor.dtype)
+    if total is None:
+        return torch.zeros_like(tensor)
+    return total if total.shape == tensor.shape else total.sum_to_size(tensor.shape).to(tensor.dtype)
 
 
 def choose_blocks(arguments: Arguments, *, backward: bool = False) -> tuple[int, int, int]:
@@ -439,8 +432,14 @@ class Blocks(NamedTuple):
 def choose_half_blocks(arguments: Arguments, program: Literal["forward", "queries", "keys"]) -> Blocks:
     """Return the blocks of a program for half precision: as many as registers and shared memory hold."""
     width = max(arguments.options["WIDTH"], arguments.options["FEATURES"])
+    is_boxcar = arguments.options["POWER"] == 0
+    if width <= 64 and program == "forward":
+        return Blocks(128, 64 if is_boxcar else 32, 8, 3)
+    if width <= 64 and is_boxcar:
+        return Blocks(64, 32, 4, 2)
     if width <= 64:
-        return Blocks(128, 64 if arguments.options["POWER"] == 0 else 32, 8, 2)
+        narrow = arguments.queries.points.tensor.dtype == torch.bfloat16 and not arguments.options["BIAS"]
+        return Blocks(64, 64, 4, 2) if narrow else Blocks(128, 32, 8, 2)
     if width <= 128:
         return Blocks(128, 64, 8, 2) if program == "forward" else Blocks(64, 32, 8, 2)
     return Blocks(64, 32, 8, 2) if program == "forward" else Blocks(32, 16, 8, 2)

@@ -13,7 +13,7 @@ from typing import no_type_check
 import triton
 import triton.language as tl
 
-from regard.attention.kernels.triton.distance_programs import FAR, find_slope, load_bias_factors, multiply
+from regard.attention.kernels.triton.distance_programs import FAR, find_slope, load_bias_factors, load_reach, multiply
 from regard.attention.kernels.triton.dot_programs import find_columns
 from regard.attention.kernels.triton.rule_programs import find_places, find_visible, load_tile
 
@@ -23,32 +23,21 @@ EDGE = tl.constexpr(2.0**-12)  # the largest bound, relative to the edge, of err
 
 @triton.jit
 @no_type_check
-def store_norms(points, heads, width, blocks, OWN: tl.constexpr, WIDTH: tl.constexpr):
-    """Store the squared norms of a block of points."""
-    first, sequence = tl.program_id(0) % blocks * OWN, (tl.program_id(0) // blocks).to(tl.int64)
-    indices, dims = first + tl.arange(0, OWN), tl.arange(0, WIDTH)
-    tile = load_tile(points, sequence // heads, sequence % heads, indices, dims, points.length, width).to(tl.float32)
-    tl.store(points.norms + sequence * points.length + indices, tl.sum(tile * tile, 1), mask=indices < points.length)
+def sum_squares(points):
+    """Return the squared norms of points."""
+    numbers = points.to(tl.float32)
+    return tl.sum(numbers * numbers, 1)
 
 
 @triton.jit
 @no_type_check
-def store_rows(gradient, output, totals, doubts, inverses, deltas, heads, features, blocks, n, OWN: tl.constexpr,
-               FEATURES: tl.constexpr, NORMALIZED: tl.constexpr, DELTAS: tl.constexpr):  # fmt: skip
-    """Store what the weights of each query are multiplied by, zero if it is in doubt, and their mean gradient."""
+def store_norms(points, doubtful, heads, width, blocks, OWN: tl.constexpr, WIDTH: tl.constexpr):
+    """Store the squared norms of a block of points, and that no query of their sequence is in doubt so far."""
     first, sequence = tl.program_id(0) % blocks * OWN, (tl.program_id(0) // blocks).to(tl.int64)
-    rows, dims = first + tl.arange(0, OWN), tl.arange(0, FEATURES)
-    inside, places = rows < n, sequence * n + rows
-    certain = tl.load(doubts + places, mask=inside, other=0) == 0
-    inverse = tl.where(certain, 1.0, 0.0)
-    if NORMALIZED:
-        inverse /= tl.load(totals + places, mask=inside, other=1.0)
-    tl.store(inverses + places, inverse, mask=inside)
-    if DELTAS:
-        upper = load_tile(gradient, sequence // heads, sequence % heads, rows, dims, n, features).to(tl.float32)
-        mask = inside[:, None] & (dims < features)[None, :]
-        means = tl.load(output + places[:, None] * features + dims[None, :], mask=mask, other=0.0).to(tl.float32)
-        tl.store(deltas + places, tl.sum(upper * means, 1), mask=inside)
+    indices, dims = first + tl.arange(0, OWN), tl.arange(0, WIDTH)
+    tile = load_tile(points, sequence // heads, sequence % heads, indices, dims, points.length, width)
+    tl.store(points.norms + sequence * points.length + indices, sum_squares(tile), mask=indices < points.length)
+    tl.store(doubtful + sequence, 0)
 
 
 @triton.jit
@@ -129,20 +118,26 @@ def bound_deviation(errors, steepness, total, count, POWER: tl.constexpr):
 @triton.jit
 @no_type_check
 def attend_by_products(
-    queries, keys, key_features, rule, bias, matrix, reaches, output, totals, doubts, heads, width, features, rounding,
-    tolerance, blocks,
+    queries, keys, key_features, rule, bias, matrix, reaches, output, totals, inverses, doubts, doubtful, heads, width,
+    features, rounding, tolerance, blocks,
     OWN: tl.constexpr, OTHER: tl.constexpr, WIDTH: tl.constexpr, FEATURES: tl.constexpr, WHOLE: tl.constexpr,
     POWER: tl.constexpr, NORMALIZED: tl.constexpr, PRECISION: tl.constexpr, BIAS: tl.constexpr, LEFT: tl.constexpr,
     RIGHT: tl.constexpr, LENGTHS: tl.constexpr, DOCUMENTS: tl.constexpr, MATRIX: tl.constexpr,
 ):  # fmt: skip
-    """Store the output of a block of queries, the sum of the kernel's values, and whether each is in doubt."""
+    """Store of a block of queries their squared norms, their output, and the sum of the kernel's values.
+
+    Also store whether each is in doubt, whether any of them is, and what backward multiplies the weights of each by:
+    zero if it is in doubt.
+    """
     first, sequence = tl.program_id(0) % blocks * OWN, (tl.program_id(0) // blocks).to(tl.int64)
     batch, head = sequence // heads, sequence % heads
     n, m = queries.length, keys.length
     rows, dims, value_dims = first + tl.arange(0, OWN), tl.arange(0, WIDTH), tl.arange(0, FEATURES)
     query = load_tile(queries, batch, head, rows, dims, n, width)
-    query_norms = tl.load(queries.norms + sequence * n + rows, mask=rows < n, other=FAR)
-    reach = tl.load(reaches + sequence)
+    inside_rows, places = rows < n, sequence * n + rows
+    query_norms = tl.where(inside_rows, sum_squares(query), FAR)
+    tl.store(queries.norms + places, query_norms, mask=inside_rows)
+    reach = load_reach(reaches, sequence)
     errors = bound_errors(query_norms, reach, rounding)
     factor, edge, top = find_scale(reach, POWER)
     least = 0.25 * errors * edge
@@ -188,7 +183,6 @@ def attend_by_products(
                 if POWER != 0 and POWER < 2:
                     steepness += tl.sum(weights * slope, 1)
                 mixed += multiply(weights, values, PRECISION)
-    inside_rows, places = rows < n, sequence * n + rows
     if POWER == 0:
         certain = errors <= EDGE
     else:
@@ -200,9 +194,13 @@ def attend_by_products(
         certain = bound_deviation(errors, steepness, total, count, POWER) <= tolerance * total
         certain |= total == 0
     tl.store(doubts + places, tl.where(certain, 0, 1).to(tl.int8), mask=inside_rows)
+    tl.store(doubtful + sequence, 1, mask=tl.max(tl.where(certain | (rows >= n), 0, 1), 0) == 1)
+    inverse = tl.full((OWN,), 1.0, tl.float32)
     if NORMALIZED:
-        mixed = mixed * (1 / tl.where(total > 0, total, 1.0))[:, None]
+        inverse = tl.where(total > 0, 1 / tl.where(total > 0, total, 1.0), 0.0)
+        mixed *= inverse[:, None]
         tl.store(totals + places, tl.where(total > 0, total, float("inf")), mask=inside_rows)
+    tl.store(inverses + places, tl.where(certain, inverse, 0.0), mask=inside_rows)
     pointers = output + places[:, None] * features + value_dims[None, :]
     mask = inside_rows[:, None] & (value_dims < features)[None, :]
     tl.store(pointers, mixed.to(output.dtype.element_ty), mask=mask)
@@ -211,18 +209,18 @@ def attend_by_products(
 @triton.jit
 @no_type_check
 def differentiate_by_products(
-    own, own_features, other, other_features, rule, bias, matrix, reaches, inverses, deltas, doubts, of_points,
-    of_features, of_reach, heads, width, features, rounding, tolerance, blocks,
+    own, own_features, other, other_features, rule, bias, matrix, reaches, output, inverses, deltas, doubts, doubtful,
+    of_points, of_features, of_reach, heads, width, features, rounding, tolerance, blocks,
     OF_KEYS: tl.constexpr, OWN: tl.constexpr, OTHER: tl.constexpr, WIDTH: tl.constexpr, FEATURES: tl.constexpr,
-    WHOLE: tl.constexpr, POWER: tl.constexpr, POINTS: tl.constexpr, VALUES: tl.constexpr, REACH: tl.constexpr,
-    PRECISION: tl.constexpr, BIAS: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, LENGTHS: tl.constexpr,
-    DOCUMENTS: tl.constexpr, MATRIX: tl.constexpr,
+    WHOLE: tl.constexpr, POWER: tl.constexpr, NORMALIZED: tl.constexpr, POINTS: tl.constexpr, VALUES: tl.constexpr,
+    REACH: tl.constexpr, PRECISION: tl.constexpr, BIAS: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr,
+    LENGTHS: tl.constexpr, DOCUMENTS: tl.constexpr, MATRIX: tl.constexpr,
 ):  # fmt: skip
     """Store gradients of a block of own points: queries, with the width's, or with `OF_KEYS` keys and their values.
 
     The features of queries are the gradients of their output, those of keys the values. `POINTS` and `VALUES` tell
-    which gradients are needed. A query that is so near a key that the direction between them is in doubt is marked as
-    such, for the keys, too.
+    which gradients are needed. The mean gradient of the weights of a query is stored for the keys. A query that is so
+    near a key that the direction between them is in doubt is marked as such, for the keys, too.
     """
     first, sequence = tl.program_id(0) % blocks * OWN, (tl.program_id(0) // blocks).to(tl.int64)
     batch, head = sequence // heads, sequence % heads
@@ -232,16 +230,20 @@ def differentiate_by_products(
     inside_own = indices < own.length
     points = load_tile(own, batch, head, indices, dims, own.length, width)
     norms = tl.load(own.norms + own_places, mask=inside_own, other=FAR)
-    reach = tl.load(reaches + sequence)
+    reach = load_reach(reaches, sequence)
     errors = bound_errors(norms, reach, rounding)
     factor, edge, top = find_scale(reach, POWER)
     least = 0.25 * errors * edge
     if POINTS:
         features_of_own = load_tile(own_features, batch, head, indices, feature_dims, own.length, features)
-    if not OF_KEYS:
+    if not OF_KEYS:  # of queries, gradients of the points are needed if any are
         own_inverse = tl.load(inverses + own_places, mask=inside_own, other=0.0)
-        if POINTS:
-            own_delta = tl.load(deltas + own_places, mask=inside_own, other=0.0)
+        own_delta = tl.zeros((OWN,), tl.float32)
+        if NORMALIZED:
+            pointers = output + own_places[:, None] * features + feature_dims[None, :]
+            means = tl.load(pointers, mask=inside_own[:, None] & (feature_dims < features)[None, :], other=0.0)
+            own_delta = tl.sum(features_of_own.to(tl.float32) * means.to(tl.float32), 1)
+        tl.store(deltas + own_places, own_delta, mask=inside_own)
     end = m
     if LENGTHS:
         end = tl.minimum(tl.load(rule.lengths + sequence), m)
@@ -333,8 +335,9 @@ def differentiate_by_products(
             if REACH:
                 tl.store(of_reach + own_places, reach_sums * own_inverse * (POWER / (reach * top)), mask=inside_own)
             if POWER < 2:
-                near = (own_inverse > 0) & (errors > 4 * tolerance * nearest / edge)
+                near = inside_own & (own_inverse > 0) & (errors > 4 * tolerance * nearest / edge)
                 tl.store(doubts + own_places, tl.full((OWN,), 1, tl.int8), mask=near)
+                tl.store(doubtful + sequence, 1, mask=tl.max(near.to(tl.int32), 0) == 1)
                 tl.store(inverses + own_places, tl.zeros((OWN,), tl.float32), mask=near)
     if VALUES:
         mask = inside_own[:, None] & (feature_dims < features)[None, :]

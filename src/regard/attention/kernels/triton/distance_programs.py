@@ -21,8 +21,14 @@ from regard.attention.kernels.triton.rule_programs import find_visible, load_pai
 
 FAR = tl.constexpr(1e30)  # the squared norm of a point past the end
 LEAST = tl.constexpr(1e-20)  # the smallest squared distance that is not zero
-DOUBTS = tl.constexpr(1024)  # read at once
 SERIES = tl.constexpr(0.03125)  # up to here four terms of a series are exact in float32
+
+
+@triton.jit
+@no_type_check
+def load_reach(reaches, sequence):
+    """Load the width of the kernel."""
+    return tl.abs(tl.load(reaches.tensor + sequence * reaches.step).to(tl.float32))
 
 
 @triton.jit
@@ -178,8 +184,13 @@ def attend_to_keys(
     batch, head = sequence // heads, sequence % heads
     n, m = queries.length, keys.length
     rows, dims, value_dims = first + tl.arange(0, OWN), tl.arange(0, WIDTH), tl.arange(0, FEATURES)
+    inside = rows < n
+    if DOUBTFUL:
+        inside = tl.load(doubts + sequence * n + rows, mask=inside, other=0) != 0
+        if tl.max(inside.to(tl.int32), 0) == 0:
+            return
     query, query_norms = load_points(queries, center, batch, head, sequence, rows, dims, width, CENTERED)
-    reach = tl.load(reaches + sequence)
+    reach = load_reach(reaches, sequence)
     end = m
     if LENGTHS:
         end = tl.minimum(tl.load(rule.lengths + sequence), m)
@@ -189,10 +200,6 @@ def attend_to_keys(
     total = tl.zeros((OWN,), tl.float32)
     mixed = tl.zeros((OWN, FEATURES), tl.float32)
     exact, attempts = 0, 1
-    inside = rows < n
-    if DOUBTFUL:
-        inside = tl.load(doubts + sequence * n + rows, mask=inside, other=0) != 0
-        attempts = tl.max(inside.to(tl.int32), 0)
     while attempts > 0:
         total = tl.zeros((OWN,), tl.float32)
         mixed = tl.zeros((OWN, FEATURES), tl.float32)
@@ -246,20 +253,9 @@ def add_differences(sums, own, other, factors, batch, head, own_indices, other_i
 
 @triton.jit
 @no_type_check
-def find_doubts(doubts, n):
-    """Return the largest doubt of the queries of a sequence."""
-    most = 0
-    for start in range(0, n, DOUBTS):
-        indices = start + tl.arange(0, DOUBTS)
-        most = tl.maximum(most, tl.max(tl.load(doubts + indices, mask=indices < n, other=0).to(tl.int32), 0))
-    return most
-
-
-@triton.jit
-@no_type_check
 def differentiate(
-    own, own_features, other, other_features, rule, bias, matrix, center, reaches, totals, deltas, doubts, of_points,
-    of_features, of_reach, heads, width, features, rounding, tolerance, blocks,
+    own, own_features, other, other_features, rule, bias, matrix, center, reaches, totals, deltas, doubts, doubtful,
+    of_points, of_features, of_reach, heads, width, features, rounding, tolerance, blocks,
     OF_KEYS: tl.constexpr, OWN: tl.constexpr, OTHER: tl.constexpr, WIDTH: tl.constexpr, FEATURES: tl.constexpr,
     POWER: tl.constexpr, CENTERED: tl.constexpr, DOUBTFUL: tl.constexpr, POINTS: tl.constexpr, VALUES: tl.constexpr,
     REACH: tl.constexpr, PRECISION: tl.constexpr, BIAS: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr,
@@ -269,15 +265,23 @@ def differentiate(
 
     The features of queries are the gradients of their output, those of keys the values. `POINTS` and `VALUES` tell
     which gradients are needed. With `DOUBTFUL`, queries that are not in doubt are left out: their gradients are there
-    already, and those of keys are what those of other queries are added to.
+    already, and those of keys are what those of other queries are added to. `doubtful` tells which sequences have any.
     """
     first, sequence = tl.program_id(0) % blocks * OWN, (tl.program_id(0) // blocks).to(tl.int64)
     batch, head = sequence // heads, sequence % heads
     n, m = (other.length, own.length) if OF_KEYS else (own.length, other.length)
     indices, dims, feature_dims = first + tl.arange(0, OWN), tl.arange(0, WIDTH), tl.arange(0, FEATURES)
+    inside = indices < own.length
+    if DOUBTFUL:
+        if tl.load(doubtful + sequence) == 0:
+            return
+        if not OF_KEYS:
+            inside = tl.load(doubts + sequence * n + indices, mask=inside, other=0) != 0
+            if tl.max(inside.to(tl.int32), 0) == 0:
+                return
     points, norms = load_points(own, center, batch, head, sequence, indices, dims, width, CENTERED)
     features_of_own = load_tile(own_features, batch, head, indices, feature_dims, own.length, features)
-    reach = tl.load(reaches + sequence)
+    reach = load_reach(reaches, sequence)
     end = m
     if LENGTHS:
         end = tl.minimum(tl.load(rule.lengths + sequence), m)
@@ -293,15 +297,6 @@ def differentiate(
         start, sure_start, sure_stop, stop = find_columns(
             first, last, end, rule.left, rule.right, OTHER, LEFT, RIGHT, DOCUMENTS or MATRIX
         )
-    inside = indices < own.length
-    if DOUBTFUL:
-        if OF_KEYS:
-            if find_doubts(doubts + sequence * n, n) == 0:
-                stop = start
-        else:
-            inside = tl.load(doubts + sequence * n + indices, mask=inside, other=0) != 0
-            if tl.max(inside.to(tl.int32), 0) == 0:
-                stop = start
     point_sums = tl.zeros((OWN, WIDTH), tl.float32)
     factor_sums = tl.zeros((OWN,), tl.float32)
     feature_sums = tl.zeros((OWN, FEATURES), tl.float32)
@@ -352,8 +347,6 @@ def differentiate(
             factor_sums += tl.sum(factors, 1)
             point_sums -= multiply(factors, other_points, PRECISION)
     places = (sequence * own.length + indices)[:, None]
-    if DOUBTFUL and OF_KEYS:
-        inside &= indices < tl.where(start < stop, own.length, 0)
     if POINTS:
         point_sums += points.to(tl.float32) * factor_sums[:, None]
         gradient = point_sums * (-POWER / (reach * reach))

@@ -61,12 +61,15 @@ class Inputs:
         assert product is not None
         query, keys = to_four_axes(shape, call.query, call.keys)
         (rule, bias, matrix), options = prepare_rule(call)
-        width = query.shape[-1]
+        width, unused = query.shape[-1], View(statistic, 0, 0, 0, 0)
+        bias_tensor, *bias_strides = bias or unused
+        matrix_tensor, *matrix_strides = matrix or unused
+        per_sequence = (statistic if numbers is None else numbers for numbers in rule[:3])
         return Inputs(
-            (query, keys, statistic.contiguous(), bias.tensor, matrix.tensor, *rule[:3]),
-            (*query.stride(), *keys.stride(), *bias[1:], *matrix[1:]),
+            (query, keys, statistic.contiguous(), bias_tensor, matrix_tensor, *per_sequence),
+            (*query.stride(), *keys.stride(), *bias_strides, *matrix_strides),
             (query.shape[1], *shape[-2:], width, product.scale, product.cap or 0.0, rule.left, rule.right),
-            {"WIDTH": pad_width(width), "CAP": product.cap is not None, **options, "BIAS": describe_bias(call, bias)},
+            {"WIDTH": pad_width(width), "CAP": product.cap is not None, **options, "BIAS": describe_bias(bias)},
             shape,
         )
 
@@ -78,9 +81,9 @@ class Inputs:
         return {**self.options, "EVEN_WIDTH": query.shape[-1] == width, "PRECISION": precision}
 
 
-def describe_bias(call: Call, bias: View) -> int:
+def describe_bias(bias: View | None) -> int:
     """Return the kind of bias that programs are compiled for."""
-    if call.bias is None:
+    if bias is None:
         return NO_BIAS
     return PER_KEY if bias.row == 0 else PER_PAIR
 
@@ -159,10 +162,10 @@ def sum_weights(inputs: Inputs, names: Sequence[str]) -> dict[str, Tensor]:
     if "entropy" in names:
         results["entropy"] = statistic.new_empty(*batch, n)
     if results:
-        blocks, unused = choose_sum_blocks(inputs), statistic.new_empty(1)
+        blocks = choose_sum_blocks(inputs)
         dot_programs.sum_weights[(blocks.count_rows(n) * inputs.sequences,)](
             *inputs.tensors,
-            *(results.get(name, unused) for name in ("received", "entropy")),
+            *(results.get(name, statistic) for name in ("received", "entropy")),
             *inputs.strides,
             *inputs.sizes,
             blocks.count_rows(n),

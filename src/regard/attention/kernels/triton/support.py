@@ -38,11 +38,11 @@ LAUNCH_OPTIONS = {"enable_fp_fusion": True}  # the default differs between versi
 
 def get_device_reason(device: torch.device) -> str | None:
     """Return why Triton cannot run on a device; None if it can."""
+    if device.type == "cuda" and torch.version.hip is None:
+        return get_gpu_reason(device)
     if is_interpreted():
         return None
-    if device.type != "cuda" or torch.version.hip is not None:
-        return f"it runs on NVIDIA GPUs, not on {'AMD' if device.type == 'cuda' else device.type}"
-    return get_gpu_reason(device)
+    return f"it runs on NVIDIA GPUs, not on {'AMD' if device.type == 'cuda' else device.type}"
 
 
 def is_interpreted() -> bool:
@@ -96,9 +96,12 @@ class RuleParts:
     matrix: TensorRule | None = None
 
 
+NO_PARTS = RuleParts()
+
+
 def describe_rule(rule: Rule | None, shape: torch.Size) -> RuleParts | None:
     """Return the parts of a rule; None if a kernel cannot evaluate it."""
-    parts = RuleParts()
+    parts = NO_PARTS
     offset = shape[-1] - shape[-2]
     for item in split_conjunction(rule):
         item = item.rule if isinstance(item, BatchSliceRule) and isinstance(item.rule, (Causal, Window)) else item
@@ -126,7 +129,7 @@ def bound(choose: Callable[[list[int]], int], first: int | None, second: int | N
 
 
 class View(NamedTuple):
-    """A tensor with four axes and its strides, as programs take them.
+    """A tensor with four axes and its strides, as programs take them; None instead of one that is not used.
 
     Programs take no tuples in tuples: before version 3.7 Triton forgets in loops which of their numbers are 1.
     """
@@ -139,46 +142,51 @@ class View(NamedTuple):
 
 
 class RuleArguments(NamedTuple):
-    """The parts of a rule as programs take them, but for its matrix; tensors that are not used have one element."""
+    """The parts of a rule as programs take them, but for its matrix; None for tensors that are not used."""
 
-    lengths: Int[Tensor, "..."]
-    row_documents: Int[Tensor, "..."]
-    col_documents: Int[Tensor, "..."]
-    left: int
-    right: int
+    lengths: Int[Tensor, "..."] | None = None
+    row_documents: Int[Tensor, "..."] | None = None
+    col_documents: Int[Tensor, "..."] | None = None
+    left: int = 0
+    right: int = 0
 
 
 class PairArguments(NamedTuple):
     """What programs take of each pair."""
 
     rule: RuleArguments
-    bias: View
-    matrix: View
+    bias: View | None
+    matrix: View | None
+
+
+NO_RULE = RuleArguments()
+NO_RULE_OPTIONS = {"LEFT": False, "RIGHT": False, "LENGTHS": False, "DOCUMENTS": False, "MATRIX": False}
 
 
 def prepare_rule(call: Call) -> tuple[PairArguments, dict[str, Any]]:
     """Return the bias and the rule of a call, and which parts of them there are; copied only if the layout requires."""
-    shape, device = call.terms.shape, call.query.device
-    parts = describe_rule(call.terms.visible, shape)
+    shape = call.terms.shape
+    bias = None if call.bias is None else view(spread(call.bias, shape))
+    if call.terms.visible is None:
+        return PairArguments(NO_RULE, bias, None), {"BIAS": bias is not None, **NO_RULE_OPTIONS}
+    parts, device = describe_rule(call.terms.visible, shape), call.query.device
     assert parts is not None
-    unused = call.query.new_empty(1)
-    bias = unused if call.bias is None else spread(call.bias, shape)
-    matrix = unused if parts.matrix is None else spread(parts.matrix.matrix, shape).view(torch.uint8)
-    lengths = unused if not parts.lengths else collect_lengths(parts, shape, device)
-    rows = columns = unused
+    matrix = None if parts.matrix is None else view(spread(parts.matrix.matrix, shape).view(torch.uint8))
+    lengths = collect_lengths(parts, shape, device) if parts.lengths else None
+    rows = columns = None
     if parts.documents is not None:
         queries = parts.documents.queries[..., parts.documents.queries.shape[-1] - shape[-2] :]
         rows, columns = (per_sequence(ids, 1, shape, device) for ids in (queries, parts.documents.keys))
     rule = RuleArguments(lengths, rows, columns, parts.left or 0, parts.right or 0)
     options = {
-        "BIAS": call.bias is not None,
+        "BIAS": bias is not None,
         "LEFT": parts.left is not None,
         "RIGHT": parts.right is not None,
         "LENGTHS": bool(parts.lengths),
         "DOCUMENTS": parts.documents is not None,
         "MATRIX": parts.matrix is not None,
     }
-    return PairArguments(rule, view(bias), view(matrix)), options
+    return PairArguments(rule, bias, matrix), options
 
 
 def spread(tensor: Tensor, shape: torch.Size) -> Tensor:
@@ -190,8 +198,8 @@ def spread(tensor: Tensor, shape: torch.Size) -> Tensor:
 
 
 def view(tensor: Tensor) -> View:
-    """Return a tensor with four axes, or one that is not used, as programs take it."""
-    return View(tensor, *(tensor.stride() if tensor.ndim == 4 else (0, 0, 0, 0)))
+    """Return a tensor with four axes as programs take it."""
+    return View(tensor, *tensor.stride())
 
 
 def per_sequence(numbers: Tensor, trailing: int, shape: torch.Size, device: torch.device) -> Int[Tensor, "..."]:
