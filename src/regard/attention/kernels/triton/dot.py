@@ -339,7 +339,9 @@ class Search:
             GROUP=self.group,
             **inputs.options,
             **sizes,
-            num_warps=choose_score_warps(count * self.group * inputs.options["WIDTH"]),
+            num_warps=choose_score_warps(
+                count * self.group * inputs.options["WIDTH"] * inputs.tensors[0].element_size()
+            ),
             **LAUNCH_OPTIONS,
         )
         lines = max(1, min(LINES, LINE_MAXIMA // (count * self.group)))
@@ -358,9 +360,9 @@ class Search:
         )
 
 
-def choose_score_warps(numbers: int) -> int:
-    """Return the warps of a program for the scores of one row, from the numbers in the keys."""
-    return min(16, max(1, numbers // 8192))
+def choose_score_warps(size: int) -> int:
+    """Return the warps of a program for the scores of one row, from the bytes of the keys."""
+    return min(16, max(1, size // 2**14))
 
 
 def choose_group(blocks: Blocks, rows: int, cols: int) -> tuple[int, int]:
