@@ -69,6 +69,20 @@ def test_weights_of_sdpa_are_its_output_for_the_identity(mask, groups):
     torch.testing.assert_close(call[1, 2, 3], expected[1, 2, 3])
 
 
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("queries", [5, 9])
+def test_the_log_sum_exp_is_that_of_the_call_itself(queries, causal, grad):
+    query, keys, values = (part.requires_grad_(grad) for part in (heads(queries=queries), heads(seed=1), heads(seed=2)))
+    call = see(functional.scaled_dot_product_attention, query, keys, values, is_causal=causal)
+    scores = query @ keys.mT * 6**-0.5
+    if causal:
+        scores = scores.masked_fill(~torch.ones(queries, 5, dtype=torch.bool).tril(), -math.inf)
+    torch.testing.assert_close(call.lse, scores.logsumexp(-1))
+    torch.testing.assert_close(call.dense(), scores.softmax(-1))
+    assert see(functional.scaled_dot_product_attention, query, keys, values, torch.zeros(queries, 5)).lse is None
+
+
 INDICES = (0, (0, slice(1, 3), slice(2, None)), (slice(None, 1), 3), (-1, slice(None), slice(1, 4), slice(2)), [1, 0])
 
 

@@ -7,7 +7,6 @@ and a torch function mode sees the attention that a model computes in any other 
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -26,7 +25,7 @@ from regard.attention.join_steps import CallShape, Kept, join_calls, keep_first_
 from regard.attention.kernels.reference import SMALL
 from regard.attention.reductions import as_reduction
 from regard.attention.shared_context import set_variable
-from regard.attention.watch_report import UNCOMPILED, WHOLE_MODEL, AttentionReport, build_report, is_compiled
+from regard.attention.watch_report import UNCOMPILED, WHOLE_MODEL, AttentionReport, build_report, has_compiled_part
 from regard.attention.weights import Weights
 from regard.errors import RegardError
 
@@ -198,7 +197,7 @@ def watch(model: nn.Module, keep: Keep = "all", *, grad: bool = False) -> Iterat
     if not isinstance(model, nn.Module):
         raise RegardError(f"watch: expected an nn.Module, got {type(model).__name__}")
     recording = AttentionRecording(model, keep, grad)
-    compiled = "torch._dynamo" in sys.modules and any(is_compiled(module) for module in model.modules())
+    compiled = has_compiled_part(model)
     if compiled:
         warnings.warn("regard.watch: the compiled model runs uncompiled while it is watched", stacklevel=3)
     with set_variable(_active, (*_active.get(), recording)), recording._mode:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -117,7 +118,7 @@ def describe_notes(model: nn.Module, mode: AttentionMode) -> Iterator[str]:
     )
     for paths, text in notes:
         yield from (f"{path or '(model)'}: {text}" for path in dict.fromkeys(paths))
-    if mode.uncompiled or any(is_compiled(module) for module in model.modules()):
+    if mode.uncompiled or has_compiled_part(model):
         yield UNCOMPILED
     if mode.elsewhere:
         yield "modules ran in another thread, where nothing is recorded: watch in the thread that runs the model"
@@ -206,12 +207,19 @@ def explain(path: str, module: nn.Module, mode: AttentionMode) -> str:
     return "in this thread, it ran without a softmax over keys and without a function that is intercepted"
 
 
-def is_compiled(module: nn.Module) -> bool:
-    """Return whether a module was compiled, by torch.compile or in place, or has a compiled function."""
-    if hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None:
-        return True
-    parts = (*vars(module).values(), *vars(type(module)).values())
-    return any(inspect.isfunction(part) and hasattr(part, "_torchdynamo_orig_callable") for part in parts)
+def has_compiled_part(model: nn.Module) -> bool:
+    """Return whether a module of a model was compiled, by torch.compile or in place, or has a compiled function."""
+    if "torch._dynamo" not in sys.modules:
+        return False
+    modules = list(model.modules())
+    namespaces = [vars(part) for part in (*modules, *{type(module) for module in modules})]
+    return any(
+        "_orig_mod" in space.get("_modules", ()) or space.get("_compiled_call_impl") is not None for space in namespaces
+    ) or any(
+        type(part) is FunctionType and hasattr(part, "_torchdynamo_orig_callable")
+        for space in namespaces
+        for part in space.values()
+    )
 
 
 def join_names(names: Iterator[str]) -> str:

@@ -63,7 +63,9 @@ def call_operator(
     None if the function would do more than that, or choose none that has it.
     """
     tensors = query, key, value
-    if attn_mask is not None or dropout_p or enable_gqa or not all(map(is_plain, tensors)):
+    if attn_mask is not None or dropout_p or not all(map(is_plain, tensors)):
+        return None
+    if enable_gqa and query.shape[-3] != key.shape[-3]:
         return None
     width = query.shape[-1]
     if query.ndim != 4 or value.shape[-1] != width or autocast_type(query) is not None:

@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from typing import Any
 
 import torch
@@ -40,11 +41,29 @@ CAPTURES: dict[str, Callable[..., Captured]] = {
 
 SOFTMAXES = functions.SOFTMAXES | functions.LOG_SOFTMAXES | functions.LOG_SUMS
 REORDERINGS = {"index_select", "__getitem__"}
+SAMPLING_FUNCTION = "grid_sample"
 SAMPLING = "it samples values at learned positions (deformable attention)"
 ATTENTION_WORDS = ("attention", "attn", "flash", "sdpa")
 
 
 Record = Callable[[Captured, Frame], None]
+
+
+@cache
+def is_of_interest(function: Callable[..., Any]) -> bool:
+    """Return whether a function may be attention, or begin one that is written out, or tell something of a model.
+
+    Most functions of a model are not: what they cost while the model is watched is what a call of this costs.
+    """
+    name = function.__name__
+    known = {*CAPTURES, *REORDERINGS, *written_softmax.EXPONENTIALS, SAMPLING_FUNCTION}
+    is_listed = function in SOFTMAXES or function in BACKWARD or name.partition(".")[0] in known
+    return is_listed or is_unknown_attention(function)
+
+
+def is_unknown_attention(function: Callable[..., Any]) -> bool:
+    """Return whether a function is an operator that seems to be attention, by its name."""
+    return isinstance(function, OPERATORS) and any(word in str(function) for word in ATTENTION_WORDS)
 
 
 def is_overridden(module: nn.Module, args: Any) -> bool:
@@ -237,7 +256,8 @@ class AttentionMode(TorchFunctionMode):
         self, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
-        if not self.is_active():
+        follows = self.flow.tracks or self.flow.written or self.rescaling
+        if not (follows or is_of_interest(function)) or not self.is_active():
             return function(*args, **kwargs)
         flow, call = self.flow, FunctionCall(function, args, kwargs)
         if flow.tracks:
@@ -263,10 +283,10 @@ class AttentionMode(TorchFunctionMode):
             self.capture(capture, args, kwargs if lse is None else kwargs | {"lse": lse}, output)
         elif self.frame is None:
             self.check_reordering(name, args)
-        elif name == "grid_sample":
+        elif name == SAMPLING_FUNCTION:
             self.frame.samples = True
             self.hints[self.frame.path] = f"{SAMPLING}: no softmax over keys"
-        elif isinstance(function, OPERATORS) and any(word in str(function) for word in ATTENTION_WORDS):
+        elif is_unknown_attention(function):
             self.refused[self.frame.path] = f"it calls {function}, an operator that is not intercepted"
         return output
 

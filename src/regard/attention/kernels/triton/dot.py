@@ -232,9 +232,10 @@ def choose_forward_blocks(inputs: Inputs, features: int) -> Blocks:
 
 def choose_sum_blocks(inputs: Inputs) -> Blocks:
     """Return the blocks for sums of weights, as large as registers allow."""
-    if inputs.options["WIDTH"] > 128 or inputs.tensors[0].dtype == torch.float32:
-        return Blocks(32, 64, 8, 3)
-    return Blocks(64 if takes_registers(inputs) else 128, 64, 4, 3)
+    width = inputs.options["WIDTH"]
+    if inputs.tensors[0].dtype == torch.float32:
+        return Blocks(32, 64, 4, 3) if width <= 64 else Blocks(16, 32, 4, 3)
+    return Blocks(64 if width > 128 or takes_registers(inputs) else 128, 64, 4, 3)
 
 
 def choose_search_blocks(inputs: Inputs) -> Blocks:
@@ -341,7 +342,9 @@ class Search:
             GROUP=self.group,
             **inputs.options,
             **sizes,
-            num_warps=choose_score_warps(count * self.group * inputs.options["WIDTH"]),
+            num_warps=choose_score_warps(
+                count * self.group * inputs.options["WIDTH"] * inputs.tensors[0].element_size()
+            ),
             **LAUNCH_OPTIONS,
         )
         lines = max(1, min(LINES, LINE_MAXIMA // (count * self.group)))
@@ -360,9 +363,9 @@ class Search:
         )
 
 
-def choose_score_warps(numbers: int) -> int:
-    """Return the warps of a program for the scores of one row, from the numbers in the keys."""
-    return min(16, max(4, numbers // 4096))
+def choose_score_warps(size: int) -> int:
+    """Return the warps of a program for the scores of one row, from the bytes of the keys."""
+    return min(16, max(1, size // 2**14))
 
 
 def choose_group(blocks: Blocks, rows: int, cols: int) -> tuple[int, int]:
