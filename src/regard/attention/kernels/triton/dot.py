@@ -18,6 +18,7 @@ from regard.attention.kernels.sdpa import to_four_axes
 from regard.attention.kernels.tiled import TILED
 from regard.attention.kernels.triton.support import (
     LAUNCH_OPTIONS,
+    RepeatedLaunch,
     View,
     get_call_reason,
     get_device_reason,
@@ -35,6 +36,7 @@ MAX_KEYS = 262_144  # number of keys up to which top:K is supported
 GROUP, MAX_GROUP = 16, 64  # number of keys in a group of top:K, of which the maximum is computed first
 PROGRAMS = 264  # two for each multiprocessor of an H200
 SCRATCH = 2**26  # numbers: the largest scores of groups and of blocks, for as many rows as fit
+SEARCH_PROGRAMS = ("find_largest_scores", "choose_groups", "score_groups", "choose_keys")
 NO_BIAS, PER_PAIR, PER_KEY = range(3)  # kinds of bias: with a number for each key, all queries share it
 LINES, LINE_MAXIMA = 16, 8192  # rows whose groups or keys one program chooses, and the numbers that it chooses from
 
@@ -263,10 +265,13 @@ class Search:
     candidates: Tensor  # scores of the keys of chosen groups
     weights: Float[Tensor, "*batch queries k"]
     keys: Tensor
+    programs: dict[str, RepeatedLaunch]
 
     @staticmethod
     def start(inputs: Inputs, blocks: Blocks, k: int) -> Search:
         """Allocate memory; without k, all rows are one chunk, which needs none."""
+        from regard.attention.kernels.triton import dot_programs
+
         *batch, n, m = inputs.shape
         statistic, cols = inputs.tensors[2], blocks.count_cols(m)
         rows = inputs.sequences * blocks.count_rows(n)
@@ -282,14 +287,14 @@ class Search:
             statistic.new_empty(max(1, used * round_up(k) * group)),
             statistic.new_empty(*batch, n, k),
             torch.empty((*batch, n, k), dtype=torch.long, device=statistic.device),
+            {name: RepeatedLaunch(getattr(dot_programs, name)) for name in SEARCH_PROGRAMS},
         )
 
     def find_maxima(self, inputs: Inputs, blocks: Blocks, argmax: Tensor, chunk: slice) -> None:
         """Compute the argmax of some blocks of rows, and the maxima of their groups."""
-        from regard.attention.kernels.triton.dot_programs import find_largest_scores
-
         *_, n, m = inputs.shape
-        find_largest_scores[(chunk.stop - chunk.start,)](
+        self.programs["find_largest_scores"].launch(
+            chunk.stop - chunk.start,
             *inputs.tensors,
             argmax,
             self.group_maxima,
@@ -310,8 +315,6 @@ class Search:
 
     def finish_chunk(self, inputs: Inputs, blocks: Blocks, chunk: slice) -> None:
         """Choose the best groups of each row, score their keys, and choose the best of these."""
-        from regard.attention.kernels.triton.dot_programs import choose_groups, choose_keys, score_groups
-
         *_, n, m = inputs.shape
         count, row_blocks, col_blocks = round_up(self.k), blocks.count_rows(n), blocks.count_cols(m)
         *_, left, right = inputs.sizes
@@ -319,7 +322,8 @@ class Search:
         sizes = {"ROWS": blocks.rows, "COLS": blocks.cols, "PER_BLOCK": blocks.cols // self.group, "COUNT": count}
         rule = {name: inputs.options[name] for name in ("LEFT", "RIGHT", "LENGTHS")}
         lines = max(1, min(LINES, LINE_MAXIMA // round_up(col_blocks)))
-        choose_groups[(rows // lines,)](
+        self.programs["choose_groups"].launch(
+            rows // lines,
             self.group_maxima,
             self.block_maxima,
             self.chosen,
@@ -332,7 +336,8 @@ class Search:
             num_warps=4,
             **LAUNCH_OPTIONS,
         )
-        score_groups[(rows,)](
+        self.programs["score_groups"].launch(
+            rows,
             *inputs.tensors,
             self.chosen,
             self.candidates,
@@ -348,7 +353,8 @@ class Search:
             **LAUNCH_OPTIONS,
         )
         lines = max(1, min(LINES, LINE_MAXIMA // (count * self.group)))
-        choose_keys[(rows // lines,)](
+        self.programs["choose_keys"].launch(
+            rows // lines,
             self.candidates,
             self.chosen,
             self.weights,

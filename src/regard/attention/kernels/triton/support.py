@@ -224,3 +224,22 @@ def pad_width(width: int) -> int:
 def get_max_width(dtype: torch.dtype) -> int:
     """Return the largest width whose tiles fit into shared memory, also in three parts of TF32 each for float32."""
     return 128 if dtype == torch.float32 else 256
+
+
+class RepeatedLaunch:
+    """Launches a Triton program several times with arguments that differ in nothing that it is compiled for.
+
+    All but the first launch call the compiled program: what Triton does before takes longer than a chunk of rows.
+    """
+
+    def __init__(self, program: Any) -> None:
+        self.program = program
+        self.compiled: Any = None
+
+    def launch(self, count: int, *args: Any, **options: Any) -> None:
+        """Launch a number of programs; constants are given by name, after all others."""
+        if self.compiled is None:
+            self.compiled = self.program[(count,)](*args, **options)  # None in the interpreter
+        else:
+            constants = [options[name] for name in self.program.arg_names[len(args) :]]
+            self.compiled[(count, 1, 1)](*args, *constants)
