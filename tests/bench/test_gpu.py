@@ -55,7 +55,7 @@ def test_without_time_the_rest_is_named(monkeypatch):
     cases = [GpuCase(name, build_candidates) for name in ("first", "second")]
     clock = iter([0.0, 0.0, 1e9])
     monkeypatch.setattr(gpu.time, "monotonic", lambda: next(clock))
-    monkeypatch.setattr(gpu, "time_in_rounds", lambda calls, *_: {name: [1.0] for name in calls})
+    monkeypatch.setattr(gpu, "time_in_rounds", lambda calls, *_: {name: [gpu.Timing(1.0, 0.5)] for name in calls})
     *_, last = measure_cases(cases, TINY, lambda text: None)
     assert list(iter_notes([last])) == ["second: not measured: no time was left; continue with --only second"]
 
@@ -63,7 +63,7 @@ def test_without_time_the_rest_is_named(monkeypatch):
 def test_goals_are_met_or_missed():
     goal = Goal(1.3, "ms", 48)
     rows = [
-        GpuRow("additive", "attend", True, 1.25, 5, 0.2, 50_000_000, 1e-3, goal, Goal(1.0, "ms")),
+        GpuRow("additive", "attend", True, 1.25, 5, 0.2, 50_000_000, 1e-3, goal, Goal(1.0, "ms"), "", 0.4),
         GpuRow("additive", "plain torch", False, 19.0, 5, 3.7, 16 * 10**9, 2e-3),
         GpuRow("entropy", "weights", True, reach=Goal(0.65, "x")),
     ]
@@ -72,9 +72,9 @@ def test_goals_are_met_or_missed():
         console.print(make_table(rows))
     lines = [line.strip("│").split("│") for line in capture.get().splitlines() if line.startswith("│")]
     assert [[cell.strip() for cell in line] for line in lines] == [
-        ["additive", "attend", "1.250", "0.20x", "50", "1e-03", "1.3 ms met, 48 MB MISS", "1 ms MISS"],
-        ["", "plain torch", "19.000", "3.70x", "16,000", "2e-03", "", ""],
-        ["entropy", "weights", "", "", "", "", "0.65x ?", ""],
+        ["additive", "attend", "1.250", "0.20x", "0.40", "50", "1e-03", "1.3 ms met, 48 MB MISS", "1 ms MISS"],
+        ["", "plain torch", "19.000", "3.70x", "", "16,000", "2e-03", "", ""],
+        ["entropy", "weights", "", "", "", "", "", "0.65x ?", ""],
     ]
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
 from statistics import median
+from typing import NamedTuple
 
 import torch
 from rich.table import Table
@@ -23,6 +24,7 @@ SIZES = (
 )  # fmt: skip
 """The settings that goals are for, with their defaults."""
 CACHE = 2**28  # bytes that are written before each call: several times the cache of a GPU
+WRITES = 20  # how often, which keeps the GPU busy while Python prepares the call
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class GpuRow:
     case: str
     way: str
     ours: bool
-    milliseconds: float | None = None  # median over rounds
+    milliseconds: float | None = None  # of the device, the median over rounds
     rounds: int = 0
     ratio: float | None = None  # time relative to the fastest baseline
     bytes: int | None = None  # peak memory, without what was used before the call
@@ -40,6 +42,14 @@ class GpuRow:
     reach: Goal | None = None
     aim: Goal | None = None
     note: str = ""  # why something was not measured
+    host_milliseconds: float | None = None  # until a call returns, which may be before or after the device is done
+
+
+class Timing(NamedTuple):
+    """The seconds of a call: those of the device, and those until the call returned."""
+
+    device: float
+    host: float
 
 
 @dataclass
@@ -51,7 +61,6 @@ class Trial:
     error: float | None = None
     bytes: int | None = None
     note: str = ""
-    seconds: list[float] = field(default_factory=list)
 
 
 def select_cases(names: Sequence[str] | None) -> list[GpuCase]:
@@ -105,34 +114,35 @@ def measure_case(case: GpuCase, settings: GpuBench) -> list[GpuRow]:
     except Exception as error:
         return [GpuRow(case.name, "", True, note=summarize(error))]
     calls = {trial.candidate.name: trial.call for trial in trials if trial.call is not None}
-    seconds = time_in_rounds(calls, settings, settings.calls if case.short else 1)
+    timings = time_in_rounds(calls, settings, settings.calls if case.short else 1)
     baselines = [
-        median(seconds[trial.candidate.name])
+        median(timing.device for timing in timings[trial.candidate.name])
         for trial in trials
         if trial.call is not None and trial.candidate.baseline and not trial.candidate.ours
     ]
     fastest = min(baselines, default=None)
     has_goals = all(getattr(settings, name) == getattr(GpuBench, name) for name in SIZES)
     return [
-        make_row(case, trial, seconds.get(trial.candidate.name, []), fastest, has_goals=has_goals) for trial in trials
+        make_row(case, trial, timings.get(trial.candidate.name, []), fastest, has_goals=has_goals) for trial in trials
     ]
 
 
-def make_row(case: GpuCase, trial: Trial, seconds: list[float], fastest: float | None, *, has_goals: bool) -> GpuRow:
+def make_row(case: GpuCase, trial: Trial, timings: list[Timing], fastest: float | None, *, has_goals: bool) -> GpuRow:
     """Return the row of a candidate."""
-    ours, typical = trial.candidate.ours, median(seconds) if seconds else None
+    ours, typical = trial.candidate.ours, median(timing.device for timing in timings) if timings else None
     return GpuRow(
         case.name,
         trial.candidate.name,
         ours,
         None if typical is None else 1000 * typical,
-        len(seconds),
+        len(timings),
         None if typical is None or fastest is None else typical / fastest,
         trial.bytes,
         trial.error,
         case.reach if ours and has_goals else None,
         case.aim if ours and has_goals else None,
         trial.note,
+        1000 * median(timing.host for timing in timings) if timings else None,
     )
 
 
@@ -155,48 +165,55 @@ def try_candidate(candidate: Candidate, settings: GpuBench) -> Trial:
     return trial
 
 
-def time_in_rounds(calls: Mapping[str, TimedCall], settings: GpuBench, count: int) -> dict[str, list[float]]:
+def time_in_rounds(calls: Mapping[str, TimedCall], settings: GpuBench, count: int) -> dict[str, list[Timing]]:
     """Return the seconds of each call in each round, in an order drawn anew in each; a turn is `count` calls."""
-    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    timings: dict[str, list[Timing]] = {name: [] for name in calls}
     clock = CudaClock(settings.device) if torch.device(settings.device).type == "cuda" else None
     end = time.monotonic() + settings.seconds
     for index in range(settings.repeats):
         if index >= settings.fewest and time.monotonic() > end:
             break
         for name in random.sample(list(calls), len(calls)):
-            measure = measure_wall_seconds if clock is None else clock.measure
-            seconds[name].append(measure(calls[name], count))
-    return seconds
+            measure = measure_wall_time if clock is None else clock.measure
+            timings[name].append(measure(calls[name], count))
+    return timings
 
 
-def measure_wall_seconds(call: TimedCall, count: int) -> float:
+def measure_wall_time(call: TimedCall, count: int) -> Timing:
     """Return the seconds of a call, the mean of several."""
     start = time.perf_counter()
     for _ in range(count):
         call()
-    return (time.perf_counter() - start) / count
+    seconds = (time.perf_counter() - start) / count
+    return Timing(seconds, seconds)
 
 
 class CudaClock:
-    """Time calls by device events; a single call finds nothing of its inputs in the cache."""
+    """Time calls by device events.
+
+    A single call finds nothing of its inputs in the cache, and the device still busy, so that what Python does before
+    the device can start is not part of the device's time. Several calls one after another run as they come.
+    """
 
     def __init__(self, device: str) -> None:
         self.cache = torch.empty(CACHE, dtype=torch.uint8, device=device)
 
-    def measure(self, call: TimedCall, count: int) -> float:
+    def measure(self, call: TimedCall, count: int) -> Timing:
         """Return the seconds of a call, the mean of several one after another."""
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        if count == 1:
-            self.cache.zero_()
-        else:
+        if count > 1:
             call()
         torch.cuda.synchronize()
+        for _ in range(WRITES if count == 1 else 0):
+            self.cache.zero_()
         start.record()
+        before = time.perf_counter()
         for _ in range(count):
             call()
+        host = time.perf_counter() - before
         end.record()
         torch.cuda.synchronize()
-        return start.elapsed_time(end) / 1000 / count
+        return Timing(start.elapsed_time(end) / 1000 / count, host / count)
 
 
 def make_table(rows: list[GpuRow]) -> Table:
@@ -204,13 +221,14 @@ def make_table(rows: list[GpuRow]) -> Table:
     table = Table()
     table.add_column("case", no_wrap=True)
     table.add_column("computed by", no_wrap=True)
-    for heading in ("ms", "ratio", "MB", "error", "reach", "aim"):
+    for heading in ("ms", "ratio", "host ms", "MB", "error", "reach", "aim"):
         table.add_column(heading, justify="right", no_wrap=heading not in ("reach", "aim"))
     for case, members in groupby(rows, lambda row: row.case):
         for index, row in enumerate(members):
             cells = [
                 "" if row.milliseconds is None else f"{row.milliseconds:.3f}",
                 "" if row.ratio is None else f"{row.ratio:.2f}x",
+                "" if row.host_milliseconds is None else f"{row.host_milliseconds:.2f}",
                 "" if row.bytes is None else f"{row.bytes / 1e6:,.0f}",
                 "" if row.error is None else f"{row.error:.0e}",
                 format_goal(row, row.reach),
@@ -248,8 +266,9 @@ def describe_conditions(settings: GpuBench) -> str:
         f"{settings.sequences} sequences of {settings.short_length:,}; short calls of attend: {settings.heads} heads, "
         f"{settings.short_length:,}; boxcar and epanechnikov: {settings.heads} heads, {settings.kernel_length:,}; "
         f"long: one head, {settings.long_length:,}; watch: GPT-2, {settings.layers} layers, {settings.length:,} tokens"
-        f". Times are medians of up to {settings.repeats} rounds by device events, with an empty cache; those of short "
-        f"calls are means of {settings.calls}. A ratio is to the fastest peer that computes as much or less: SDPA for "
+        f". Times are medians of up to {settings.repeats} rounds by device events, with an empty cache, on a device that "
+        f"is kept busy for a millisecond before; those of short calls are means of {settings.calls} as they come. Host "
+        f"is the time until the call returns to Python. A ratio is to the fastest peer that computes as much or less: SDPA for "
         "dot products, plain PyTorch or torch.compile for others. Memory is the peak above that before the call. "
         "The error is relative, against float64, of some rows of an output and their gradients, of one head's "
         "reductions, or of a watched model's states against the unwatched ones."

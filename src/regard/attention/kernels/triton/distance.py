@@ -436,7 +436,7 @@ def choose_half_blocks(arguments: Arguments, program: Literal["forward", "querie
     if width <= 64 and program == "forward":
         return Blocks(128, 64 if is_boxcar else 32, 8, 3)
     if width <= 64 and is_boxcar:
-        return Blocks(64, 32, 4, 2)
+        return Blocks(64, 64, 4, 3)
     if width <= 64:
         narrow = arguments.queries.points.tensor.dtype == torch.bfloat16 and not arguments.options["BIAS"]
         return Blocks(64, 64, 4, 2) if narrow else Blocks(128, 32, 8, 2)
