@@ -43,11 +43,11 @@ def compile_launches(function: Callable[[], object]) -> list[CompiledProgram]:
     return [CompiledProgram(**program) for program in json.loads(done.stdout.splitlines()[-1])]
 
 
-def check_resources(programs: list[CompiledProgram]) -> None:
-    """Assert that programs keep everything in registers and fit into shared memory."""
+def check_resources(programs: list[CompiledProgram], stack: int = 0) -> None:
+    """Assert that programs keep everything in registers, but for some bytes, and fit into shared memory."""
     assert programs
     for program in programs:
-        assert program.stack == 0, program
+        assert program.stack <= stack, program
         assert program.shared <= MAX_SHARED, program
 
 

@@ -51,7 +51,7 @@ def make_score(hidden, dtype=torch.float32, heads=None):
 
 
 def compute_attention(query, keys, values, energy, bias=None, visible=None, factors=None):
-    """The formula: a softmax of w·tanh(q + k), whose weights dropout multiplies by `factors`."""
+    """The formula and its weights: a softmax of w·tanh(q + k), whose weights dropout multiplies by `factors`."""
     scores = torch.tanh(query[..., :, None, :] + keys[..., None, :, :]) @ energy
     if bias is not None:
         scores = scores + bias
@@ -59,7 +59,7 @@ def compute_attention(query, keys, values, energy, bias=None, visible=None, fact
         scores = scores.masked_fill(~visible, -math.inf)
     lse = scores.logsumexp(-1, keepdim=True)
     weights = torch.exp(scores - lse.masked_fill(lse.isneginf(), 0))
-    return (weights if factors is None else weights * factors) @ values, lse.masked_fill(lse.isneginf(), math.inf)
+    return (weights if factors is None else weights * factors) @ values, weights
 
 
 def find_error(actual, expected):
@@ -80,10 +80,11 @@ def check(inputs, rule=None, visible=None, bias=None, tolerance=1e-5, gradient_t
         return_weights=True,
     )  # fmt: skip
     exact = [leaf.detach().double().requires_grad_() for leaf in (*leaves, score.energy)]
-    expected, lse = compute_attention(*exact[:3], exact[-1].flatten(), exact[3] if bias is not None else None, visible)
+    biases = exact[3] if bias is not None else None
+    expected, exact_weights = compute_attention(*exact[:3], exact[-1].flatten(), biases, visible)
     assert output.dtype == inputs[0].dtype
     assert find_error(output, expected) <= tolerance
-    torch.testing.assert_close(weights.statistic.double(), lse, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(weights.dense().double(), exact_weights, rtol=1e-4, atol=1e-5)
     gradient = torch.randn_like(output)
     output.backward(gradient)
     expected.backward(gradient.double())
@@ -165,7 +166,8 @@ def test_wide_ranges_of_the_energy(energy):
 
 @pytest.mark.parametrize("dtype", HALF)
 def test_half_precision(dtype):
-    check(make_inputs(1, n=20, m=70, hidden=64, width=64, dtype=dtype), tolerance=2e-3, gradient_tolerance=1e-2)
+    tolerance = 2e-3 if dtype == torch.float16 else 3e-3  # bfloat16 rounds each number by up to 2e-3
+    check(make_inputs(1, n=20, m=70, hidden=64, width=64, dtype=dtype), tolerance=tolerance, gradient_tolerance=1e-2)
 
 
 def test_concat_is_additive_with_a_projection_of_both():

@@ -1,6 +1,7 @@
 """The existing programs compile for Hopper, and the check sees spilled registers."""
 
 import importlib.util
+from importlib.metadata import version
 from unittest.mock import patch
 
 import pytest
@@ -15,6 +16,8 @@ from regard.attention.kernels.triton.dot import TRITON_DOT
 from regard.attention.lazy_weights import LazyWeights
 
 from .compile_for_hopper import MAX_SHARED, check_resources, compile_launches
+
+SPILLS = importlib.util.find_spec("triton") is not None and version("triton") < "3.7"  # some registers in float32
 
 pytestmark = [
     pytest.mark.slow,
@@ -59,6 +62,7 @@ def launch_dot_programs() -> None:
         {},
         {"visible": every, "bias": torch.zeros(32, 32), "score": SoftCap("scaled_dot", 50.0)},
         {"width": 256, "score": SoftCap("scaled_dot", 50.0)},
+        {"visible": torch.ones(32, 32, dtype=torch.bool)},
         {"dtype": torch.float32, "width": 128},
         {"n": 1},  # Triton compiles numbers that are 1 as constants
     ):
@@ -82,7 +86,7 @@ def test_programs_of_dot_products_spill_nothing():
         "score_groups",
         "choose_keys",
     }
-    check_resources(programs)
+    check_resources(programs, stack=96 if SPILLS else 0)
 
 
 def launch_attention_programs() -> None:
@@ -118,6 +122,8 @@ def launch_distance_programs() -> None:
     for options in (
         {"score": Boxcar()},
         {"score": Boxcar(), "visible": every},
+        {"score": Boxcar(), "visible": torch.ones(32, 32, dtype=torch.bool)},
+        {"score": Epanechnikov(), "visible": torch.ones(32, 32, dtype=torch.bool), "dtype": torch.float32},
         {"score": Epanechnikov()},
         {"score": Epanechnikov(), "dtype": torch.float32},
         {"score": Epanechnikov(power=2.5), "n": 1},
@@ -136,10 +142,7 @@ def test_programs_of_distances_spill_next_to_nothing():
     by_products = [program for program in programs if program.name.endswith("_by_products")]
     helpers = {"store_norms", "attend_by_products", "differentiate_by_products"}
     assert {program.name for program in programs} == {"attend_to_keys", "differentiate"} | helpers
-    for program in programs:
-        of_keys = program in by_products and program.constants.get("OF_KEYS") == "True"  # fastest with a few spills
-        assert program.stack <= (256 if of_keys else 64), program  # bytes; else in differences that few blocks require
-        assert program.shared <= MAX_SHARED, program
+    check_resources(programs, stack=400 if SPILLS else 256)  # by keys, and in differences that few blocks require
     check_resources([program for program in by_products if program.constants.get("OF_KEYS") != "True"])
 
 

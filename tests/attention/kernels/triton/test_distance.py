@@ -205,7 +205,8 @@ def test_the_values_of_the_kernel_without_a_sum():
 @pytest.mark.parametrize("dtype", [torch.float16, *([torch.bfloat16] if DEVICE == "cuda" else [])])  # not interpreted
 @pytest.mark.parametrize("power", POWERS)
 def test_half_precision(power, dtype):
-    check(make_inputs(1, n=20, m=70, width=16, spread=0.2, dtype=dtype), power, tolerance=2e-3)
+    tolerance = 2e-3 if dtype == torch.float16 else 3e-3  # bfloat16 rounds each number by up to 2e-3
+    check(make_inputs(1, n=20, m=70, width=16, spread=0.2, dtype=dtype), power, tolerance=tolerance)
 
 
 @pytest.mark.parametrize("power", [None, 1.0])

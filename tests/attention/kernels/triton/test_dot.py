@@ -102,6 +102,14 @@ def test_bias_groups_and_sink():
     check(make_weights(1, 3, n=6, m=9, width=8, sink=torch.randn(3, device=DEVICE)))
 
 
+@pytest.mark.parametrize("n", [33, 200])
+def test_biases_and_masks_of_pairs_in_large_blocks(n):
+    mask = torch.rand(n, 150, device=DEVICE) < 0.7
+    for dtype in (torch.float16, torch.float32):
+        check(make_weights(2, n=n, m=150, width=16, rule=mask, dtype=dtype))
+        check(make_weights(2, n=n, m=150, width=16, bias=torch.randn(n, 150, device=DEVICE), dtype=torch.float32))
+
+
 def test_biases_of_minus_infinity_and_those_of_keys():
     bias = torch.randn(3, 6, 300, device=DEVICE)
     bias[0, 2] = bias[..., :150] = -math.inf  # a row without any key, and whole blocks
@@ -174,36 +182,33 @@ def make_forward_inputs(*batch, n, m, width, features=None, dtype=torch.float32,
 
 
 def compute_attention(query, keys, values, width=1.0, bias=None, visible=None, cap=None):
-    """The output and the log-sum-exp of a Gaussian kernel, or with a cap of capped dot products, in float64."""
+    """The output and the weights of a Gaussian kernel, or with a cap of capped dot products, in float64."""
     query, keys, values = query.double(), keys.double(), values.double()
     if cap is None:
         scores = -(query[..., :, None, :] - keys[..., None, :, :]).square().sum(-1) / (2 * width**2)
-        dropped = query.square().sum(-1, keepdim=True) / (2 * width**2)  # a constant of each query
     else:
-        scores, dropped = cap * torch.tanh(query @ keys.mT / math.sqrt(query.shape[-1]) / cap), 0.0
+        scores = cap * torch.tanh(query @ keys.mT / math.sqrt(query.shape[-1]) / cap)
     if bias is not None:
         scores = scores + bias.double()
     if visible is not None:
         scores = scores.masked_fill(~visible, -math.inf)
-    lse = scores.logsumexp(-1, keepdim=True)
-    blind = lse.isneginf()
-    output = torch.softmax(scores, -1).masked_fill(blind, 0) @ values
-    return output, (lse + dropped).masked_fill(blind, math.inf)
+    weights = torch.softmax(scores, -1).masked_fill(scores.amax(-1, keepdim=True).isneginf(), 0)
+    return weights @ values, weights
 
 
 def check_forward(inputs, width=1.0, rule=None, bias=None, cap=None, tolerance=1e-5):
-    """Compare output and log-sum-exp with the formula."""
+    """Compare the output, and the weights that its log-sum-exp gives, with the formula."""
     score = Gaussian(width) if cap is None else SoftCap("scaled_dot", cap)
     output, weights = attend(*inputs, score, visible=rule, bias=bias, path="triton_dot", return_weights=True)
     visible = rule
     if rule is not None and not isinstance(rule, torch.Tensor):
         shape = weights.shape
         visible = rule.tile(slice(0, shape[-2]), slice(0, shape[-1]), shape, torch.device(DEVICE))
-    expected, lse = compute_attention(*inputs, width, bias, visible, cap)
+    expected, exact_weights = compute_attention(*inputs, width, bias, visible, cap)
     assert output.dtype == inputs[0].dtype
     error = torch.linalg.vector_norm(output.double() - expected) / torch.linalg.vector_norm(expected)
     assert error <= tolerance
-    torch.testing.assert_close(weights.statistic.double(), lse, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(weights.dense().double(), exact_weights, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(("n", "m", "width", "features"), [(1, 1, 1, 1), (3, 300, 20, 7), (150, 9, 16, 40)])
@@ -255,7 +260,8 @@ def test_attention_over_wide_ranges(scale):
 
 @pytest.mark.parametrize("dtype", [torch.float16, *([torch.bfloat16] if DEVICE == "cuda" else [])])  # not interpreted
 def test_attention_in_half_precision(dtype):
-    check_forward(make_forward_inputs(2, n=20, m=300, width=64, dtype=dtype), width=8.0, tolerance=2e-3)
+    tolerance = 2e-3 if dtype == torch.float16 else 3e-3  # bfloat16 rounds each number by up to 2e-3
+    check_forward(make_forward_inputs(2, n=20, m=300, width=64, dtype=dtype), width=8.0, tolerance=tolerance)
 
 
 def test_values_that_are_too_wide_run_in_tiles():
@@ -353,7 +359,7 @@ def test_the_table_takes_it_for_reductions_of_a_lazy_call(monkeypatch):
         ({"rule": ~causal()}, "argmax", "it supports causal, window, lengths, documents and one mask, combined with &"),
         ({"rule": key_indices(torch.zeros(2, 9, 1, dtype=torch.long))}, "argmax", "it supports causal, window"),
         ({"dtype": torch.float64}, "entropy", "it does not support float64"),
-        ({"score": SoftCap(Bilinear(4, 4), 2.0)}, "entropy", "SoftCap is not a dot product here"),
+        ({"score": SoftCap(Bilinear(4, 4).to(DEVICE), 2.0)}, "entropy", "SoftCap is not a dot product here"),
         ({"width": 129}, "entropy", "it supports widths up to 128 in float32"),
         ({"width": 257, "dtype": torch.float16}, "entropy", "it supports widths up to 256 in float16"),
         ({}, f"top:{MAX_TOP + 1}", "it finds up to 16 keys of 262,144"),

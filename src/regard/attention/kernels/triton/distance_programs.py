@@ -168,6 +168,24 @@ def multiply(left, right, PRECISION: tl.constexpr):
 
 @triton.jit
 @no_type_check
+def hide_pairs(
+    kernel, rule, matrix, batch, head, sequence, rows, cols, end, n, m, LEFT: tl.constexpr, RIGHT: tl.constexpr,
+    DOCUMENTS: tl.constexpr, MATRIX: tl.constexpr,
+):  # fmt: skip
+    """Set the kernel to -1 for the pairs that a rule hides.
+
+    The matrix enters as numbers: Triton 3.6 cannot move truth values of pairs to where a product takes its operands.
+    """
+    visible = find_visible(rule, matrix, batch, head, sequence, rows, cols, end, n, m, LEFT, RIGHT, DOCUMENTS, False)
+    kernel = tl.where(visible, kernel, -1.0)
+    if MATRIX:
+        seen = load_pairs(matrix, batch, head, rows, cols, n, m).to(tl.float32)
+        kernel = kernel * seen + (seen - 1)
+    return kernel
+
+
+@triton.jit
+@no_type_check
 def attend_to_keys(
     queries, keys, key_features, rule, bias, matrix, center, reaches, output, totals, doubts, heads, width, features,
     rounding, tolerance, blocks,
@@ -213,11 +231,10 @@ def attend_to_keys(
                 tolerance, exact != 0, OWN, OTHER, POWER, False, PRECISION,
             )  # fmt: skip
             if (col < sure_start) | (col + OTHER > sure_stop):
-                visible = find_visible(
-                    rule, matrix, batch, head, sequence, rows[:, None], cols[None, :], end, n, m, LEFT, RIGHT,
+                kernel = hide_pairs(
+                    kernel, rule, matrix, batch, head, sequence, rows[:, None], cols[None, :], end, n, m, LEFT, RIGHT,
                     DOCUMENTS, MATRIX,
                 )  # fmt: skip
-                kernel = tl.where(visible, kernel, -1.0)
             weights = tl.where(kernel >= 0, 1.0, 0.0) if POWER == 0 else tl.maximum(kernel, 0.0)
             if BIAS:
                 factors = load_bias_factors(bias, batch, head, rows[:, None], cols[None, :], n, m)
@@ -322,10 +339,9 @@ def differentiate(
             tolerance, exact, OWN, OTHER, POWER, POINTS, PRECISION,
         )  # fmt: skip
         if (position < sure_start) | (position + OTHER > sure_stop):
-            visible = find_visible(
-                rule, matrix, batch, head, sequence, rows, cols, end, n, m, LEFT, RIGHT, DOCUMENTS, MATRIX
-            )  # fmt: skip
-            kernel = tl.where(visible, kernel, -1.0)
+            kernel = hide_pairs(
+                kernel, rule, matrix, batch, head, sequence, rows, cols, end, n, m, LEFT, RIGHT, DOCUMENTS, MATRIX
+            )
         rates = (inverse[None, :] if OF_KEYS else inverse[:, None]) * tl.where(kernel >= 0, 1.0, 0.0)
         if BIAS:
             rates *= load_bias_factors(bias, batch, head, rows, cols, n, m)

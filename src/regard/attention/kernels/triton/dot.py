@@ -38,7 +38,8 @@ PROGRAMS = 264  # two for each multiprocessor of an H200
 SCRATCH = 2**26  # numbers: the largest scores of groups and of blocks, for as many rows as fit
 SEARCH_PROGRAMS = ("find_largest_scores", "choose_groups", "score_groups", "choose_keys")
 NO_BIAS, PER_PAIR, PER_KEY = range(3)  # kinds of bias: with a number for each key, all queries share it
-LINES, LINE_MAXIMA = 16, 8192  # rows whose groups or keys one program chooses, and the numbers that it chooses from
+LINES = 16  # rows whose groups or keys one program chooses
+LINE_MAXIMA, LINE_KEYS = 8192, 2048  # maxima of blocks and scores of keys that it chooses from
 
 
 @dataclass(frozen=True)
@@ -352,7 +353,7 @@ class Search:
             ),
             **LAUNCH_OPTIONS,
         )
-        lines = max(1, min(LINES, LINE_MAXIMA // (count * self.group)))
+        lines = max(1, min(LINES, LINE_KEYS // (count * self.group)))
         self.programs["choose_keys"].launch(
             rows // lines,
             self.candidates,

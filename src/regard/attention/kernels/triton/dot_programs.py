@@ -19,7 +19,7 @@ LOG2_E = tl.constexpr(1.4426950408889634)
 LEAST = tl.constexpr(-2000.0)  # 2**LEAST is zero; finite, because zero times infinity is not a number
 SERIES = tl.constexpr(0.25)  # up to here five terms of the series of tanh are exact in float32
 REMOVED = tl.constexpr(-0x7F80000100000000)  # a packed score of -inf
-PER_KEY = tl.constexpr(2)  # `BIAS` that has one number for each key; 1 if it has one for each pair, 0 without
+PER_PAIR, PER_KEY = tl.constexpr(1), tl.constexpr(2)  # `BIAS` that has one number for each pair or key; 0 without
 
 
 @triton.jit
@@ -168,7 +168,10 @@ def sum_weights(
 
     Tiles have the keys as their first axis: in the layout of a matrix product a thread then has few keys and many
     queries, so that the sums over queries take few exchanges between threads, and those over keys wait until the end.
+    There, key and eighth-next key are in one thread, and added at once; a number loaded for each pair changes the
+    layout, to one that Triton 3.6 would add up wrongly.
     """
+    fold: tl.constexpr = 1 if BIAS == PER_PAIR or MATRIX else 2
     first, sequence = locate_block(tl.program_id(0), row_blocks, sequences, ROWS, RIGHT)
     batch, head = sequence // heads, sequence % heads
     rows, dims = first + tl.arange(0, ROWS), tl.arange(0, WIDTH)
@@ -185,7 +188,7 @@ def sum_weights(
     end = m
     if LENGTHS:
         end = tl.minimum(tl.load(lengths + sequence), m)
-    spread = tl.zeros((COLS // 2, ROWS), tl.float32)
+    spread = tl.zeros((COLS // fold, ROWS), tl.float32)
     start, sure_start, sure_stop, stop = find_columns(
         first, tl.minimum(first + ROWS, n) - 1, end, left, right, COLS, LEFT, RIGHT, DOCUMENTS or MATRIX
     )
@@ -211,7 +214,9 @@ def sum_weights(
             if ENTROPY:
                 finite = phase == 1 and not BIAS
                 parts = weights * (scores if finite else tl.maximum(scores, LEAST))
-                spread += tl.reshape(tl.sum(tl.reshape(parts, (COLS // 16, 2, 8, ROWS)), 1), (COLS // 2, ROWS))
+                if fold == 2:
+                    parts = tl.reshape(tl.sum(tl.reshape(parts, (COLS // 16, 2, 8, ROWS)), 1), (COLS // 2, ROWS))
+                spread += parts
     if ENTROPY:
         total = -tl.sum(spread, 0) / LOG2_E
         tl.store(entropy + sequence * n + rows, tl.maximum(total, 0.0), mask=inside)
@@ -290,7 +295,7 @@ def find_largest_scores(
                 place = tl.min(tl.where(tied, places[None, :], COLS // GROUP), 1)
                 chosen = places[None, :] == place[:, None]
                 tied = tied & (places[None, :] != place[:, None])
-                candidate = tl.sum(tl.where(chosen, best_start, 0), 1) + place
+                candidate = tl.max(tl.where(chosen, best_start, 0), 1) + place
                 key, highest = candidate, tl.full((ROWS,), float("-inf"), tl.float32)
                 for _ in range(GROUP):
                     vectors = load_vectors(
