@@ -291,7 +291,7 @@ def find_largest_scores(
         tied = (best == top[:, None]) & (top > float("-inf"))[:, None]
         index = tl.full((ROWS,), m, tl.int32)
         for _ in range(COLS // GROUP):
-            if tl.max(tied.to(tl.int32)) > 0:
+            if tl.max(tl.max(tied.to(tl.int32), 1), 0) > 0:
                 place = tl.min(tl.where(tied, places[None, :], COLS // GROUP), 1)
                 chosen = places[None, :] == place[:, None]
                 tied = tied & (places[None, :] != place[:, None])
