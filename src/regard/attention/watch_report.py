@@ -82,7 +82,7 @@ class AttentionReport:
         return f"no attention was recorded; {missed[0].path or 'the model'} ({missed[0].module}): {missed[0].reason}"
 
     def __str__(self) -> str:
-        lines = [f"{len(self.seen)} attentions recorded"]
+        lines = [f"{len(self.seen)} attention{'' if len(self.seen) == 1 else 's'} recorded"]
         rows = [("path", "module", "kind", "heads", "how", "calls", "scores")]
         rows += [
             (one.path or WHOLE_MODEL, one.module, one.kind, format_heads(one), f"{one.how}: {one.function}",
@@ -91,7 +91,9 @@ class AttentionReport:
         ]  # fmt: skip
         lines += align(rows) if self.seen else []
         if self.unseen:
-            lines += ["", f"{len(self.unseen)} modules look like attention and were not recorded"]
+            looks = "module looks" if len(self.unseen) == 1 else "modules look"
+            recorded = "was" if len(self.unseen) == 1 else "were"
+            lines += ["", f"{len(self.unseen)} {looks} like attention and {recorded} not recorded"]
             lines += align([(one.path or WHOLE_MODEL, one.module, one.reason) for one in self.unseen])
         return "\n".join([*lines, *self.notes])
 
