@@ -83,6 +83,20 @@ def test_the_log_sum_exp_is_that_of_the_call_itself(queries, causal, grad):
     assert see(functional.scaled_dot_product_attention, query, keys, values, torch.zeros(queries, 5)).lse is None
 
 
+@pytest.mark.parametrize("width", [0, 1, 8, 48])
+def test_float64_and_any_width_keep_their_bits(width):
+    query, keys, values = (heads(width=width, seed=seed).double() for seed in range(3))
+    call = see(functional.scaled_dot_product_attention, query, keys, values)
+    torch.testing.assert_close(call.dense(), torch.softmax(query @ keys.mT / math.sqrt(width or 1), -1))
+
+
+def test_views_that_negate_keep_their_bits():
+    query, keys = heads(), torch.complex(heads(seed=1), heads(seed=1)).conj().imag
+    assert keys.is_neg()
+    call = see(functional.scaled_dot_product_attention, query, keys, keys)
+    torch.testing.assert_close(call.dense(), torch.softmax(query @ keys.mT * 6**-0.5, -1))
+
+
 INDICES = (0, (0, slice(1, 3), slice(2, None)), (slice(None, 1), 3), (-1, slice(None), slice(1, 4), slice(2)), [1, 0])
 
 

@@ -114,8 +114,9 @@ def attend(
         >>> top_weights, indices = weights.top(5)
     """
     if (
-        score == "scaled_dot" and bias is None and sink is None and normalizer == "softmax" and dropout == 0
-        and path is None and not return_weights and (visible is None or type(visible) is Causal)
+        type(score) is str and score == "scaled_dot" and type(normalizer) is str and normalizer == "softmax"
+        and bias is None and sink is None and type(dropout) is float and dropout == 0 and path is None
+        and not return_weights and (visible is None or type(visible) is Causal)
         and not (torch.compiler.is_compiling() or _listeners.get() or is_watching())
         and is_ready(query, keys, values, visible)
     ):  # fmt: skip

@@ -215,9 +215,9 @@ def has_compiled_part(model: nn.Module) -> bool:
         return False
     modules = list(model.modules())
     namespaces = [vars(part) for part in (*modules, *{type(module) for module in modules})]
+    if any("_orig_mod" in module._modules or module._compiled_call_impl is not None for module in modules):
+        return True
     return any(
-        "_orig_mod" in space.get("_modules", ()) or space.get("_compiled_call_impl") is not None for space in namespaces
-    ) or any(
         type(part) is FunctionType and hasattr(part, "_torchdynamo_orig_callable")
         for space in namespaces
         for part in space.values()

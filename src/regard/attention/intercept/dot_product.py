@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
@@ -38,7 +40,7 @@ def capture(
     if not grad:
         query, key = query.detach(), key.detach()
         attn_mask = None if attn_mask is None else attn_mask.detach()
-    scale = query.shape[-1] ** -0.5 if scale is None else float(scale)
+    scale = find_scale(query) if scale is None else float(scale)
     grouped = bool(enable_gqa) and query.ndim > 2 and query.shape[-3] != key.shape[-3]
     visible, bias = split_mask(attn_mask)
     for rule in (within, causal_from_start(query.shape[-2], key.shape[-2]) if is_causal else None):
@@ -65,12 +67,12 @@ def call_operator(
     tensors = query, key, value
     if attn_mask is not None or dropout_p or not all(map(is_plain, tensors)):
         return None
-    if enable_gqa and query.shape[-3] != key.shape[-3]:
+    if not query.ndim == key.ndim == value.ndim == 4 or autocast_type(query) is not None:
         return None
     width = query.shape[-1]
-    if query.ndim != 4 or value.shape[-1] != width or autocast_type(query) is not None:
+    if value.shape[-1] != width or (enable_gqa and query.shape[1] != key.shape[1]):
         return None
-    scale = width**-0.5 if scale is None else float(scale)
+    scale = find_scale(query) if scale is None else float(scale)
     choice = torch._fused_sdp_choice(*tensors, None, 0.0, is_causal, scale=scale)
     if query.is_cuda and width % 8 == 0 and choice in FULL_OPERATORS:
         operator: Operator = FULL_OPERATORS[choice]
@@ -82,9 +84,16 @@ def call_operator(
     return output, lse
 
 
+def find_scale(query: Tensor) -> float:
+    """Return torch's default factor of dot products, to the last bit; 1 for queries without numbers."""
+    return 1 / math.sqrt(query.shape[-1] or 1)
+
+
 def is_plain(tensor: Tensor) -> bool:
-    """Return whether a tensor is of torch's own type, and not nested."""
-    return type(tensor) in (Tensor, torch.nn.Parameter) and not tensor.is_nested
+    """Return whether a tensor is of torch's own type and holds its numbers as they are."""
+    if type(tensor) not in (Tensor, torch.nn.Parameter) or tensor.is_nested:
+        return False
+    return tensor.layout is torch.strided and not tensor.is_neg()
 
 
 def split_mask(mask: Shaped[Tensor, "..."] | None) -> tuple[Rule | None, Float[Tensor, "..."] | None]:

@@ -6,7 +6,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -49,13 +49,13 @@ ATTENTION_WORDS = ("attention", "attn", "flash", "sdpa")
 Record = Callable[[Captured, Frame], None]
 
 
-@cache
+@lru_cache(maxsize=1024)
 def is_of_interest(function: Callable[..., Any]) -> bool:
     """Return whether a function may be attention, or begin one that is written out, or tell something of a model.
 
     Most functions of a model are not: what they cost while the model is watched is what a call of this costs.
     """
-    name = function.__name__
+    name = getattr(function, "__name__", "")
     known = {*CAPTURES, *REORDERINGS, *written_softmax.EXPONENTIALS, SAMPLING_FUNCTION}
     is_listed = function in SOFTMAXES or function in BACKWARD or name.partition(".")[0] in known
     return is_listed or is_unknown_attention(function)
@@ -267,7 +267,7 @@ class AttentionMode(TorchFunctionMode):
                 return BACKWARD[function](*args, **kwargs)
         result = dot_product.call_operator(*args, **kwargs) if self.takes_operator(function) else None
         output, lse = (function(*args, **kwargs), None) if result is None else result
-        name = function.__name__
+        name = getattr(function, "__name__", "")
         if function in SOFTMAXES:
             with torch._C.DisableTorchFunction():
                 flow.start(call, output)

@@ -194,7 +194,7 @@ class RecordedWeights(Weights):
         return block[(*leading, local_rows, local_cols)]
 
     def are_few(self, rows: Index) -> bool:
-        """Return whether some rows cost less by themselves than the log-sum-exp of all, which is not known yet."""
+        """Return whether some rows cost less by themselves than the weights of all."""
         count = count_indices(rows)
         few = FEW_ROWS * count <= self.shape[-2] and count * self.shape[-1] * self.shape[:-2].numel() <= FEW_WEIGHTS
         return few and "base" not in self.__dict__

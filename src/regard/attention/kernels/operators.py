@@ -78,7 +78,7 @@ class CudaFlash(Operator):
 
 
 class CudaCudnn(Operator):
-    """cuDNN's attention for half precision, the fastest on Hopper for long sequences; used without a mask."""
+    """cuDNN's attention for half precision; used without a mask."""
 
     def forward(self, inputs: OperatorInputs) -> tuple[Tensor, Tensor, Any]:
         output, lse, *extra, _ = aten._scaled_dot_product_cudnn_attention(
@@ -151,7 +151,8 @@ FULL_OPERATORS: dict[int, Operator] = {
 def choose_operator(query: Tensor, mask: bool) -> Operator | None:
     """Return the operator for queries like this one, with or without a mask; None if there is none.
 
-    On a GPU it is that of torch's function, so that outputs have the same bits whether weights are returned or not.
+    On a GPU it is that of torch's function for such queries, keys and values, so that the output of self-attention
+    has the same bits whether weights are returned or not.
     """
     if query.is_cpu:
         return CpuFlash()

@@ -20,6 +20,7 @@ from typing import Any
 ROOT = Path(__file__).parents[4]
 CAPABILITY = 90
 MAX_SHARED = 227 * 1024  # bytes of shared memory that one program can have
+MAX_REGISTERS = 65_536  # of all its threads, which have them in eights
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ def check_resources(programs: list[CompiledProgram], stack: int = 0) -> None:
     assert programs
     for program in programs:
         assert program.stack <= stack, program
+        assert -(-program.registers // 8) * 8 * 32 * program.warps <= MAX_REGISTERS, program
         assert program.shared <= MAX_SHARED, program
 
 

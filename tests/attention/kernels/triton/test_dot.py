@@ -90,6 +90,10 @@ def test_every_rule(rule):
     check(make_weights(2, n=20, m=20, width=6, rule=rule))
 
 
+def test_without_a_batch():
+    check(make_weights(n=5, m=70, width=8))
+
+
 def test_fewer_queries_than_keys_and_more():
     check(make_weights(1, n=5, m=70, width=8, rule=causal()))
     check(make_weights(1, n=20, m=9, width=8, rule=causal()))

@@ -31,7 +31,8 @@ from regard.attention.scores import Additive, Concat, PreparedAdditive
 PADDING = 128  # positions; a multiple of all blocks
 PROGRAMS = 264  # two for each multiprocessor of an H200
 FEATURE_BYTES = 128  # of a value that four warps sum; more would spill registers
-MAX_WARPS = 16
+MAX_WARPS = 8  # with MAX_REGISTERS for each thread all registers of a multiprocessor
+MAX_REGISTERS = 255
 MAX_PART = 64  # bytes of a value in one matrix product of gradients and values
 Job = Literal["forward", "queries", "keys"]
 FEW = 16  # queries for which most threads would have none
@@ -45,7 +46,6 @@ class Tile(NamedTuple):
     others: int  # other positions of a thread
     lanes: int  # threads of a warp by own positions
     warps: int = 4
-    registers: int = 255  # of a thread
 
 
 TILES = {"forward": Tile(4, 8, 4), "queries": Tile(2, 16, 8), "keys": Tile(2, 16, 8)}
@@ -224,10 +224,10 @@ class Blocks(NamedTuple):
     @property
     def options(self) -> dict[str, int]:
         """The options of the program."""
-        own, others, lanes, warps, registers = self.tile
+        own, others, lanes, warps = self.tile
         each = {"OWN_EACH": own, "OTHER_EACH": others, "LANES": lanes, "WARPS": warps}
         sizes = {"OWN": self.own, "OTHER": others * (32 // lanes), "FEATURES": self.features}
-        return each | sizes | {"num_warps": warps, "num_stages": 1, "maxnreg": registers}
+        return each | sizes | {"num_warps": warps, "num_stages": 1, "maxnreg": MAX_REGISTERS}
 
     def get_grid(self, count: int, chunk: Chunk) -> tuple[int, int]:
         """Return the number of programs."""

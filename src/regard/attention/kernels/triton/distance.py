@@ -145,7 +145,7 @@ class Extra(NamedTuple):
     """What backward takes from forward besides the result."""
 
     norms: tuple[Tensor, ...]  # of queries and keys, squared
-    doubts: Tensor  # 0 for queries computed by products alone, 2 for those whose distances must be differences
+    doubts: Tensor  # of queries: 0 if computed by products alone, 1 if checked once more, 2 if by differences
     doubtful: Tensor | None = None  # in half precision whether any query of a sequence is in doubt
     inverses: Float[Tensor, "*batch queries"] | None = None  # then one over its total; zero if it is in doubt
 
@@ -180,8 +180,9 @@ def attend_by_products(arguments: Arguments, output: Tensor, totals: Tensor, ext
     heads, width, *_ = arguments.sizes
     count = -(-arguments.keys.points.length // ROWS)
     store_norms[(count * arguments.sequences,)](
-        arguments.keys.points, extra.doubtful, heads, width, count, OWN=ROWS, WIDTH=arguments.options["WIDTH"]
-    )
+        arguments.keys.points, extra.doubtful, heads, width, count,
+        OWN=ROWS, WIDTH=arguments.options["WIDTH"], num_warps=4, **LAUNCH_OPTIONS,
+    )  # fmt: skip
     blocks = choose_half_blocks(arguments, "forward")
     count = -(-arguments.queries.points.length // blocks.own)
     attend_by_products[(count * arguments.sequences,)](
@@ -249,7 +250,7 @@ def backward(
     needs_values, needs_query, needs_keys, _, needs_width = needs_grad
     moves = call.terms.score.differentiable
     arguments = Arguments.build(call, values, gradient, result.extra.norms)
-    rows = prepare_rows(call, arguments, result, gradient, moves=moves)
+    rows = prepare_rows(arguments, result, gradient, moves=moves)
     of_values = of_query = of_keys = of_reach = of_width = None
     if moves and (needs_query or needs_width or (arguments.is_half and needs_keys)):  # which may find further doubts
         of_query, _, of_reach = differentiate_side(arguments, rows, "queries", points=call.query, reach=needs_width)
@@ -271,14 +272,14 @@ class Rows(NamedTuple):
 
     totals: Float[Tensor, "*batch queries 1"]  # what its weights were divided by
     deltas: Float[Tensor, "*batch queries"] | None  # the mean gradient of its weights, if points have gradients
-    doubts: Tensor  # whether its distances must be differences
+    doubts: Tensor  # as in `Extra`
     output: Float[Tensor, "*batch queries width"] | None = None
     doubtful: Tensor | None = None  # whether any query of its sequence is in doubt
     inverses: Float[Tensor, "*batch queries"] | None = None  # one over its total; zero if it is in doubt
 
 
 def prepare_rows(
-    call: Call, arguments: Arguments, result: Result, gradient: Float[Tensor, "*batch queries width"], *, moves: bool
+    arguments: Arguments, result: Result, gradient: Float[Tensor, "*batch queries width"], *, moves: bool
 ) -> Rows:
     """Return what the programs of backward need to know of each query; only if `moves` its mean gradient.
 

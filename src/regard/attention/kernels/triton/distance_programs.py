@@ -180,6 +180,7 @@ def hide_pairs(
     kernel = tl.where(visible, kernel, -1.0)
     if MATRIX:
         seen = load_pairs(matrix, batch, head, rows, cols, n, m).to(tl.float32)
+        seen = tl.minimum(seen, 1)  # True may be any other number than 0
         kernel = kernel * seen + (seen - 1)
     return kernel
 

@@ -185,7 +185,9 @@ def sum_weights(inputs: Inputs, names: Sequence[str]) -> dict[str, Tensor]:
 def find_keys(inputs: Inputs, k: int, names: Sequence[str]) -> dict[str, Any]:
     """Compute argmax and the largest weights, in chunks of rows whose scratch memory fits."""
     statistic, (*batch, n, _) = inputs.tensors[2], inputs.shape
-    argmax = torch.empty((*batch, n) if "argmax" in names else 1, dtype=torch.long, device=statistic.device)
+    argmax = None
+    if "argmax" in names:
+        argmax = torch.empty(*batch, n, dtype=torch.long, device=statistic.device)
     blocks = choose_search_blocks(inputs)
     search = Search.start(inputs, blocks, k)
     for chunk in iter_blocks(range(inputs.sequences * blocks.count_rows(n)), search.chunk):
@@ -291,13 +293,13 @@ class Search:
             {name: RepeatedLaunch(getattr(dot_programs, name)) for name in SEARCH_PROGRAMS},
         )
 
-    def find_maxima(self, inputs: Inputs, blocks: Blocks, argmax: Tensor, chunk: slice) -> None:
+    def find_maxima(self, inputs: Inputs, blocks: Blocks, argmax: Tensor | None, chunk: slice) -> None:
         """Compute the argmax of some blocks of rows, and the maxima of their groups."""
         *_, n, m = inputs.shape
         self.programs["find_largest_scores"].launch(
             chunk.stop - chunk.start,
             *inputs.tensors,
-            argmax,
+            self.keys if argmax is None else argmax,
             self.group_maxima,
             self.block_maxima,
             *inputs.strides,
@@ -307,7 +309,7 @@ class Search:
             inputs.sequences,
             blocks.count_cols(m),
             GROUP=self.group,
-            ARGMAX=argmax.ndim > 1,
+            ARGMAX=argmax is not None,
             TOP=self.k > 0,
             **inputs.product_options,
             **blocks.options,
@@ -384,7 +386,7 @@ def choose_group(blocks: Blocks, rows: int, cols: int) -> tuple[int, int]:
     while True:
         chunk = min(rows, max(1, SCRATCH // (blocks.rows * cols * (blocks.cols // group + 1))))
         if chunk >= min(rows, PROGRAMS) or group >= min(MAX_GROUP, blocks.cols):
-            return group, chunk // PROGRAMS * PROGRAMS or chunk
+            return group, chunk if chunk == rows else chunk // PROGRAMS * PROGRAMS or chunk
         group *= 2
 
 
