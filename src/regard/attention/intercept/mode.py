@@ -76,7 +76,9 @@ def is_overridden(module: nn.Module, args: Any) -> bool:
 
 
 class AttentionMode(TorchFunctionMode):
-    """Sees the torch functions that the modules of a model call, and captures attention; it replaces nothing.
+    """Sees the torch functions that the modules of a model call, and captures attention; results keep their bits.
+
+    Of a plain call of `scaled_dot_product_attention` it calls the operator behind it, which returns more.
 
     Args:
         modules: The modules of the model and their paths.

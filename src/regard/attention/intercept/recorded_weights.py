@@ -49,7 +49,7 @@ class RecordedWeights(Weights):
         bias: A tensor added to the scores.
         grouped: Whether several heads share the keys of a group.
         grad: Whether the weights have a gradient.
-        lse: The log-sum-exp of each row, if it is known; computed when it is needed otherwise.
+        lse: The log-sum-exp of each row, if it is known; otherwise it is computed when first used.
     """
 
     def __init__(
